@@ -9,8 +9,8 @@
 
 namespace ashlar::data {
 
-/// 128 bits that tell one content from another: XXH3-128, whose values are fixed for ever since release 0.8.0. Guards
-/// against mistakes (a probability of 1e-20 for a billion contents), not against somebody who forges one.
+/// A 128-bit content digest: XXH3-128, whose values are stable since release 0.8.0. Protects against accidents
+/// (collision probability 1e-20 for a billion contents), not against forgery.
 /// Source: https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
 struct Digest {
   uint64_t high = 0, low = 0;
@@ -20,15 +20,15 @@ struct Digest {
   std::string hex() const;                  ///< 32 digits, lower case
 };
 
-/// What hex() wrote; nothing for any other text.
+/// Parses hex(); nothing for any other text.
 std::optional<Digest> digest_from_hex(std::string_view text);
 
 Digest digest_of(std::span<const std::byte> bytes, uint64_t seed = 0);
 Digest digest_of(std::string_view text, uint64_t seed = 0);
 
-/// The digest of tokens as a stream: the sum over chunks of kChunkTokens (the last may be shorter) of the digest of the
-/// chunk's ids as uint32, seeded with the chunk's number in its part. A sum, so that the digest of a part is that of
-/// its shards added up, however the part is cut into shards; seeded, so that chunks in another order give another one.
+/// The digest of a token stream: the sum, over chunks of kChunkTokens (the last may be shorter), of the digest of the
+/// chunk's ids as uint32, seeded with the chunk's number in its part. It is a sum, so that the digests of the shards of
+/// a part add up to that of the part, for any division into shards; it is seeded, so that the order of chunks matters.
 Digest chunk_digest(int64_t chunk_of_part, std::span<const uint32_t> ids);
 Digest chunk_digest(int64_t chunk_of_part, std::span<const int32_t> ids);
 

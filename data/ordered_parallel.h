@@ -15,11 +15,11 @@
 
 namespace ashlar::data {
 
-/// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` one after the other in ascending
-/// i. A thread holds one result until its turn, so memory is one result a thread. `produce(i, worker, turn)` may call
-/// `turn()`, which returns when all before i are consumed: what it does then is done by no other thread at a time, and
-/// in order. The exception of the lowest i is rethrown, after which nothing more is consumed: errors do not depend on
-/// the number of threads. Throws resource_error when the system refuses a thread.
+/// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` in ascending order of i. A thread
+/// holds one result until it is consumed, so memory is one result per thread. `produce(i, worker, turn)` may call
+/// `turn()`, which returns when all earlier i are consumed: what follows it runs on one thread at a time, in order. The
+/// exception of the lowest i is rethrown and nothing more is consumed, so errors do not depend on the number of
+/// threads. Throws resource_error when the system refuses a thread.
 template <typename Produce, typename Consume>
 void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
   std::atomic<int64_t> next{0};
@@ -27,7 +27,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
   std::condition_variable turn_changed;
   int64_t turn = 0;
   std::exception_ptr failure;
-  struct Abandoned {};  // the work is, because an earlier one failed
+  struct Abandoned {};  // thrown to stop the work after an earlier failure
   const auto run = [&](int64_t i, int worker) {
     if constexpr (std::is_invocable_v<Produce, int64_t, int>) {
       return produce(i, worker);
@@ -52,7 +52,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
       turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
       if (failure != nullptr) return;
       if (error == nullptr) {
-        // The turn is the lock: others keep producing meanwhile.
+        // Being next in order acts as the lock: others keep producing meanwhile.
         lock.unlock();
         try {
           consume(i, std::move(result));

@@ -10,7 +10,7 @@ namespace ashlar::kernels {
 
 namespace {
 
-/// Median over about `budget` seconds, at least five calls after one to warm up.
+/// Median over about `budget` seconds, at least five calls after one warm-up call.
 template <typename Call>
 double median_seconds(double budget, const Call& call) {
   using Clock = std::chrono::steady_clock;
@@ -31,7 +31,7 @@ double median_seconds(double budget, const Call& call) {
 
 MemoryBandwidth measure_memory_bandwidth(int num_threads, Allocator& memory) {
   cpu::Threads threads(num_threads);
-  typedef float Vector __attribute__((vector_size(16)));  // enough for memory
+  typedef float Vector __attribute__((vector_size(16)));  // wide enough to saturate memory
   constexpr int64_t kVectors = 16 << 20;
   constexpr int64_t kBytes = kVectors * static_cast<int64_t>(sizeof(Vector));
   const cpu::ScopedBlock a_block(memory, kBytes);
@@ -56,7 +56,8 @@ MemoryBandwidth measure_memory_bandwidth(int num_threads, Allocator& memory) {
                for (int64_t i = begin; i + 4 <= end; i += 4) {
                  for (int64_t k = 0; k < 4; ++k) sums[k] += b[i + k];
                }
-               a[begin] = sums[0] + sums[1] + sums[2] + sums[3];  // the sums are used: the loop stays
+               a[begin] =
+                   sums[0] + sums[1] + sums[2] + sums[3];  // uses the sums, so that the loop is not optimized away
              });
            });
   w.copy = timed(2, [=](int64_t i) { a[i] = b[i]; });

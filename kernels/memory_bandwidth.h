@@ -6,13 +6,13 @@
 
 namespace ashlar::kernels {
 
-/// Bytes per second of the host's cores: 4, 8, 12 and 12 bytes an fp32 element.
+/// Bytes per second of the host's cores: 4, 8, 12 and 12 bytes per fp32 element.
 struct MemoryBandwidth {
   double read = 0, copy = 0, triad = 0, update = 0;
   double best() const { return std::max({read, copy, triad, update}); }
 };
 
-/// Loops over three arrays of 256 MB of `memory` on `num_threads` threads, about a second.
+/// Loops over three arrays of 256 MB from `memory` on `num_threads` threads, for about a second.
 MemoryBandwidth measure_memory_bandwidth(int num_threads, Allocator& memory);
 
 }  // namespace ashlar::kernels

@@ -9,28 +9,28 @@
 
 namespace ashlar::launch {
 
-/// mpirun and Slurm may bind a rank to fewer cores than its share, the machine's cores (those that its cgroup allows)
-/// divided by its ranks, or than `threads`. Such a rank takes its share and says so. Call before any thread is started.
-/// Returns the cores that the ranks of this machine share; without a launcher, those of this process.
+/// mpirun and Slurm may bind a rank to fewer cores than its share (the machine's cores, as its cgroup allows, divided
+/// by its ranks) or than `threads`. Such a rank widens its affinity to its share and logs it. Call before any thread is
+/// started. Returns the cores that the ranks of this machine share; without a launcher, those of this process.
 int64_t widen_affinity(const World& world, Log& log, int64_t threads = 1);
 
-/// What a rank computes with when nobody says otherwise.
+/// Default cores and threads of a rank.
 struct Cores {
-  int64_t machine = 1;  ///< those that the ranks of this machine share, or as many as their control group lets them use
-  int64_t threads = 1;  ///< this rank's share of them, at least one
+  int64_t machine = 1;  ///< shared by the ranks of this machine, at most those that their cgroup allows
+  int64_t threads = 1;  ///< this rank's share, at least one
 };
 /// Widens the affinity as above and divides the cores among the ranks. Call before any thread is started.
 Cores share_cores(const World& world, Log& log);
 
-/// Which of the machine's cores are a rank's share.
+/// Input of share_of_cores.
 struct CoreShare {
-  std::span<const int> allowed;  ///< their numbers, ascending, at least one
+  std::span<const int> allowed;  ///< core numbers, ascending, at least one
   int64_t local_rank = 0;
   int64_t local_ranks = 1;
-  int64_t threads = 1;  ///< at least so many cores, where there are as many
+  int64_t threads = 1;  ///< minimum number of cores, if available
 };
-/// Neighbours in `allowed`. With a core or more for each rank the shares differ by at most one core, and overlap only
-/// for the sake of `threads`; with fewer cores than ranks each rank takes all.
+/// Neighbours in `allowed`. With at least one core per rank the shares differ by at most one core, and overlap only to
+/// reach `threads`. With fewer cores than ranks each rank gets all.
 std::vector<int> share_of_cores(const CoreShare& share);
 
 }  // namespace ashlar::launch

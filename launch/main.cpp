@@ -28,14 +28,14 @@ namespace {
 
 using ashlar::ExitCode;
 
-/// What the program says. The lines of a training go through a thread: the run waits for no reader. What only prints
-/// waits as long as its reader likes, and ends with an error when there is none.
+/// The output of the program. Lines of a training run are written by a thread, so that the run never waits for a
+/// reader. Commands whose output is the result wait for the reader and fail if there is none.
 class Output {
  public:
   Output(int64_t rank, bool prints_result) : rank_(rank), prints_result_(prints_result) {}
 
   void line(std::string_view line, ashlar::LineKind kind) {
-    // Rank 0 speaks for all; what another rank warns of is its own.
+    // Rank 0 prints for all ranks; warnings of other ranks are their own.
     if (rank_ != 0 && kind != ashlar::LineKind::kWarning) return;
     std::string text = ashlar::str_cat(rank_ == 0 ? "" : ashlar::str_cat("rank ", rank_, ": "), line, "\n");
     if (!prints_result_) {
@@ -45,7 +45,7 @@ class Output {
       lost_ = true;
     }
   }
-  /// What was said so far is written, or will not be soon: the end of the process need not wait.
+  /// Waits for the writer for a limited time at the end of the process.
   void finish() {
     if (prints_result_) std::cout.flush();
     lines_.finish();
@@ -58,10 +58,10 @@ class Output {
     errors_.finish();
     return static_cast<int>(code);
   }
-  bool lost() const { return lost_; }  ///< lines of a result
+  bool lost() const { return lost_; }  ///< lines were lost
 
  private:
-  /// No reason to lose a run: once, where it may be seen.
+  /// Lost output does not end a run; it is reported once on standard error.
   void tell_failure() {
     if (const int why = lines_.new_failure(); why != 0)
       to_standard_error(ashlar::str_cat("ashlar: warning: standard output cannot be written (", std::strerror(why),
@@ -80,19 +80,19 @@ class Output {
   ashlar::io::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
 };
 
-/// A standard stream that was closed gets a descriptor all the same, which takes no write: else the first file that is
-/// opened, as the lock of a run, would be the one that lines are written to.
+/// Opens /dev/null for standard streams that are closed. Otherwise the first file that is opened, such as the lock of a
+/// run, would receive the printed lines.
 void fill_closed_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) std::_Exit(static_cast<int>(ExitCode::kResource));
 }
 
-/// What this rank says of an error that it met by itself. Others wait for it in vain, so that its process ends without
-/// goodbye and the launcher ends them.
+/// Prints an error that only this rank has. The other ranks wait for it, so the process exits without a farewell and
+/// the launcher ends them.
 int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap, Output& output) {
   const ashlar::comm::Communicator* ranks = bootstrap.started();
   if (ranks == nullptr || ranks->size() == 1) {
-    // Ranks that have not met yet have all looked at the same command line.
+    // Ranks that are not connected yet have parsed the same command line, so only rank 0 prints.
     return ashlar::launch::world_from_environment().rank == 0 ? output.error(text, code) : static_cast<int>(code);
   }
   output.error(
@@ -107,9 +107,9 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
     const bool lost = !std::cout.flush() || output.lost();
-    // A result that nobody got is no success.
+    // Lost output of a result is an error.
     if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {
-      return fail("[output] standard output cannot be written: the disk is full or its reader went away",
+      return fail("[output] standard output cannot be written: the disk is full or its reader has exited",
                   ExitCode::kResource, bootstrap, output);
     }
     return code;
@@ -132,14 +132,15 @@ int main(int argc, char** argv) {
   fill_closed_streams();
   ashlar::launch::report_what_nobody_catches();
   ashlar::watch::SignalWatch signals;  // before any thread exists
-  std::signal(SIGPIPE, SIG_IGN);       // a reader that went away is a failed write, reported where it happens
+  std::signal(SIGPIPE, SIG_IGN);       // a closed pipe becomes a failed write, reported by the writer
   std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> words(argv + 1, argv + argc);
   Output output(ashlar::launch::world_from_environment().rank, ashlar::launch::prints_its_result(words));
   ashlar::Log log([&](std::string_view line, ashlar::LineKind kind) { output.line(line, kind); });
-  ashlar::comm::Bootstrap bootstrap;  // the other ranks, if there are any and a command asks for them
+  ashlar::comm::Bootstrap bootstrap;  // connects the other ranks, if any, when a command needs them
   const int code = run(words, signals, bootstrap, log, output);
   output.finish();
-  signals.finish(static_cast<ExitCode>(code));  // the launcher ends who leaves later than others, which is no news
+  signals.finish(
+      static_cast<ExitCode>(code));  // a rank that exits last may be ended by the launcher, which is not reported
   return code;
 }

@@ -21,19 +21,18 @@ namespace {
   char line[1024];
   const std::string_view whole = FixedText(std::span(line, sizeof(line) - 1)).add("ashlar: ").add(text).text();
   line[whole.size()] = '\0';
-  pollfd reader{STDERR_FILENO, POLLOUT, 0};  // of a stopped one the process does not wait for ever
-  if (poll(&reader, 1, 1000) == 1)
-    std::fprintf(stderr, "%s\n", line);  // unbuffered; an Error has escaped what comes from outside
+  pollfd reader{STDERR_FILENO, POLLOUT, 0};                             // limits the wait for a stopped reader
+  if (poll(&reader, 1, 1000) == 1) std::fprintf(stderr, "%s\n", line);  // unbuffered; Error texts are already escaped
   std::_Exit(static_cast<int>(code));
 }
 
-// Without an allocation: there may be no memory for one.
+// Without allocations: there may be no memory.
 [[noreturn]] void leave_without_memory() {
   char text[512];
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   if (limit.rlim_cur == RLIM_INFINITY) {
-    leave("[memory] the system refused memory to a thread; close other programs, or take a machine with more",
+    leave("[memory] the system refused memory to a thread; close other programs, or use a machine with more",
           ExitCode::kResource);
   }
   const auto kilobytes = static_cast<int64_t>(limit.rlim_cur / 1024);
@@ -57,7 +56,7 @@ namespace {
       leave(error.what(), error.code());
     } catch (const std::exception& error) {
       if (const std::optional<std::string> text = refused_by_system(error)) leave(*text, ExitCode::kResource);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): a bug, which abort leaves to be looked at
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a bug: abort keeps the core dump
     }
   }
   std::abort();

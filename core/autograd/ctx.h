@@ -10,13 +10,13 @@ namespace ashlar {
 
 class Tape;
 
-/// What a node makes again in backward instead of keeping: nothing, norm and activation outputs, or a whole block.
+/// What a node recomputes in backward instead of storing: nothing, norm and activation outputs, or a whole block.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
 inline constexpr EnumName<Recompute> kRecomputeNames[] = {
     {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kBlock, "block"}};
 constexpr std::span<const EnumName<Recompute>> names_of(Recompute) { return kRecomputeNames; }
 
-/// What dropout needs of the run; p belongs to each site.
+/// State of dropout shared by all sites; p belongs to each site.
 struct DropoutState {
   bool enabled = false;  ///< false in evaluation and generation
   uint64_t seed = 0;
@@ -32,14 +32,14 @@ struct Ctx {
   Tape* tape = nullptr;  ///< null: inference, nothing is recorded
   DType dtype = DType::kFloat32;
   Recompute recompute = Recompute::kNone;
-  ConstView scalars;  ///< StepScalars in device memory; absent: no loss in training, no dropout
+  ConstView scalars;  ///< StepScalars in device memory; absent: no training loss and no dropout
   DropoutState dropout;
 
   DType accumulate() const { return accumulate_dtype(dtype); }
   Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {
     return Tensor::allocate(backend.allocator(kind), type, shape);
   }
-  /// Device memory of one T (view.h, struct_of) that holds `value`.
+  /// Device memory of one T (view.h, struct_of) initialized with `value`.
   template <typename T>
   Tensor make_struct(const T& value, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(sizeof(T))}, kind);
@@ -57,14 +57,14 @@ struct Ctx {
     backend.read(t.view(), &value, stream);
     return value;
   }
-  /// Device memory of a table (view.h, table_of) for the life of a run; waits for the stream.
+  /// Uploads a table (view.h, table_of) for the lifetime of a run; waits for the stream.
   template <typename T>
   Tensor upload_table(const std::vector<T>& table, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(table.size() * sizeof(T))}, kind);
     if (!table.empty()) backend.write(table.data(), t.mut_view(), stream);
     return t;
   }
-  /// Numbers for the life of a model, in the accumulate dtype; waits for the stream.
+  /// Uploads constants of a model in the accumulate dtype; waits for the stream.
   Tensor upload_numbers(const std::vector<double>& values, const Shape& shape) const {
     const Tensor t = empty(accumulate(), shape, MemoryKind::kParameters);
     if (t.size() == 0) return t;

@@ -9,9 +9,8 @@ namespace ashlar {
 namespace {
 
 [[noreturn]] void refuse(const char* op, const Var& x, const std::string& expected) {
-  throw Bug(str_cat("[", op, "] expected ", expected, ", got a value that is ", name_of(x.made.placement), ", made by ",
-                    x.made.op, "; an enter or exit between ", x.made.op, " and ", op,
-                    " is missing, doubled or exchanged"));
+  throw Bug(str_cat("[", op, "] expected ", expected, ", got ", name_of(x.made.placement), ", made by ", x.made.op,
+                    "; an enter or exit between ", x.made.op, " and ", op, " is missing, duplicated or swapped"));
 }
 
 }  // namespace
@@ -19,7 +18,7 @@ namespace {
 const char* name_of(Placement placement) {
   switch (placement) {
     case Placement::kInvariant: return "invariant";
-    case Placement::kReplicated: return "replicated";
+    case Placement::kPartialGrad: return "partial gradient";
     case Placement::kPartialSum: return "partial sum";
     case Placement::kRowsSplit: return "rows split";
     case Placement::kColumnsSplit: return "columns split";
@@ -43,17 +42,19 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
     const bool own_rows = x.made.placement == Placement::kRowsSplit || x.made.placement == Placement::kPartialSum;
     if (own_rows == weight->grad_partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
-                      " over the tensor group, since its input, made by ", x.made.op, ", is ",
+                      " over the tensor group, since its input, made by ", x.made.op, ", has placement ",
                       name_of(x.made.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
                       own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
-                      " grad_summed_over where its sharded tensor is made"));
+                      " grad_summed_over where its sharded tensor is created"));
   }
   return {.op = op, .placement = found->gives};
 }
 
 void place_alike(const char* op, const Var& first, const Var& other) {
   if (other.made.placement == first.made.placement) return;
-  refuse(op, other, str_cat("inputs alike, the first ", name_of(first.made.placement), ", made by ", first.made.op));
+  refuse(op, other,
+         str_cat("equal placements of its inputs, the first is ", name_of(first.made.placement), ", made by ",
+                 first.made.op));
 }
 
 }  // namespace ashlar

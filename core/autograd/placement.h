@@ -10,36 +10,37 @@ struct Ctx;
 struct Var;
 struct Weight;
 
-/// What a value is along the tensor axis: the group of ranks that hold the slices of one layer. Known on one rank too,
-/// where nothing is communicated, so that a reduction that is missing, doubled or exchanged is a Bug on any mesh.
+/// Placement of a value over the tensor axis: the group of ranks that hold the slices of one layer. Tracked on one rank
+/// too, where there is no communication, so that a missing, duplicated or swapped collective is a Bug on any mesh.
 /// Source: the types of JAX's shard_map (varying and invariant values).
 enum class Placement : uint8_t {
-  kInvariant,     ///< the same value, the same gradient
-  kReplicated,    ///< the same value; each rank has a part of the gradient's sum
-  kPartialSum,    ///< each rank has a part of the value's sum; the same gradient
-  kRowsSplit,     ///< each rank has rows of its own
-  kColumnsSplit,  ///< each rank has columns of its own
+  kInvariant,     ///< the same value and the same complete gradient (DTensor's Replicate)
+  kPartialGrad,   ///< the same value, but a partial gradient on each rank, to be summed
+  kPartialSum,    ///< a partial value on each rank, to be summed; the same gradient (DTensor's Partial)
+  kRowsSplit,     ///< rows sharded over the ranks (DTensor's Shard(0))
+  kColumnsSplit,  ///< columns sharded over the ranks (DTensor's Shard(1))
 };
-const char* name_of(Placement placement);  ///< "invariant", "replicated", "partial sum", "rows split", "columns split"
+/// "invariant", "partial gradient", "partial sum", "rows split" or "columns split".
+const char* name_of(Placement placement);
 
-/// Which op made a value, and what it made of it.
+/// The op that produced a value, and the value's placement.
 struct Made {
   const char* op = "an input";
   Placement placement = Placement::kInvariant;
 };
 
-/// What an op makes of an input that it takes.
+/// A rule of an op: the placement of an input that it accepts, and the placement of its output.
 struct Rule {
   Placement takes, gives;
 };
 
-/// An op's line: what its result is, by the rule that takes x. A Bug that names the op and the one that made x when
-/// none does. The gradient of a weight is a sum over rows: where each rank has rows of its own, or a part of each row's
-/// sum, it must be partial over the tensor group, and otherwise not. That is looked at while recording; null weights
-/// are absent ones.
+/// Placement of an op's result, by the rule for the placement of x. Throws a Bug that names the op and the producer of
+/// x if no rule matches. The gradient of a weight is a sum over rows: if x is sharded by rows or a partial sum, the
+/// weight's gradient must be partial over the tensor group, and otherwise not. Checked while recording; null weights
+/// are absent.
 Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
            std::initializer_list<const Weight*> weights = {});
-/// A further input of an op, which must be as the first one.
+/// Checks a further input of an op, whose placement must equal that of the first one.
 void place_alike(const char* op, const Var& first, const Var& other);
 
 }  // namespace ashlar

@@ -12,7 +12,7 @@ void WeightWork::run(const std::function<void()>& after) {
 }
 
 Tape::Slot& Tape::slot_of(const Var& v) {
-  ASHLAR_CHECK(v.slot >= 0 && v.slot < static_cast<int>(slots_.size()), "value of another tape");
+  ASHLAR_CHECK(v.slot >= 0 && v.slot < static_cast<int>(slots_.size()), "the value belongs to another tape");
   return slots_[v.slot];
 }
 
@@ -21,7 +21,7 @@ Tensor Tape::allocate_like(const Slot& slot) {
 }
 
 Var Tape::output(Tensor value, const Made& made) {
-  ASHLAR_CHECK(!done_, "a tape runs backward once; record on a fresh one");
+  ASHLAR_CHECK(!done_, "a tape runs backward only once; record on a new one");
   slots_.push_back(
       {.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
   return {
@@ -47,7 +47,8 @@ Var result(const Ctx& ctx, Tensor value, const Made& made) {
 }
 
 Var result_in_place(const Ctx& ctx, Var x, const Made& made) {
-  ASHLAR_CHECK(x.value.unique(), made.op, " overwrote what ", x.made.op, " made and others still hold");
+  ASHLAR_CHECK(x.value.unique(), made.op, " overwrote the result of ", x.made.op,
+               ", which is still referenced elsewhere");
   if (ctx.tape != nullptr) return ctx.tape->output_in_place(std::move(x), made);
   return {.value = std::move(x.value), .slot = -1, .rematerialize = nullptr, .made = made};
 }
@@ -60,7 +61,7 @@ Var Tape::output_in_place(Var x, const Made& made) {
 
 namespace {
 
-/// Slices of x's value; only holders of their columns when x is the only holder of them all.
+/// Column slices of x's value; they own their columns exclusively if x was the only reference.
 std::vector<Tensor> slices_of(Tensor value, const std::vector<int64_t>& widths) {
   if (value.unique()) return Tensor::split_columns(std::move(value), widths);
   std::vector<Tensor> slices;
@@ -91,7 +92,7 @@ std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) 
     for (Var& part : parts) part.slot = -1;
     return parts;
   }
-  // The slices wrote straight into x's gradient; what no consumer wrote counts as zero.
+  // The slices wrote directly into x's gradient; columns without a gradient are zero.
   std::vector<Var> slices;
   for (const Var& part : parts) slices.push_back(part.without_value());
   nodes_.push_back({"split_columns", -1, [x = x.without_value(), slices](Tape& tape, const Tensor&) {
@@ -122,13 +123,13 @@ void Tape::seed(const Var& v, Tensor grad) {
   Slot& slot = slot_of(v);
   ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
                slot.shape.str());
-  if (slot.parent >= 0) return add_grad(v, grad);  // it lies in another's
+  if (slot.parent >= 0) return add_grad(v, grad);  // part of another gradient
   slot.grad = std::move(grad);
   slot.written = true;
 }
 
 void Tape::backward(WeightWork* deferred, const std::function<void()>& after_node) {
-  ASHLAR_CHECK(!done_, "a tape runs backward once");
+  ASHLAR_CHECK(!done_, "a tape runs backward only once");
   done_ = true;
   deferred_ = deferred;
   while (!nodes_.empty()) {
@@ -164,7 +165,7 @@ Tensor Tape::leaf_grad(const Var& leaf) const {
 void Tape::allocate_in_parent(Slot& slot) {
   if (slot.grad) return;
   Slot& parent = slots_[slot.parent];
-  ASHLAR_CHECK(!parent.written, "a value that was split, or overwritten in place, has another consumer");
+  ASHLAR_CHECK(!parent.written, "expected no other consumer of a value that was split or overwritten in place");
   if (parent.parent >= 0) allocate_in_parent(parent);
   if (!parent.grad) parent.grad = allocate_like(parent);
   slot.grad = parent.grad.column_range(slot.column, slot.shape.cols());
@@ -172,7 +173,7 @@ void Tape::allocate_in_parent(Slot& slot) {
 
 void Tape::pass_in_place(const Var& input) {
   Slot& slot = slot_of(input);
-  ASHLAR_CHECK(slot.grad && !slot.written, "a value that was overwritten in place has another consumer");
+  ASHLAR_CHECK(slot.grad && !slot.written, "expected no other consumer of a value that was overwritten in place");
   slot.written = true;
 }
 
@@ -185,7 +186,7 @@ GradTarget Tape::target(const Var& input) {
     slot.written = true;
     return {slot.grad, GradMode::kOverwrite};
   }
-  // A gradient may be shared with another slot or with queued weight work: then it is copied before it changes.
+  // A gradient may be shared with another slot or with deferred weight work: then it is copied before it is changed.
   if (slot.parent < 0 && !slot.grad.unique()) {
     const Tensor own = allocate_like(slot);
     backend_.copy({.src = slot.grad.view(), .dst = own.mut_view()}, stream_);

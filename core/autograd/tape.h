@@ -8,19 +8,19 @@
 
 namespace ashlar {
 
-/// Weight-gradient work put off by a backward over inputs only: each entry owns its (x, dy).
+/// Deferred weight-gradient work of a backward that computes input gradients only: each entry owns its (x, dy).
 class WeightWork {
  public:
   void push(std::function<void()> work) { work_.push_back(std::move(work)); }
   int64_t size() const { return static_cast<int64_t>(work_.size()); }
-  /// Runs everything in the order it was queued and frees what it owned; `after` is called after each piece of work.
+  /// Runs all entries in order and frees their tensors; `after` is called after each entry.
   void run(const std::function<void()>& after = {});
 
  private:
   std::vector<std::function<void()>> work_;
 };
 
-/// Where a node writes the gradient of an input. An absent view with kSkip when none is wanted.
+/// Where a node writes the gradient of an input. An absent view with kSkip if none is needed.
 struct GradTarget {
   Tensor grad;
   GradMode mode = GradMode::kSkip;
@@ -29,58 +29,56 @@ struct GradTarget {
   MutView view() const { return mut_view_or_none(grad); }
 };
 
-/// An eager tape of coarse nodes, one per micro-batch. The order of recording is topological, so backward is a
-/// reverse loop that frees what it has used. Not supported, by design: second derivatives, operations in place but of a
-/// value's only reader (`result_in_place`), views that alias gradients (column splits excepted, which own disjoint
-/// slices of one gradient). Misuse throws Bug.
+/// An eager tape of coarse nodes, one per micro-batch. The recording order is topological, so backward is a reverse
+/// loop that frees tensors after use. Not supported, by design: second derivatives, in-place operations on values with
+/// other readers (`result_in_place`), views that alias gradients (except column splits, which own disjoint slices of
+/// one gradient). Misuse throws Bug.
 class Tape {
  public:
-  /// A node's backward, given the complete gradient of its result, which the tape has given up.
+  /// A node's backward; it receives the complete gradient of its result, which the tape no longer holds.
   using Backward = std::function<void(Tape& tape, Tensor dy)>;
-  /// The same of a node that exchanges its gradient with other ranks: begins, and returns what ends it.
+  /// The same for a node that communicates its gradient: starts the exchange and returns the function that finishes it.
   using Exchange = std::function<std::function<void(Tape& tape)>(Tensor dy)>;
 
   Tape(Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// An input whose gradient is wanted (a pipeline stage's received rows, a checked operand).
+  /// An input that needs a gradient (received rows of a pipeline stage, an operand under test).
   Var leaf(Tensor value, const Made& made = {}) { return output(std::move(value), made); }
-  /// A node's result; give it to `record` as well.
+  /// A node's result; also pass it to `record`.
   Var output(Tensor value, const Made& made = {});
-  /// The result of a node that has overwritten x, whose value nobody else may hold. Its gradient lies where x's will
-  /// be: the node changes it in place and says so by `pass_in_place`.
+  /// The result of a node that has overwritten x, which must have no other reference. Its gradient uses the same memory
+  /// as x's: the node changes it in place and calls `pass_in_place`.
   Var output_in_place(Var x, const Made& made);
-  /// Column slices of x as values of their own, without a copy; their gradients are slices of x's gradient. Where x is
-  /// moved in and nobody else holds its value, each slice is the only holder of its columns.
+  /// Column slices of x as separate values, without a copy; their gradients are slices of x's gradient. If x is moved
+  /// in and has no other reference, each slice owns its columns exclusively.
   std::vector<Var> split_columns(Var x, const std::vector<int64_t>& widths);
-  /// Appends a node with one result, named by the op that made it. `backward` is called only if the result received a
-  /// gradient.
+  /// Appends a node with one result, named by its op. `backward` is called only if the result received a gradient.
   void record(const Var& result, Backward backward);
-  /// The same, with an exchange: the weight work of the node that backward runs just before lies between its two
-  /// halves.
+  /// The same with an exchange: the weight work of the previously run node is executed between its start and its end.
   void record_exchange(const Var& result, Exchange exchange);
 
   /// Sets the gradient of a value before `backward`.
   void seed(const Var& v, Tensor grad);
   /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there. `after_node`,
-  /// when given, is called after each node: what its weights received is issued by then, but for the node before an
-  /// exchange, when the exchange is done.
+  /// if given, is called after each node, when the node's contributions to weight gradients are issued; for the node
+  /// before an exchange, after the exchange.
   void backward(WeightWork* deferred = nullptr, const std::function<void()>& after_node = {});
-  /// The gradient that reached a leaf; call after `backward`. Undefined if none did.
+  /// The gradient of a leaf; call after `backward`. Undefined if there is none.
   Tensor leaf_grad(const Var& leaf) const;
 
-  // For nodes, inside backward:
-  /// A buffer to write or accumulate the gradient of an input into.
+  // For nodes, during backward:
+  /// A buffer for writing or accumulating the gradient of an input.
   GradTarget target(const Var& input);
-  /// Hands over an existing tensor as the gradient of an input: shared when it is the first, added otherwise.
+  /// Passes an existing tensor as the gradient of an input: shared if it is the first, added otherwise.
   void add_grad(const Var& input, const Tensor& grad);
-  /// The gradient of a result in place has become that of its input.
+  /// Declares that the gradient of an in-place result has become that of its input.
   void pass_in_place(const Var& input);
-  /// Takes work that only a weight's gradient waits for. It runs when the node is done; if an exchange comes next, once
-  /// that has begun, so that it hides it; in a backward with `deferred`, when that is run.
+  /// Adds work that only weight gradients depend on. It runs after the node; if the next node is an exchange, after its
+  /// start, to overlap with it; in a backward with `deferred`, when that is run.
   void add_weight_work(std::function<void()> work);
-  /// Of the backward that runs; null when weight work is not put off.
+  /// The deferred work of the running backward; null if weight work is not deferred.
   WeightWork* deferred() const { return deferred_; }
 
  private:
@@ -89,12 +87,12 @@ class Tape {
     DType dtype = DType::kFloat32;
     Tensor grad;
     bool written = false;
-    int parent = -1;  // of a column slice, or of a result in place
+    int parent = -1;  // parent slot of a column slice or an in-place result
     int64_t column = 0;
   };
   struct Node {
     const char* op;
-    int slot;  // of the result; -1: a split, whose slices have the gradients
+    int slot;  // slot of the result; -1: a split, whose slices have the gradients
     Backward backward;
     bool exchanges = false;
   };
@@ -108,17 +106,17 @@ class Tape {
   Stream& stream_;
   std::vector<Slot> slots_;
   std::vector<Node> nodes_;
-  WeightWork held_;  ///< of the node that ran last
+  WeightWork held_;  ///< weight work of the last node
   WeightWork* deferred_ = nullptr;
   bool done_ = false;
 };
 
-/// A node's result on ctx's tape, or the plain value when nothing is recorded.
+/// A node's result on ctx's tape, or the plain value if not recording.
 Var result(const Ctx& ctx, Tensor value, const Made& made);
-/// Column slices on ctx's tape, or plain slices when nothing is recorded.
+/// Column slices on ctx's tape, or plain slices if not recording.
 std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>& widths);
-/// On ctx's tape, or the plain value when nothing is recorded, of an operation that has overwritten x. Bug unless x was
-/// moved in and nobody else holds its value: others would read the result for it.
+/// The result of an operation that has overwritten x, on ctx's tape or as a plain value. Bug unless x was moved in and
+/// has no other reference, since other readers would see the new value.
 Var result_in_place(const Ctx& ctx, Var x, const Made& made);
 
 }  // namespace ashlar

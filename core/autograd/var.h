@@ -8,34 +8,34 @@
 
 namespace ashlar {
 
-/// How to make a value again from what is kept anyway, instead of keeping it for backward.
+/// How to recompute a value from stored tensors instead of storing it for backward.
 struct Rematerialize {
-  /// Begins what other ranks take part in; the function that it returns is called once and gives the value.
+  /// Starts the communication; the returned function is called once and returns the value.
   std::function<std::function<Tensor()>()> start;
 };
 
-/// A value on a tape. `slot` names its gradient there; -1 means that none is wanted.
+/// A value on a tape. `slot` identifies its gradient there; -1: no gradient.
 struct Var {
   Tensor value;
   int slot = -1;
   std::shared_ptr<Rematerialize> rematerialize;  ///< set by selective recomputation
-  Made made;                                     ///< by which op, and what it is along the tensor axis
+  Made made;                                     ///< its producer and its placement
 
   bool requires_grad() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
   int64_t rows() const { return value.rows(); }
   int64_t cols() const { return value.cols(); }
-  /// Its place on the tape alone: what a node keeps of an input whose value its backward does not read.
+  /// Its slot only: for a node whose backward does not read the input's value.
   Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .made = made}; }
 };
 
-/// What a node keeps of an input: the tensor, or the way to make it again.
+/// A node's saved input: the tensor, or how to recompute it.
 class Saved {
  public:
   explicit Saved(const Var& v) : rematerialize_(v.rematerialize) {
     if (!rematerialize_) tensor_ = v.value;
   }
-  /// Begins to make it again; the value is what the function gives, called once.
+  /// Starts the recomputation; the returned function is called once and returns the value.
   std::function<Tensor()> start() const {
     if (rematerialize_) return rematerialize_->start();
     return [kept = tensor_] { return kept; };

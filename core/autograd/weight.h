@@ -8,21 +8,21 @@
 
 namespace ashlar {
 
-/// A value on its way from the replica that computed it.
+/// A value that is being gathered from the replica that computed it.
 class ParamSync {
  public:
   virtual ~ParamSync() = default;
-  virtual void wait(Stream& stream) = 0;  ///< later work of `stream` finds it there
+  virtual void wait(Stream& stream) = 0;  ///< later work of `stream` waits for it
 };
 
-/// What an operation sees of a parameter: its value and the main gradient it adds to.
-/// The first contribution of a step overwrites, later ones (further micro-batches, a second use of a tied table)
-/// accumulate, so that gradients are never filled with zeros first.
+/// A parameter as seen by operations: its value and the main gradient. The first contribution of a step overwrites the
+/// gradient, later ones (further micro-batches, a second use of a tied table) accumulate, so that gradients need not be
+/// zeroed first.
 class Weight {
  public:
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when frozen or in inference
-  int64_t contributions = 0;  ///< of this step, in main_grad or on their way into it
-  /// Every rank of the tensor group holds the same values, and a part of the gradient's sum.
+  int64_t contributions = 0;  ///< of this step, in main_grad or being added to it
+  /// Every rank of the tensor group has the same values and a partial gradient.
   bool grad_partial = false;
 
   void set_memory(Tensor value, Tensor grad) {
@@ -31,16 +31,16 @@ class Weight {
   }
 
   const Shape& shape() const { return value_.shape(); }
-  /// The value, in storage dtype, as later work of `stream` finds it.
+  /// The value, in storage dtype, valid for later work of `stream`.
   const Tensor& read(Stream& stream) const {
     if (sync_ != nullptr) std::exchange(sync_, nullptr)->wait(stream);
     return value_;
   }
-  /// The value is on its way from another replica: the next `read` waits for it.
+  /// The value is being gathered from another replica: the next `read` waits for it.
   void set_sync(ParamSync& sync) { sync_ = &sync; }
   bool syncing() const { return sync_ != nullptr; }
 
-  /// The mode for the next contribution; marks it as made.
+  /// The mode of the next contribution, which it counts.
   GradMode next_mode() {
     if (!main_grad) return GradMode::kSkip;
     return contributions++ == 0 ? GradMode::kOverwrite : GradMode::kAccumulate;
@@ -48,7 +48,7 @@ class Weight {
 
  private:
   Tensor value_;
-  mutable ParamSync* sync_ = nullptr;  // null when the value is there
+  mutable ParamSync* sync_ = nullptr;  // null if the value is present
 };
 
 }  // namespace ashlar

@@ -27,11 +27,10 @@ inline constexpr double kXieluBeta = 0.5;
 inline constexpr double kXieluEps = -1e-6;
 
 /// y = act(x) without `up`, y = act(gate) * linear with it, where gate = min(x, clamp) and linear = min(max(up,
-/// -clamp), clamp) + linear_offset (phi-3-small; without a clamp x and up as they are). Every view has a stride of its
-/// own: gate and up may be column slices of one product's rows, or of two, in any order and with anything between them.
-/// relu max(x,0), relu2 max(x,0)^2, gelu_tanh x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)),
-/// quick_gelu x*sigmoid(1.702x), silu x*sigmoid(x), sigmoid 1/(1+exp(-x)), identity x. A clamp or an offset without
-/// `up` is a Bug.
+/// -clamp), clamp) + linear_offset (phi-3-small; without a clamp x and up are unchanged). Every view has its own
+/// stride: gate and up may be column slices of one or two matrices. relu max(x,0), relu2 max(x,0)^2, gelu_tanh
+/// x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), quick_gelu x*sigmoid(1.702x), silu
+/// x*sigmoid(x), sigmoid 1/(1+exp(-x)), identity x. A clamp or an offset without `up` is a Bug.
 /// xielu, with two learned scalars {alpha_p, alpha_n} and without `up`: x > 0: p x^2 + beta x, p = softplus(alpha_p);
 /// else n (expm1(min(x, eps)) - x) + beta x, n = beta + softplus(alpha_n). Source: Huang & Schlag 2024
 /// (arXiv:2411.13010).

@@ -21,9 +21,9 @@
 
 namespace ashlar {
 
-// What every backend may rely on: shapes, dtypes, strides and modes are those of the contract. A caller's mistake is a
-// Bug that names the call and the view; a field that no backend supports yet is an input_error that names it. Nothing
-// here reads device memory.
+// Guarantees for backends: shapes, dtypes, strides and modes match the contract. A caller's mistake is a Bug that names
+// the call and the view; a field that no backend supports yet is an input_error that names it. Nothing here reads
+// device memory.
 
 void check(const LinearForward& args);
 void check(const LinearBackwardInput& args);

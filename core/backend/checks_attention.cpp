@@ -6,7 +6,7 @@ namespace ashlar {
 
 namespace {
 
-/// A head_dim that a kernel's tiles take.
+/// The widths of a head that the kernels' tiles support.
 void check_width(std::string_view where, std::string_view name, int64_t width) {
   if (width >= 1 && width <= 512) return;
   throw input_error(where, "expected ", name, " to be from 1 to 512, got ", width, "; choose another model.head_dim");
@@ -32,7 +32,7 @@ class AttentionCheck {
     if (s.doc_start) check_ids(where, "doc_start", s.doc_start, s.B * s.T_q);
     if (s.alibi_slopes) check_vector(where, "alibi_slopes", s.alibi_slopes, s.H, accumulate_dtype(storage));
     if (s.sinks) check_vector(where, "sinks", s.sinks, s.H, storage);
-    ASHLAR_CHECK(bool{s.t5_bias} == bool{s.t5_buckets}, where, ": t5_bias and t5_buckets are given or absent together");
+    ASHLAR_CHECK(bool{s.t5_bias} == bool{s.t5_buckets}, where, ": expected t5_bias and t5_buckets both, or neither");
     if (s.t5_bias) {
       check_view(where, "t5_bias", s.t5_bias, s.t5_bias.rows, s.H, storage);
       ASHLAR_CHECK(s.t5_bias.rows > 0 && s.t5_buckets.size() > 0, where, ": ", s.t5_bias.rows, " buckets of ",
@@ -101,7 +101,7 @@ void check(const AttentionBackward& a) {
     check_view(kWhere, "dt5_bias", a.dt5_bias, a.shape.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dq) of.queries("dq", a.dq);
-  ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": dk and dv are given or absent together");
+  ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": expected dk and dv both, or neither");
   if (!a.dk) return;
   of.keys("dk", a.dk);
   of.values("dv", a.dv);

@@ -20,7 +20,7 @@ void check(const ResidualNormForward& a) {
   ASHLAR_CHECK(a.norm.heads == 1, "residual_norm_forward: heads = ", a.norm.heads, ", the norm is of whole rows");
   const ConstView made = a.residual.y, read = a.norm.x;
   ASHLAR_CHECK(made.data == read.data && made.stride == read.stride && made.rows == read.rows,
-               "residual_norm_forward: the norm reads another matrix than the residual writes");
+               "residual_norm_forward: expected the norm to read the residual's output");
 }
 
 void check(const DropoutBackward& a) {
@@ -70,7 +70,7 @@ void check(const Copy& a) {
   constexpr std::string_view kWhere = "copy";
   check_self(kWhere, "src", a.src);
   check_view(kWhere, "dst", a.dst, a.src.rows, a.src.cols, a.dst.dtype);
-  if (a.src.dtype == a.dst.dtype && a.mode == GradMode::kOverwrite) return;  // any dtype may be copied as it is
+  if (a.src.dtype == a.dst.dtype && a.mode == GradMode::kOverwrite) return;  // any dtype may be copied unchanged
   check_storage(kWhere, a.src.dtype);
   check_storage(kWhere, a.dst.dtype);
 }

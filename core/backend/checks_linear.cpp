@@ -82,7 +82,7 @@ void check(const LinearActivation& a) {
   constexpr std::string_view kWhere = "linear_activation";
   check(a.linear);
   check_view(kWhere, "linear.y", a.linear.y, a.linear.y.rows, a.linear.y.cols, a.linear.x.dtype);
-  ASHLAR_CHECK(a.kind != Activation::kXielu, kWhere, ": xielu has scalars, which this call does not take");
+  ASHLAR_CHECK(a.kind != Activation::kXielu, kWhere, ": xielu has scalars, which this call does not support");
   check(ActivationForward{.x = a.linear.y, .up = {}, .y = a.y, .kind = a.kind});
 }
 

@@ -2,8 +2,8 @@
 
 namespace ashlar {
 
-// Norm. What its calls share: x [N, C], vectors over columns (of a row, or of a head) in storage dtype, statistics over
-// rows (of each head) in the accumulate dtype.
+// Norm. Common to all its calls: x [N, C], vectors over the columns (of a row or of a head) in storage dtype,
+// statistics of rows (or of the heads of rows) in the accumulate dtype.
 
 namespace {
 
@@ -24,7 +24,7 @@ class NormCheck {
   void parameter_grad(std::string_view name, const ConstView& v) const {
     if (v) check_vector(where_, name, v, gains_of(v), accumulate_dtype(x_.dtype));
   }
-  /// Of one norm: all shared by the heads, or none.
+  /// Checks that gain and bias are both shared by the heads, or neither.
   void alike(const ConstView& a, const ConstView& b) const {
     if (a && b) ASHLAR_CHECK(a.size() == b.size(), where_, ": gains and biases of ", a.size(), " and ", b.size());
   }
@@ -78,7 +78,7 @@ void check(const NormRowStats& a) {
 void check(const NormStatistics& a) {
   constexpr std::string_view kWhere = "norm_statistics";
   ASHLAR_CHECK(bool{a.sum} == bool{a.mean} && bool{a.sum_squares} == bool{a.rstd}, kWhere,
-               ": a sum and its statistic are given or absent together");
+               ": expected a sum and its statistic both, or neither");
   ASHLAR_CHECK(a.c_total > 0, kWhere, ": c_total = ", a.c_total);
   const ConstView& first = a.sum ? a.sum : a.sum_squares;
   ASHLAR_CHECK(!first || first.dtype == accumulate_dtype(first.dtype), kWhere, ": sums hold ", name_of(first.dtype));

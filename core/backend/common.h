@@ -11,34 +11,34 @@
 
 namespace ashlar {
 
-/// How a backward kernel treats what is already in its output.
+/// How a backward kernel treats the content of its output.
 enum class GradMode : uint8_t {
-  kSkip,        ///< not wanted: the view is absent, nothing is written
-  kOverwrite,   ///< first contribution: previous content is garbage and is not read
-  kAccumulate,  ///< later contribution: added to what is there
+  kSkip,        ///< not needed: the view is absent, nothing is written
+  kOverwrite,   ///< first contribution: previous content is undefined and not read
+  kAccumulate,  ///< later contribution: added to the content
 };
 
 // Every pointer of an args struct is a view of device memory: a ConstView is what the call reads, a MutView what it
 // writes (or reads and writes). `views()` lists them all, nested structs included.
 
-/// What the host knows of a step. Lives in device memory (struct_of), so that launches are the same every step; always
-/// double.
+/// Step values computed on the host. Stored in device memory (struct_of), so that launches are the same every step;
+/// always double.
 struct StepScalars {
   double lr = 0;
   double beta1_correction = 1;  ///< 1 - beta1^t, t counted from 1
   double beta2_correction = 1;  ///< 1 - beta2^t
   double inv_valid_tokens = 1;  ///< 1 / valid targets of the whole global batch
-  uint64_t philox_step = 0;     ///< dropout's step
+  uint64_t philox_step = 0;     ///< step counter of dropout
 };
 
-/// What the device decides of a step, in device memory (struct_of).
+/// Step decisions made on the device, in device memory (struct_of).
 struct ClipState {
-  double norm = 0;        ///< of the gradient, before clipping
+  double norm = 0;        ///< gradient norm before clipping
   double clip_scale = 1;  ///< gradients are multiplied by this
   int64_t skip = 0;       ///< not 0: the optimizer leaves weights and state untouched, from now on
 };
 
-/// Writes a small struct that travels with the call, by value, into device memory.
+/// Writes a small struct, passed by value with the call, into device memory.
 struct SetStruct {
   static constexpr int64_t kMaxBytes = 64;
 
@@ -57,27 +57,27 @@ struct SetStruct {
   auto views() const { return std::tie(dst); }
 };
 
-/// Dropout as a pure function of global indices, so that masks are those of one rank on any mesh.
+/// Dropout as a pure function of global indices, so that masks are equal on any mesh.
 /// An element with global index e is kept iff uniform(word) >= p and is then multiplied by 1/(1-p), where word is
 /// number e%4 of Philox with counter {lo(e/4), hi(e/4), site, philox_step} and key = seed.
 /// Hidden rows: e = (first_sample*T + row0 + n) * width + c, n the row, width the row's.
 /// Attention:   e = (((first_sample+b)*heads + head0 + h) * S + q) * S + k, with S = sequence_length, absolute q, k,
 /// and h one of this rank's heads.
 struct DropoutArgs {
-  double p = 0;  ///< 0 means no dropout; the rest is then not read
+  double p = 0;  ///< 0: no dropout; the other fields are then ignored
   uint64_t seed = 0;
   uint32_t site = 0;
   ConstView scalars{};          ///< StepScalars
   int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
   int64_t sequence_length = 0;  ///< T of the run
-  int64_t row0 = 0;             ///< hidden rows: which row of the micro-batch is this rank's first (sequence parallel)
+  int64_t row0 = 0;             ///< hidden rows: this rank's first row of the micro-batch (sequence parallel)
   int64_t head0 = 0;            ///< attention: global index of this rank's first query head
   int64_t heads = 0;            ///< attention: query heads of the whole model
 
   bool active() const { return p > 0; }
-  /// For kernels: what changes from step to step, to be read once a call.
+  /// For kernels: the current step, to be read once per call.
   uint32_t step() const { return static_cast<uint32_t>(struct_of<StepScalars>(scalars).philox_step); }
-  /// For kernels: the four words that decide elements 4*block .. 4*block+3 in the step that `step` returned.
+  /// For kernels: the four words that decide elements 4*block .. 4*block+3 in the given step.
   Philox::Counter words(uint64_t block, uint32_t step) const {
     return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site, step},
                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

@@ -4,8 +4,8 @@
 
 namespace ashlar {
 
-/// Heads that have their first S columns in common: head h of y is [shared | head h of own]. The keys of latent
-/// attention, whose rotated part is one head for all. Source: DeepSeek-AI 2024 (arXiv:2405.04434) eq. 16.
+/// Heads with their first S columns in common: head h of y is [shared | head h of own]. For the keys of latent
+/// attention, whose rotated part is shared by all heads. Source: DeepSeek-AI 2024 (arXiv:2405.04434) eq. 16.
 struct ConcatSharedHead {
   ConstView shared;   ///< [N, S] storage dtype, read
   ConstView own;      ///< [N, heads*P] storage dtype, read
@@ -15,8 +15,7 @@ struct ConcatSharedHead {
   auto views() const { return std::tie(shared, own, y); }
 };
 
-/// dshared = sum over heads, in their order, in the accumulate dtype, of their first S columns of dy; down = the
-/// others.
+/// dshared = sum over heads, in order, in the accumulate dtype, of the first S columns of dy; down = the other columns.
 struct ConcatSharedHeadBackward {
   ConstView dy;                          ///< [N, heads*(S+P)] storage dtype, read
   MutView dshared;                       ///< [N, S] storage dtype, by mode

@@ -5,12 +5,12 @@
 
 namespace ashlar {
 
-/// What the z-loss squares: log Z, or the largest logit (Baichuan 2).
+/// Squared by the z-loss: log Z, or the largest logit (Baichuan 2).
 enum class ZKind : uint8_t { kLse, kMaxLogit };
 inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}, {ZKind::kMaxLogit, "max_logit"}};
 constexpr std::span<const EnumName<ZKind>> names_of(ZKind) { return kZKindNames; }
 
-/// What the loss adds up over rows, in double. Lives in device memory (struct_of).
+/// Sums of the loss over rows, in double. Stored in device memory (struct_of).
 struct LossStats {
   double loss = 0;    ///< sum over valid rows of lse - target logit
   double z_loss = 0;  ///< sum over valid rows of z_coef * lse^2, or * (largest logit)^2
@@ -20,18 +20,17 @@ struct LossStats {
   int64_t valid = 0;  ///< rows with target >= 0
 };
 
-// Cross-entropy over (a slice of) the vocabulary. Over a whole vocabulary it takes three calls: statistics, reduction,
-// gradient. Where tensor ranks hold slices, the row maxima are reduced (max) after the first, each slice's sums are
-// rescaled from its own maxima to the common ones, and then sums and target logits are reduced (sum).
-// The z-loss of the largest logit takes one more: how many columns have it, summed over the slices.
-// z = logits * logit_scale, with a softcap cap * tanh(logits * logit_scale / cap); -inf stays -inf. Columns at and
-// beyond `valid_cols` are padding and count as -inf.
-// A backend says in which dtype it wants the logits (Backend::logits_dtype): storage or accumulate. Row statistics are
-// of the accumulate dtype.
+// Cross-entropy over (a slice of) the vocabulary. For a whole vocabulary it takes three calls: statistics, reduction,
+// gradient. If tensor ranks hold slices, the row maxima are reduced (max) after the first call, each slice's sums are
+// rescaled from its own maxima to the global ones, and then sums and target logits are reduced (sum). The z-loss of the
+// largest logit needs one more reduction: the number of columns with the maximum, summed over the slices. z = logits *
+// logit_scale, with a softcap cap * tanh(logits * logit_scale / cap); -inf stays -inf. Columns from `valid_cols` on are
+// padding and count as -inf. The backend chooses the dtype of the logits (Backend::logits_dtype): storage or
+// accumulate. Row statistics are in the accumulate dtype.
 
-/// What the calls share. The slice holds the ids [vocab_begin, vocab_begin + valid_cols).
+/// Shared by the calls. The slice holds the ids [vocab_begin, vocab_begin + valid_cols).
 struct LossShape {
-  ConstView targets;  ///< [n] kInt32, global ids; ignore_index (-1): the row does not count
+  ConstView targets;  ///< [n] kInt32, global ids; ignore_index (-1): the row is skipped
   int64_t vocab_begin = 0;
   int64_t valid_cols = 0;
   double logit_scale = 1;
@@ -68,7 +67,7 @@ struct LossRescale {
   auto views() const { return std::tie(local_max, global_max, row_sum); }
 };
 
-/// max_count[n] = how many valid columns of this slice have z = row_max[n].
+/// max_count[n] = number of valid columns of this slice with z = row_max[n].
 struct LossMaxCount {
   ConstView logits;   ///< [n, V_loc]
   ConstView row_max;  ///< [n] accumulate dtype, of all slices
@@ -78,7 +77,7 @@ struct LossMaxCount {
   auto views() const { return std::tie(logits, row_max, max_count, shape); }
 };
 
-/// stats += these rows, from statistics over the whole vocabulary.
+/// stats += sums over these rows, from statistics over the whole vocabulary.
 struct LossReduce {
   ConstView row_max, row_sum, target_logit;  ///< [n]
   LossShape shape;
@@ -90,9 +89,9 @@ struct LossReduce {
 };
 
 /// dlogits = logit_scale * inv_valid_tokens * slope * ((1 + 2 z_coef lse) * softmax(z) - onehot(target)), slope 1 - (z
-/// / cap)^2 under a softcap, else 1. z-loss of the largest logit: instead of 2 z_coef lse * softmax(z), 2 z_coef
-/// row_max / max_count in the columns that have it. Rows that do not count, masked and padded columns are exactly zero.
-/// dlogits may be logits itself when the dtypes agree.
+/// / cap)^2 with a softcap, else 1. z-loss of the largest logit: instead of 2 z_coef lse * softmax(z), 2 z_coef row_max
+/// / max_count in the columns with the maximum. Skipped rows and masked or padded columns are exactly zero. dlogits may
+/// be logits itself if the dtypes agree.
 struct LossBackward {
   ConstView logits;            ///< [n, V_loc]
   ConstView row_max, row_sum;  ///< [n], over the whole vocabulary

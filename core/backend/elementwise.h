@@ -4,8 +4,8 @@
 
 namespace ashlar {
 
-/// y = x + scale * dropout(delta) [+ scale * dropout2(delta2)]: the residual stream's addition; one rounding. Without
-/// x: the branches alone. Row n, column c of delta has the dropout index of common.h with width = cols. delta2 uses its
+/// y = x + scale * dropout(delta) [+ scale * dropout2(delta2)]: addition to the residual stream; one rounding. Without
+/// x: the branches only. Row n, column c of delta has the dropout index of common.h with width = cols. delta2 has its
 /// own site.
 struct ResidualForward {
   ConstView x;       ///< [N, C] storage dtype, or absent
@@ -68,14 +68,14 @@ struct Fill {
 
 /// Random weights as a pure function of (seed, site, global element index): scale times a normal number (mean 0, std 1:
 /// Philox::normal_at), or, with cut > 0, times one drawn until it lies within [-cut, cut]
-/// (Philox::truncated_normal_at): `scale` is the deviation before the cut, as of torch's trunc_normal_.
+/// (Philox::truncated_normal_at): `scale` is the deviation before truncation, as in torch's trunc_normal_.
 /// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
 struct RandomFill {
   static constexpr double kLeastCut = 0.5;
 
   MutView dst;
   double scale = 1;
-  double cut = 0;  ///< 0: none; else at least kLeastCut, so that few draws are made
+  double cut = 0;  ///< truncation in deviations; 0: none; else at least kLeastCut, to bound the number of draws
   uint64_t seed = 0;
   uint64_t site = 0;
   int64_t row_begin = 0, col_begin = 0, global_cols = 0;

@@ -4,9 +4,9 @@
 
 namespace ashlar {
 
-/// out[n] (+)= scale * table[ids[n] - first_id]. The table is rows [first_id, first_id + V) of the vocabulary: a row
-/// whose id lies outside adds nothing (and is zero by kOverwrite). Ids are checked against the whole vocabulary by
-/// whoever reads the data.
+/// out[n] (+)= scale * table[ids[n] - first_id]. The table is rows [first_id, first_id + V) of the vocabulary: rows
+/// with ids outside add nothing (and are zero with kOverwrite). The reader of the data checks ids against the whole
+/// vocabulary.
 struct EmbeddingForward {
   ConstView ids;    ///< [N] kInt32
   ConstView table;  ///< [V, C] storage dtype
@@ -20,7 +20,7 @@ struct EmbeddingForward {
 
 /// dtable[v - first_id] (+)= scale * sum of dy[n] over rows n with ids[n] == v, in ascending n. `order` is a stable
 /// counting sort of ids (row numbers sorted by id), so that every table row has one writer and a fixed order of
-/// addition. kOverwrite also zeroes the rows that no id names.
+/// addition. kOverwrite also zeroes rows without ids.
 struct EmbeddingBackward {
   ConstView ids;    ///< [N] kInt32
   ConstView order;  ///< [N] kInt32

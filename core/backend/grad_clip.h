@@ -4,20 +4,20 @@
 
 namespace ashlar {
 
-/// A range of which the squares are summed. `first` is its place in its tensor: chunks of SumSquares::kChunk elements
-/// are counted from the tensor's start, so that a cut splits one chunk and moves no other.
+/// A range whose squares are summed. `first` is its position in its tensor: chunks of SumSquares::kChunk elements are
+/// counted from the tensor's start, so that a range boundary splits one chunk and does not shift the others.
 struct SquaresSegment {
   int64_t begin = 0;  ///< elements from the start of x
   int64_t size = 0;
   int64_t first = 0;
   int64_t slot = 0;         ///< which sum it adds to; ascending from segment to segment
-  int64_t first_chunk = 0;  ///< chunks of the segments before it
+  int64_t first_chunk = 0;  ///< number of chunks in earlier segments
 
   int64_t num_chunks() const;
 };
 
 /// sums[slot] = sum of squares over the slot's segments, each square and sum in fp64, chunk sums added in order; 0 for
-/// a slot without segments. A NaN or infinity shows in its sum.
+/// a slot without segments. NaN and infinity propagate to the sum.
 struct SumSquares {
   static constexpr int64_t kChunk = 4096;
   ConstView x;         ///< contiguous, storage or accumulate dtype
@@ -33,9 +33,9 @@ inline int64_t SquaresSegment::num_chunks() const {
   return size == 0 ? 0 : (first % kChunk + size + kChunk - 1) / kChunk;
 }
 
-/// Decides what an update does: norm = sqrt(sum of squares), clip_scale = max_norm / norm where the norm is larger,
-/// skip where the norm or one of `also_finite` is not finite. A skip stays: then neither `state` nor `kept` changes any
-/// more, and they still say what was found first.
+/// Decides the update: norm = sqrt(sum of squares), clip_scale = max_norm / norm if the norm is larger, skip if the
+/// norm or one of `also_finite` is not finite. A skip is permanent: afterwards neither `state` nor `kept` changes, so
+/// they hold the values of the first skip.
 struct ClipGradients {
   ConstView squares;      ///< fp64 [n], sums of squares of the model's tensors
   ConstView also_finite;  ///< fp64 [any], such as the loss, or absent

@@ -14,8 +14,8 @@ struct LearnedScale {
   auto views() const { return std::tie(x, s, y); }
 };
 
-/// Gradients of LearnedScale: dx (+)= s * dy; ds (+)= sum over rows and columns of dy * x, whose order depends on the
-/// shape alone: the same bits for any thread count and on every GPU.
+/// Gradients of LearnedScale: dx (+)= s * dy; ds (+)= sum over rows and columns of dy * x, in an order that depends
+/// only on the shape: the same bits for any thread count and on every GPU.
 struct LearnedScaleBackward {
   ConstView dy;  ///< [N, C] storage dtype, read
   ConstView x;   ///< [N, C] storage dtype, read; the forward's

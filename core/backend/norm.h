@@ -10,7 +10,7 @@ inline constexpr EnumName<NormType> kNormTypeNames[] = {{NormType::kLayerNorm, "
                                                         {NormType::kRmsNorm, "rmsnorm"}};
 constexpr std::span<const EnumName<NormType>> names_of(NormType) { return kNormTypeNames; }
 
-/// Which norm it is: one struct for the model's config, its op and the kernels.
+/// The kind of norm: one struct for the model's config, its op and the kernels.
 struct NormVariant {
   NormType type = NormType::kRmsNorm;
   double eps = 1e-5;
@@ -51,13 +51,13 @@ struct NormBackward {
   MutView dbeta;    ///< as dgamma
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
-  NormVariant variant;  ///< eps is not read: rstd has it
+  NormVariant variant;  ///< eps is not used: rstd includes it
   int64_t heads = 1;
 
   auto views() const { return std::tie(dy, x, gamma, mean, rstd, dx, dgamma, dbeta); }
 };
 
-// The same mathematics in five parts, for statistics that cross ranks (a normalised width split over tensor ranks).
+// The same computation in five parts, for statistics across ranks (a normalized width sharded over tensor ranks).
 // Between the parts the caller adds the row sums of all ranks; C_total is the whole width.
 
 /// sum[n] = sum_c x, sum_squares[n] = sum_c (x - shift)^2 with shift = center[n] if given, else 0.
@@ -71,7 +71,7 @@ struct NormRowStats {
   auto views() const { return std::tie(x, center, sum, sum_squares); }
 };
 
-/// mean = sum / c_total, rstd = 1/sqrt(sum_squares / c_total + eps), of the sums over all ranks.
+/// mean = sum / c_total, rstd = 1/sqrt(sum_squares / c_total + eps), from the sums over all ranks.
 struct NormStatistics {
   ConstView sum;          ///< [N] accumulate dtype, or absent
   ConstView sum_squares;  ///< [N] accumulate dtype, or absent

@@ -4,7 +4,7 @@
 
 namespace ashlar {
 
-/// Below this a row's length counts as this (PyTorch's normalize).
+/// Minimum of a row's length (eps of PyTorch's normalize).
 inline constexpr double kShortestRow = 1e-12;
 
 /// y[v] = w[v] * inverse[v], inverse[v] = 1 / max(|w[v]|, kShortestRow), |w[v]| the Euclidean length.

@@ -20,7 +20,7 @@ struct Rope {
   ConstView positions;        ///< [N] kInt32, row of the tables for each row
   ConstView cos, sin;         ///< [P, dims/2] accumulate dtype
   int64_t heads = 0;          ///< heads in a row
-  int64_t rotated_heads = 0;  ///< the first so many are rotated
+  int64_t rotated_heads = 0;  ///< number of leading heads that are rotated
   int64_t head_dim = 0;
   int64_t dims = 0;  ///< rotated dims of a head, even
   RopeStyle style = RopeStyle::kHalf;

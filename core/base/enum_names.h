@@ -13,7 +13,7 @@
 ///   inline constexpr EnumName<Colour> kColourNames[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
 ///   constexpr std::span<const EnumName<Colour>> names_of(Colour) { return kColourNames; }
 ///
-/// A namespace below ashlar that has such enums says `using ashlar::name_of;`.
+/// A namespace inside ashlar with such enums needs `using ashlar::name_of;`.
 namespace ashlar {
 
 template <typename E>
@@ -32,7 +32,7 @@ template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
   for (const EnumName<E>& row : names_of(E{}))
     if (row.value == value) return row.name;
-  throw Bug("an enum has a value that its table of names lacks");
+  throw Bug("an enum value is missing in its table of names");
 }
 
 template <NamedEnum E>
@@ -40,7 +40,7 @@ std::ostream& operator<<(std::ostream& out, E value) {
   return out << name_of(value);
 }
 
-/// Writes the value of that name; false when there is none.
+/// Parses a name; false if unknown.
 template <NamedEnum E>
 constexpr bool parse_enum(std::string_view name, E& value) {
   for (const EnumName<E>& row : names_of(E{})) {

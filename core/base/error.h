@@ -13,7 +13,7 @@ namespace ashlar {
 enum class ExitCode : int {
   kDone = 0,
   kInput = 2,        ///< bad configuration, arguments or input; the user can correct it
-  kDamagedData = 3,  ///< a dataset or checkpoint does not hold what was written
+  kDamagedData = 3,  ///< a dataset or checkpoint differs from what was written
   kNonFinite = 4,    ///< loss or gradient is NaN or infinite
   kPeerLost = 5,     ///< another rank failed or vanished
   kResource = 6,     ///< out of memory or disk
@@ -23,18 +23,18 @@ enum class ExitCode : int {
   kSigint = 77,
 };
 
-/// What the user can correct. Text: `[where] expected, got, how to fix`, with the values in it, on one line: names and
-/// bytes of a file that are part of it can neither break the line nor act on a terminal (on_one_line).
+/// An error that the user can correct. Text: `[where] expected, got, how to fix`, with values, on one line: names and
+/// bytes from files are escaped, so they cannot break the line or control a terminal (on_one_line).
 class Error : public std::runtime_error {
  public:
-  /// The text of an error made before: it has its `[where]`, may have several lines, and is escaped already.
-  struct Said {
+  /// The text of an existing error: has its `[where]`, may have several lines, and is escaped already.
+  struct FullText {
     std::string text;
   };
 
   Error(ExitCode code, std::string_view where, std::string_view text)
-      : Error(code, Said{on_one_line(str_cat("[", where, "] ", text))}) {}
-  Error(ExitCode code, const Said& said) : std::runtime_error(said.text), code_(code) {}
+      : Error(code, FullText{on_one_line(str_cat("[", where, "] ", text))}) {}
+  Error(ExitCode code, const FullText& full) : std::runtime_error(full.text), code_(code) {}
 
   ExitCode code() const { return code_; }
 
@@ -42,7 +42,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// A broken invariant of Ashlar. Never thrown for anything a user can type.
+/// A broken invariant of Ashlar. Never thrown for user input.
 class Bug : public std::logic_error {
  public:
   explicit Bug(const std::string& text) : std::logic_error(text) {}

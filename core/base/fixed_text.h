@@ -9,8 +9,7 @@
 
 namespace ashlar {
 
-/// Text written into memory that is there already, cut where that ends: where nothing may be allocated, as in a signal
-/// handler, or is worth its while.
+/// Text in caller-provided memory, truncated to its size: for code that must not allocate, such as a signal handler.
 class FixedText {
  public:
   explicit FixedText(std::span<char> memory) : memory_(memory) {}

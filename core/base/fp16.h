@@ -5,8 +5,8 @@
 
 namespace ashlar {
 
-/// IEEE binary16 as it lies in files; nothing computes in it. To nearest even; what is too large becomes infinite, a
-/// NaN stays one.
+/// IEEE binary16 for files; there is no arithmetic in it. Rounds to nearest even; overflow becomes infinity, NaN stays
+/// NaN.
 struct FP16 {
   uint16_t bits = 0;
 
@@ -34,8 +34,8 @@ struct FP16 {
     }
     const int exponent = static_cast<int>(magnitude >> 23) - 127 + 15;
     if (exponent >= 31) return static_cast<uint16_t>(sign | 0x7c00U);
-    if (exponent < -10) return sign;  // below half of the least subnormal
-    // The bits to keep stand above `shift`; subnormals lose one more for each step below the least normal exponent.
+    if (exponent < -10) return sign;  // below half of the smallest subnormal
+    // The kept bits are above `shift`; subnormals lose one more bit per step below the smallest normal exponent.
     const uint32_t mantissa = exponent > 0 ? (magnitude & 0x7fffffU) : ((magnitude & 0x7fffffU) | 0x800000U);
     const int shift = exponent > 0 ? 13 : 14 - exponent;
     uint32_t half = (exponent > 0 ? static_cast<uint32_t>(exponent) << 10 : 0U) + (mantissa >> shift);

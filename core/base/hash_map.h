@@ -6,9 +6,9 @@
 
 namespace ashlar {
 
-/// absl::flat_hash_map for tables that grow with what is read. One whose growth found no memory can be neither used nor
-/// destroyed (a destructor that runs on the way out reads slots that never were), so that here the program ends at
-/// once: by its std::terminate handler, with std::bad_alloc as the exception. Insert by the members below alone.
+/// absl::flat_hash_map for tables that grow with input. If growing runs out of memory, the table can be neither used
+/// nor destroyed (its destructor would read uninitialized slots), so the program ends at once, by its std::terminate
+/// handler with std::bad_alloc as the exception. Insert only with the members below.
 template <typename Key, typename Value>
 class HashMap : public absl::flat_hash_map<Key, Value> {
   using Base = absl::flat_hash_map<Key, Value>;

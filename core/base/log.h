@@ -11,9 +11,8 @@ namespace ashlar {
 /// Which lines are dropped first when their reader falls behind: step lines first, warnings last.
 enum class LineKind : uint8_t { kStep, kInfo, kWarning };
 
-/// Where information and warnings go. Owned by main and handed down; one object a process, passed, never global.
-/// Lines are written whole, each text on one line whatever is in it (on_one_line). `once` prints a text the first time
-/// only (capability notices).
+/// Output of information and warnings. Owned by main and passed down; one object per process, never global. Each text
+/// is written whole on one line (on_one_line). `once` prints a text only the first time (capability notices).
 class Log {
  public:
   using Sink = std::function<void(std::string_view line)>;
@@ -23,8 +22,8 @@ class Log {
   explicit Log(Sink sink) : sink_([sink = std::move(sink)](std::string_view line, LineKind) { sink(line); }) {}
 
   void info(std::string_view text);
-  void step(std::string_view text);  ///< how a run gets on: one of many such lines
-  void warn(std::string_view text);  ///< prefixed `warning: `; kept, so that tests and reports can see it
+  void step(std::string_view text);  ///< a progress line
+  void warn(std::string_view text);  ///< prefixed `warning: `; stored for tests and reports
   void info_once(std::string_view text);
 
   const std::vector<std::string>& warnings() const { return warnings_; }

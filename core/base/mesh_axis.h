@@ -11,13 +11,13 @@
 
 namespace ashlar {
 
-/// The axes of the mesh of ranks, outermost first: neighbouring ranks lie along the last. Here they are labels; which
-/// ranks lie along them is known to parallel/mesh.
+/// The axes of the mesh of ranks, outermost first: adjacent ranks differ along the last. Only labels; parallel/mesh
+/// knows the ranks.
 enum class Axis : uint8_t {
   kPipeline,  ///< stages: consecutive layers
-  kReplica,   ///< copies of the model, each with samples of its own
+  kReplica,   ///< copies of the model, each with its own samples
   kContext,   ///< parts of a sequence
-  kExpert,    ///< experts of a layer; for all else copies of the model
+  kExpert,    ///< experts of a layer; copies of all other weights
   kTensor,    ///< slices of a layer
 };
 inline constexpr EnumName<Axis> kAxisNames[] = {{Axis::kPipeline, "pipeline"},
@@ -41,7 +41,7 @@ class AxisSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet operator|(AxisSet other) const { return AxisSet(bits_ | other.bits_); }
   constexpr AxisSet operator&(AxisSet other) const { return AxisSet(bits_ & other.bits_); }
-  /// Those that `other` lacks.
+  /// Axes that are not in `other`.
   constexpr AxisSet operator-(AxisSet other) const { return AxisSet(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const AxisSet&) const = default;
 
@@ -57,10 +57,10 @@ class AxisSet {
 std::string text_of(AxisSet axes);  ///< "replica+tensor", "no axis"
 
 inline constexpr AxisSet kAllAxes((1U << kNumAxes) - 1);
-/// Along these, ranks have other samples, or other positions of a sample: a weight that is not an expert's is
-/// replicated over them, and its gradient summed.
+/// Axes over which ranks process other samples, or other positions of a sample: weights other than experts are
+/// replicated over them, and their gradients summed.
 inline constexpr AxisSet kReplicaAxes{Axis::kReplica, Axis::kContext, Axis::kExpert};
-/// Along these, ranks have other samples. The key mesh.data is their product.
+/// Axes over which ranks process other samples. The key mesh.data is their product.
 inline constexpr AxisSet kSampleAxes{Axis::kReplica, Axis::kExpert};
 
 /// A number for each axis.
@@ -70,7 +70,7 @@ class PerAxis {
     Axis axis;
     int64_t value;
   };
-  /// `unnamed` for every axis that no entry names.
+  /// `unnamed` is the value of axes without an entry.
   constexpr PerAxis(int64_t unnamed, std::initializer_list<Entry> entries) {
     values_.fill(unnamed);
     for (const Entry& entry : entries) (*this)[entry.axis] = entry.value;

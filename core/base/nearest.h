@@ -11,11 +11,11 @@ namespace ashlar {
 /// Damerau 1964; no letter is changed twice).
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// Whether so many edits between two words are a slip of the hand: at most a third of the longer one's letters, and one
-/// always. More make another word, and a guess would mislead. The one rule of every "did you mean".
+/// Whether this many edits between two words are a typing mistake: at most a third of the longer word's letters, and
+/// always one. More edits would make the guess misleading. Used by every "did you mean".
 bool is_slip(size_t distance, std::string_view a, std::string_view b);
 
-/// The nearest of the known words, where it is a slip away; empty otherwise. Of several equally near the first.
+/// The nearest known word, if it is within a typing mistake; empty otherwise. On ties the first.
 std::string nearest_word(std::string_view word, std::span<const std::string> known);
 
 }  // namespace ashlar

@@ -54,11 +54,11 @@ struct Philox {
     return normal_pair(w[upper ? 2 : 0], w[upper ? 3 : 1])[index & 1U];
   }
 
-  /// Where a number that is drawn again comes from: the same index of the stream of site + kNextDraw, then of
-  /// site + 2 kNextDraw and so on. Any odd constant gives as many streams as there are sites; 2^64 / golden ratio.
+  /// Streams for repeated draws: the same index in the stream of site + kNextDraw, then site + 2 kNextDraw and so on.
+  /// Any odd constant gives as many streams as there are sites; 2^64 / golden ratio.
   static constexpr uint64_t kNextDraw = 0x9E3779B97F4A7C15ULL;
 
-  /// The normal number at an index, drawn again until it lies within [-cut, cut]: normal_at under that condition.
+  /// The normal number at an index, drawn again until it lies within [-cut, cut]: a truncated normal distribution.
   static double truncated_normal_at(uint64_t seed, uint64_t site, uint64_t index, double cut) {
     double value = normal_at(seed, site, index);
     while (std::abs(value) > cut) value = normal_at(seed, site += kNextDraw, index);

@@ -58,7 +58,7 @@ bool continues_character(char c) { return (static_cast<uint8_t>(c) & 0xc0U) == 0
 
 std::string bounded(std::string_view text, size_t most, Style style) {
   if (text.size() <= most) return escape(text, style);
-  // Three bytes at most continue a character; more are no UTF-8 and may be cut anywhere.
+  // A character has at most three continuation bytes; more are invalid UTF-8 and may be split anywhere.
   size_t head = most / 2;
   for (int i = 0; i < 3 && head > 0 && continues_character(text[head]); ++i) --head;
   size_t tail = text.size() - most / 2;

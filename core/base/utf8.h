@@ -6,7 +6,7 @@
 
 namespace ashlar {
 
-/// A decoded code point and the bytes it took; bytes == 0 means that the text does not begin with one.
+/// A decoded code point and its number of bytes; bytes == 0: the text does not begin with a valid one.
 struct CodePoint {
   char32_t value = 0;
   int bytes = 0;
@@ -14,7 +14,7 @@ struct CodePoint {
 
 inline constexpr char32_t kLastCodePoint = 0x10FFFF;
 
-/// The code point at the start of a text that is not empty. Shortest form only, no surrogates, up to U+10FFFF.
+/// The code point at the start of a non-empty text. Shortest form only, no surrogates, up to U+10FFFF.
 /// Source: The Unicode Standard, table 3-7, well-formed UTF-8 byte sequences.
 inline CodePoint next_code_point(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };

@@ -5,8 +5,8 @@
 
 namespace ashlar {
 
-/// What memory is for: of the device, but for kPinned, host memory that copies to and from the device use. Each kind
-/// has its own allocator, so that a run's memory can be named in full.
+/// Purpose of memory: on the device, except kPinned, host memory for copies to and from the device. Each kind has its
+/// own allocator, so that a run's memory can be reported in full.
 enum class MemoryKind : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kPinned };
 inline constexpr int kNumMemoryKinds = 6;
 std::string_view name_of(MemoryKind kind);
@@ -15,14 +15,13 @@ std::string_view name_of(MemoryKind kind);
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// At least `bytes` bytes aligned to 256; never null. Content is garbage. Throws resource_error when memory is out.
+  /// At least `bytes` bytes aligned to 256; never null. Content is undefined. Throws resource_error when out of memory.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* block) = 0;
 
-  virtual int64_t used_bytes() const = 0;        ///< handed out now
-  virtual int64_t high_water_bytes() const = 0;  ///< the most of the device ever touched by this allocator
-  virtual int64_t num_system_calls()
-      const = 0;  ///< how often the system was asked for memory; constant in a steady step
+  virtual int64_t used_bytes() const = 0;        ///< currently allocated
+  virtual int64_t high_water_bytes() const = 0;  ///< the most device memory ever used by this allocator
+  virtual int64_t num_system_calls() const = 0;  ///< number of system allocations; constant in steady state
 };
 
 }  // namespace ashlar

@@ -7,7 +7,7 @@ namespace ashlar {
 
 namespace {
 
-// Of nvml.h, which comes with no toolkit wheel; these numbers are its ABI.
+// From nvml.h, which no toolkit wheel includes; these numbers are its ABI.
 constexpr unsigned kSmClock = 1;  // NVML_CLOCK_SM
 struct Reason {
   unsigned long long bit;
@@ -78,7 +78,7 @@ std::string to_text(const GpuMonitor::Reading& reading) {
   const auto add = [&](const std::string& part) { text += str_cat(text.empty() ? "" : "  ", part); };
   if (reading.sm_mhz >= 0) add(str_cat(reading.sm_mhz, " MHz"));
   if (reading.watts >= 0) add(str_cat(static_cast<int64_t>(reading.watts + 0.5), " W"));
-  if (reading.limits && !reading.limits->empty()) add(str_cat("held by ", *reading.limits));
+  if (reading.limits && !reading.limits->empty()) add(str_cat("limited by ", *reading.limits));
   return text;
 }
 

@@ -10,26 +10,25 @@ namespace ashlar {
 
 class SharedLibrary;
 
-/// What an NVIDIA GPU says of its clock, its power and what holds it back, through NVIDIA's management library (NVML),
-/// which comes with the driver and is found when the program runs. Source: the NVML API reference.
+/// Clock, power and throttling reasons of an NVIDIA GPU, through NVIDIA's management library (NVML), which comes with
+/// the driver and is loaded at run time. Source: the NVML API reference.
 class GpuMonitor {
  public:
   struct Reading {
-    int64_t sm_mhz = -1;  ///< clock of the multiprocessors; -1: not told
-    double watts = -1;    ///< drawn now; -1: not told
-    std::optional<std::string>
-        limits;  ///< what holds the clock down, "power cap, heat"; empty: nothing; absent: not told
+    int64_t sm_mhz = -1;                ///< clock of the multiprocessors; -1: unknown
+    double watts = -1;                  ///< current power; -1: unknown
+    std::optional<std::string> limits;  ///< throttling reasons, "power cap, heat"; empty: none; absent: unknown
   };
 
-  /// The device of that UUID ("GPU-..."), asked again no sooner than after `seconds`: an answer takes time, and is some
-  /// tenth of a second old. Throws input_error in one line where the library is missing, does not start or does not
-  /// know the device.
+  /// The device with that UUID ("GPU-..."), queried at most once per `seconds`: a query takes time, and its result is
+  /// about a tenth of a second old. Throws input_error in one line if the library is missing, does not start or does
+  /// not know the device.
   explicit GpuMonitor(const std::string& uuid, double seconds = 0.1);
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  /// What it says, or said last. What it does not tell stays untold.
+  /// The current or last reading. Values that the device does not report are unknown.
   const Reading& read();
 
  private:
@@ -45,7 +44,7 @@ class GpuMonitor {
   Reading reading_;
 };
 
-/// "1755 MHz  690 W  held by power cap"; what was not told is left out.
+/// "1755 MHz  690 W  limited by power cap"; unknown values are left out.
 std::string to_text(const GpuMonitor::Reading& reading);
 
 }  // namespace ashlar

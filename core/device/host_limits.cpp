@@ -19,9 +19,9 @@ namespace ashlar {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 says so with a number near 2^63
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 uses a number near 2^63
 
-/// The number that `text` begins with, after spaces; nothing for another word ("max").
+/// The number at the beginning of `text`, after spaces; nothing for another word ("max").
 std::optional<int64_t> number_in(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t value = 0;
@@ -52,12 +52,12 @@ bool lists(std::string_view words, std::string_view word) {  // "rw,cpu,cpuacct"
   return false;
 }
 
-/// Where a hierarchy is mounted, and which of its groups lies there.
+/// A mounted cgroup hierarchy and the group at its mount point.
 struct Mount {
   std::string at, root;
 };
 
-/// The mount of version 2 (no controller), or of the hierarchy of version 1 that has the controller.
+/// The mount of version 2 (no controller), or of the version 1 hierarchy with the controller.
 std::optional<Mount> find_mount(const std::string& mountinfo, std::string_view controller) {
   std::istringstream lines(mountinfo);
   for (std::string line; std::getline(lines, line);) {
@@ -93,12 +93,12 @@ class Groups {
   explicit Groups(const FileReader& read)
       : mountinfo_(read("/proc/self/mountinfo").value_or("")), cgroup_(read("/proc/self/cgroup").value_or("")) {}
 
-  /// The folders of its group and of those around it, as far as they can be seen.
+  /// The folders of its group and of the parent groups, as far as visible.
   std::vector<std::string> folders(std::string_view controller) const {
     const std::optional<Mount> mount = find_mount(mountinfo_, controller);
     const std::optional<std::string> group = find_group(cgroup_, controller);
     if (!mount || !group) return {};
-    // In a container without a name space of its own the group lies outside of what is mounted: its mount is the group.
+    // In a container without a cgroup namespace the group's path is outside the mount: the mount is the group.
     std::string below;
     const std::string root = mount->root == "/" ? "" : mount->root;
     if (group->starts_with(root + "/")) below = group->substr(root.size());

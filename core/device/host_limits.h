@@ -7,29 +7,29 @@
 
 namespace ashlar {
 
-/// The text of a file; nothing where it cannot be read.
+/// The content of a file; nothing if it cannot be read.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 std::optional<std::string> read_host_file(const std::string& path);
 
-/// What the control groups of this process (versions 1 and 2, its own and those around it) allow it.
+/// Limits of this process by its control groups (versions 1 and 2, including parent groups).
 struct CgroupLimits {
-  std::optional<int64_t> cores;              ///< processor time, in whole cores: rounded down, at least one
+  std::optional<int64_t> cores;              ///< CPU quota in whole cores: rounded down, at least one
   std::optional<int64_t> memory_bytes;       ///< the smallest limit
-  std::optional<int64_t> memory_left_bytes;  ///< below the tightest; what files hold in the cache counts as free
+  std::optional<int64_t> memory_left_bytes;  ///< remaining below the tightest limit; page cache counts as free
 };
-/// From /proc/self/cgroup, /proc/self/mountinfo and the files that they lead to.
+/// From /proc/self/cgroup, /proc/self/mountinfo and the files that they refer to.
 CgroupLimits cgroup_limits(const FileReader& read = read_host_file);
 
-/// Cores that this process may use at once: those of its affinity mask, or of its control groups where those are fewer.
+/// Cores that this process may use at once: the size of its affinity mask, or its control groups' limit if lower.
 int64_t usable_cores(const FileReader& read = read_host_file);
 
-/// Memory that the system can still back: of the machine, and of the control groups.
+/// Memory that is still available on the machine and in the control groups.
 int64_t memory_left_bytes(const FileReader& read = read_host_file);
 
-/// Limits of this process that a refused request for memory may have met, as a sentence ending in what to do: "this
-/// process has 812 MiB of addresses and may have 1000 (ulimit -v 1024000); raise that limit". Empty where none is set.
+/// Limits of this process that may have caused a failed allocation, with advice: "this process has 812 MiB of addresses
+/// and may have 1000 (ulimit -v 1024000); raise that limit". Empty if no limit is set.
 std::string memory_limits_text();
-/// The same, or where no limit is set what the machine has left: "the machine has 512 MiB of memory left".
+/// The same, or without limits the machine's free memory: "the machine has 512 MiB of memory left".
 std::string memory_state_text();
 
 }  // namespace ashlar

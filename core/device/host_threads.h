@@ -2,13 +2,13 @@
 
 namespace ashlar {
 
-/// What a backend that computes with threads of this process tells of them (dynamic_cast asks).
+/// Statistics of a backend that computes with threads of this process (found with dynamic_cast).
 class HostThreads {
  public:
   virtual ~HostThreads() = default;
 
   virtual int threads() const = 0;
-  /// How long they have waited for each other, all together, while they had work in common.
+  /// Total time that threads have waited for each other inside parallel work.
   virtual double waited_sec() const = 0;
 };
 

@@ -8,20 +8,20 @@
 
 namespace ashlar {
 
-/// Where an allocator of a device gets its memory from, in the place of the driver.
+/// A source of device memory that an allocator uses instead of the driver.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Memory of the device aligned to 4096, or null where there is none of this kind: the driver is asked then.
+  /// Device memory aligned to 4096, or null if unavailable: then the driver is used.
   virtual void* take(int64_t bytes) = 0;
   virtual void give_back(void* memory) noexcept = 0;
 };
 
-/// What a backend whose allocators may be told so also is.
+/// Interface of backends whose allocators support memory sources.
 class TakesMemory {
  public:
   virtual ~TakesMemory() = default;
-  /// From now on allocators of these kinds ask the source first.
+  /// After this, allocators of these kinds try the source first.
   virtual void take_memory_from(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) = 0;
 };
 

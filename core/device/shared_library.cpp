@@ -43,7 +43,7 @@ SharedLibrary::SharedLibrary(const Place& place, std::string_view where)
     tried += str_cat(tried.empty() ? "" : "; ", candidate, " (", error != nullptr ? error : "no reason given", ")");
   }
   throw input_error(where_, "expected the library ", name_, ", found none: ", tried, "; ", how_to_get_,
-                    place.variable.empty() ? "" : str_cat(", or name its file in ", place.variable));
+                    place.variable.empty() ? "" : str_cat(", or set its path in ", place.variable));
 }
 
 void* SharedLibrary::find(const char* name) const { return dlsym(handle_, name); }
@@ -52,7 +52,7 @@ void* SharedLibrary::symbol(const char* name) const {
   void* const found = find(name);
   if (found == nullptr)
     throw input_error(where_, "expected the function ", name, " in ", name_, ", which ", path_,
-                      " does not have: it is of another version; ", how_to_get_);
+                      " does not have: it has another version; ", how_to_get_);
   return found;
 }
 

@@ -6,35 +6,36 @@
 
 namespace ashlar {
 
-/// A vendor's library that is found when the program runs, so that the program starts on machines without it. Stays
-/// loaded for the life of the process: libraries of drivers do not survive being unloaded.
+/// A vendor's library loaded at run time, so that the program starts on machines without it. Never unloaded: driver
+/// libraries do not support that.
 class SharedLibrary {
  public:
-  /// Where to look, and what to tell a user who does not have it.
+  /// Where to search, and advice for a user without the library.
   struct Place {
     const char* name;                  ///< for messages: "NCCL"
-    std::vector<std::string> sonames;  ///< the first that loads is taken; one with a slash is a path
-    /// A variable of the environment that names the file itself; where it is set nothing else is tried. May be empty.
+    std::vector<std::string> sonames;  ///< tried in order; one with a slash is a path
+    /// Environment variable with the path of the file; if set, nothing else is tried. May be empty.
     std::string variable;
-    std::vector<std::string> folders;  ///< looked through after the dynamic linker's own places
+    std::vector<std::string> folders;  ///< searched after the dynamic linker's default folders
     std::string how_to_get;            ///< "install the package libnccl2"
   };
 
-  /// Throws input_error of `where` that names each place tried, the linker's answer to each, and how to get it.
+  /// Throws input_error of `where` that lists each place tried, the linker's error for each, and how to get the
+  /// library.
   SharedLibrary(const Place& place, std::string_view where);
 
-  /// The function of that name. Throws input_error where the library, being of another version, has none.
+  /// The function of that name. Throws input_error if the library, of another version, lacks it.
   template <typename Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
   }
-  /// The same; null where the library has none.
+  /// The same; null if the library lacks it.
   template <typename Function>
   Function* optional_function(const char* name) const {
     return reinterpret_cast<Function*>(find(name));
   }
 
-  /// The file that was loaded, as the dynamic linker tells it.
+  /// The loaded file, according to the dynamic linker.
   const std::string& path() const { return path_; }
 
  private:
@@ -45,7 +46,7 @@ class SharedLibrary {
   std::string name_, where_, path_, how_to_get_;
 };
 
-/// Folders where CUDA's libraries lie beside the dynamic linker's own: $CUDA_HOME/lib64 and /usr/local/cuda/lib64.
+/// Folders of CUDA's libraries besides the dynamic linker's own: $CUDA_HOME/lib64 and /usr/local/cuda/lib64.
 std::vector<std::string> cuda_library_folders();
 
 }  // namespace ashlar

@@ -7,7 +7,7 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual void synchronize() = 0;  ///< the host waits until the point is reached
-  virtual bool reached() = 0;      ///< asks, without waiting
+  virtual bool reached() = 0;      ///< polls without waiting
   virtual void* native() = 0;
 };
 
@@ -16,10 +16,10 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual void synchronize() = 0;           ///< the host waits for everything queued
-  virtual void record(Event& event) = 0;    ///< marks the present end of the queue
-  virtual void wait_for(Event& event) = 0;  ///< later work waits for the point that the event marks now
+  virtual void record(Event& event) = 0;    ///< records the current end of the queue
+  virtual void wait_for(Event& event) = 0;  ///< later work waits for the point currently recorded in the event
   virtual void* native() = 0;
-  /// Whether all work is done when the call that gives it returns, as on the CPU.
+  /// Whether calls return only after their work is done, as on the CPU.
   virtual bool synchronous() const { return false; }
 };
 

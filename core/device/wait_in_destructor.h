@@ -6,15 +6,14 @@
 
 namespace ashlar {
 
-/// For destructors whose memory queued work may still use: the host waits until the event is reached. Where the device
-/// has failed nothing uses it any more, and its error is said by whoever waited first: none comes from here. Null:
-/// nothing.
+/// For destructors of memory that queued work may still use: the host waits for the event. If the device has failed,
+/// nothing uses the memory and the error was reported to an earlier waiter, so it is ignored here. Null: no wait.
 inline void wait_in_destructor(Event* event) noexcept {
   if (event == nullptr) return;
   try {
     event->synchronize();
   } catch (const std::exception&) {
-    // said already
+    // Reported already.
   }
 }
 

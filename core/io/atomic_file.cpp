@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kPartialSuffix = ".partial";
 
-/// A file of that directory without a name: the system removes it with the last process that has it open. -1 where the
-/// file system has no such files.
+/// An unnamed file in that directory: the system removes it when the last process closes it. -1 if the file system does
+/// not support this.
 int open_nameless(const std::filesystem::path& directory) {
   return ::open(directory.empty() ? "." : directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 }
@@ -29,11 +29,11 @@ int link_nameless(int fd, const std::filesystem::path& path) {
   const std::string link = str_cat("/proc/self/fd/", fd);
   if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return 0;
   if (errno != ENOENT) return -1;
-  return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // no /proc here; needs a right that root has
+  return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // without /proc; needs a capability that root has
 }
 
-/// What a killed process left under the name of a partial file goes now, not when it is written over: the space is
-/// wanted. Anything but a file stays and is an error before the first byte.
+/// Removes a leftover partial file now, before writing, to free its space. Anything but a regular file is kept and is
+/// an error before the first byte.
 void remove_leftover(const std::filesystem::path& partial, const std::filesystem::path& path) {
   struct stat info {};
   if (::lstat(partial.c_str(), &info) != 0) return;
@@ -63,7 +63,7 @@ void AtomicFile::abandon() {
 void AtomicFile::reserve(int64_t total_bytes) {
   if (total_bytes <= 0) return;
   if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, 1) != 0 && errno == EOPNOTSUPP) return;
-  // What cannot be there is not tried: the attempt takes all that is left, from everybody, before it fails.
+  // Avoids an allocation that must fail: it would consume all free space for everybody before failing.
   struct statvfs disk {};
   if (::fstatvfs(fd_, &disk) == 0 && disk.f_blocks > 0) {
     const auto free_blocks = static_cast<int64_t>(::geteuid() == 0 ? disk.f_bfree : disk.f_bavail);
@@ -79,7 +79,7 @@ void AtomicFile::reserve(int64_t total_bytes) {
 }
 
 void AtomicFile::bypass_cache() {
-  ASHLAR_CHECK(bytes_written_ == 0, path_.string(), " has been written to");
+  ASHLAR_CHECK(bytes_written_ == 0, path_.string(), " expected an empty file");
   direct_ = std::make_unique<DirectWriter>(fd_, path_);
 }
 
@@ -92,7 +92,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
       write_fully(fd_, bytes, path_);
     }
   } catch (const Error&) {
-    // Give the space back at once: the caller may want to write a smaller file or a log line about this.
+    // Frees the space at once: the caller may want to write a smaller file or a log line.
     abandon();
     throw;
   }
@@ -104,13 +104,13 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 void AtomicFile::commit() {
   ASHLAR_CHECK(fd_ >= 0, "commit twice or after a failed write of ", path_.string());
   if (direct_) direct_->finish();
-  // What was reserved and not written would stay with the file for ever.
+  // Unwritten reserved space would stay allocated to the file.
   if (reserved_bytes_ > bytes_written_ && ::ftruncate(fd_, bytes_written_) != 0)
     throw system_error("file", "finish", path_, errno);
   if (::fsync(fd_) != 0) throw system_error("file", "sync", path_, errno);
   if (!named_ && link_nameless(fd_, partial_path_) != 0) throw system_error("file", "name", path_, errno);
   named_ = true;
-  // Delayed allocation on network file systems reports a full disk only here.
+  // With delayed allocation, network file systems report a full disk only here.
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0 || std::rename(partial_path_.c_str(), path_.c_str()) != 0) {
     const int error_number = errno;

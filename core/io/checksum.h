@@ -11,8 +11,8 @@
 
 namespace ashlar::io {
 
-/// Bytes covered by one checksum: small enough that a flipped bit costs one re-read of a narrow range, large enough
-/// that the list stays short (4 bytes a MiB).
+/// Bytes covered by one checksum: small enough that an error is localized, large enough that the list is short (4 bytes
+/// per MiB).
 inline constexpr int64_t kChecksumChunkBytes = int64_t{1} << 20;
 
 /// CRC-32 as in zlib, gzip and PNG (polynomial 0xEDB88320, reflected). `crc` continues an earlier sum; 0 starts one.
@@ -26,7 +26,7 @@ struct ChunkChecksums {
   std::vector<uint32_t> crcs;
 
   bool operator==(const ChunkChecksums&) const = default;
-  /// True when the number of checksums fits total_bytes: what to ask of a list read from a manifest.
+  /// True when the number of checksums matches total_bytes: for validating a list from a manifest.
   bool is_consistent() const;
 };
 
@@ -54,11 +54,11 @@ struct FileSum {
 };
 FileSum sum_file(const std::filesystem::path& path);
 
-/// A file whose every read is checked: the chunks that a read touches are read whole and compared with their
-/// checksums, so a damaged byte fails the first read that would have used it.
+/// A file whose every read is verified: the chunks that a read covers are read whole and compared with their checksums,
+/// so a damaged byte fails the first read that uses it.
 class CheckedFile {
  public:
-  /// Throws a damaged error when the size differs from expected.total_bytes; reads nothing else yet.
+  /// Throws a damaged-data error when the size differs from expected.total_bytes; reads no data yet.
   CheckedFile(std::filesystem::path path, ChunkChecksums expected);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -67,7 +67,7 @@ class CheckedFile {
   /// Fills `out` from `offset`. Throws a damaged error naming file, chunk and byte range.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
-  /// Compares the bytes of a chunk that the caller has read with their checksum.
+  /// Compares a chunk that the caller has read with its checksum.
   void check_chunk(int64_t chunk, std::span<const std::byte> bytes) const;
   int64_t num_chunks() const { return static_cast<int64_t>(expected_.crcs.size()); }
   /// Reads the chunks [first, end). Throws at the first damaged one.

@@ -12,7 +12,7 @@
 namespace ashlar::io {
 namespace {
 
-/// f(T()) with the type of the elements.
+/// Calls f(T()) with the element type.
 template <typename F>
 void with_type(FileDType dtype, const F& f) {
   switch (dtype) {
@@ -40,8 +40,8 @@ void convert_all(std::span<const std::byte> in, std::span<std::byte> out) {
   }
 }
 
-/// What tells elements that are not finite: the bits of the exponent, all ones in them, and the lowest of these. Their
-/// sum carries into the sign, and no further, so that a word of 64 bits answers for all elements in it.
+/// Detects non-finite elements: all exponent bits are ones. Adding the lowest exponent bit then carries into the sign
+/// bit and no further, so a 64-bit word tests all its elements at once.
 struct Exponent {
   uint64_t bits = 0, lowest = 0, sign = 0;
 };
@@ -56,14 +56,14 @@ Exponent exponent_of(FileDType dtype) {
   }
 }
 
-/// Whether `size` bytes, at most a word, hold an element that is not finite.
+/// Whether `size` bytes, at most a word, contain a non-finite element.
 bool has_non_finite(const Exponent& e, const std::byte* bytes, size_t size) {
   uint64_t word = 0;
   std::memcpy(&word, bytes, size);
   return (((word & e.bits) + e.lowest) & e.sign) != 0;
 }
 
-/// The same of a block; its length is a constant, so that the loop becomes vector code.
+/// The same for a block; its length is constant, so that the loop is vectorised.
 constexpr size_t kBlockWords = 512;
 bool block_has_non_finite(const Exponent& e, const std::byte* bytes) {
   uint64_t any = 0;

@@ -8,7 +8,7 @@
 
 namespace ashlar::io {
 
-/// True for the types that `convert` knows: F64, F32, F16, BF16.
+/// True for the types that `convert` supports: F64, F32, F16, BF16.
 bool is_convertible(FileDType dtype);
 
 /// out[i] = in[i] in another floating type, on the host: exactly when it is wider, else rounded to nearest even; fp64
@@ -16,11 +16,11 @@ bool is_convertible(FileDType dtype);
 /// types or sizes that do not match.
 void convert(FileDType from, std::span<const std::byte> in, FileDType to, std::span<std::byte> out);
 
-/// Place of the first element that is NaN or infinite; -1: none is. Types as `convert`; the span need not be aligned.
-/// Looks at exponents alone, at the speed of memory.
+/// Index of the first NaN or infinity; -1: none. Types as `convert`; the span need not be aligned. Tests only
+/// exponents, at memory speed.
 int64_t first_non_finite(FileDType dtype, std::span<const std::byte> elements);
 
-/// "nan", "inf" or "-inf": how an element that is not finite is written in messages.
+/// "nan", "inf" or "-inf": a non-finite element in messages.
 const char* non_finite_word(FileDType dtype, std::span<const std::byte> element);
 
 }  // namespace ashlar::io

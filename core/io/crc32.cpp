@@ -1,7 +1,7 @@
-// CRC-32 by carry-less multiplication where the processor has it, about twice zlib's speed: a checkpoint is summed when
-// it is written and when it is read back, beside a training that wants the same cores. Gopal et al., "Fast CRC
-// Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009); the constants are x^k mod P of the
-// reflected polynomial 0xEDB88320 for the distances folded over.
+// CRC-32 by carry-less multiplication if the processor supports it, about twice zlib's speed: checkpoints are summed
+// when written and when read back, while training needs the same cores. Gopal et al., "Fast CRC Computation for Generic
+// Polynomials Using PCLMULQDQ Instruction" (Intel, 2009); the constants are x^k mod P of the reflected polynomial
+// 0xEDB88320 for the folding distances.
 #include <zlib.h>
 
 #include "core/io/checksum.h"
@@ -25,13 +25,13 @@ __attribute__((target("pclmul,sse4.1"))) __m128i load(const std::byte* at) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
 }
 
-/// The 128 bits of `x` moved over the distance of `k`, added to `next`.
+/// The 128 bits of `x` folded over the distance of `k`, added to `next`.
 __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i x, __m128i k, __m128i next) {
   const __m128i low = _mm_clmulepi64_si128(x, k, 0x00), high = _mm_clmulepi64_si128(x, k, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/// Of a multiple of 16 bytes, at least 64; `crc` and the result are inverted, as the register of the division holds it.
+/// For a multiple of 16 bytes, at least 64; `crc` and the result are inverted.
 __attribute__((target("pclmul,sse4.1"))) uint32_t crc32_folded(std::span<const std::byte> bytes, uint32_t crc) {
   const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
   const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
@@ -44,14 +44,14 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t crc32_folded(std::span<const s
   __m128i x1 = _mm_xor_si128(load(at), _mm_cvtsi32_si128(static_cast<int>(crc)));
   __m128i x2 = load(at + kLane), x3 = load(at + 2 * kLane), x4 = load(at + 3 * kLane);
   for (at += kBlock, left -= kBlock; left >= kBlock; at += kBlock, left -= kBlock) {
-    // From memory at 13 GB/s instead of 7.8: the processor's own prefetch ends at each page.
+    // Reads memory at 13 GB/s instead of 7.8: the hardware prefetcher stops at page boundaries.
     _mm_prefetch(reinterpret_cast<const char*>(at) + 4096, _MM_HINT_T0);
     x1 = fold(x1, by_512, load(at));
     x2 = fold(x2, by_512, load(at + kLane));
     x3 = fold(x3, by_512, load(at + 2 * kLane));
     x4 = fold(x4, by_512, load(at + 3 * kLane));
   }
-  // 2. One lane, and what is left, 128 bits at a time.
+  // 2. One lane, then the rest, 128 bits at a time.
   x1 = fold(x1, by_128, x2);
   x1 = fold(x1, by_128, x3);
   x1 = fold(x1, by_128, x4);

@@ -18,7 +18,7 @@ namespace ashlar::io {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{4} << 20;
-constexpr size_t kWorthAWrite = size_t{1} << 20;  // less is collected first
+constexpr size_t kWorthAWrite = size_t{1} << 20;  // smaller writes are buffered
 
 bool set_direct(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -34,7 +34,7 @@ DirectMemory allocate_direct_memory(size_t bytes) {
   const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   DirectMemory memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
   if (!memory) throw std::bad_alloc();
-  static_cast<void>(::madvise(memory.get(), size, MADV_HUGEPAGE));  // where there are none it is only slower
+  static_cast<void>(::madvise(memory.get(), size, MADV_HUGEPAGE));  // optional: without huge pages it is only slower
   return memory;
 }
 
@@ -50,7 +50,7 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
       continue;
     }
     size_t count = std::min(bytes.size(), kBufferBytes - filled_);
-    // Up to where memory and file are aligned, if they will be.
+    // Copies up to where memory and file are both aligned, if possible.
     const size_t gap =
         (kDirectAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment) % kDirectAlignment;
     if (direct_ && gap < count && (filled_ + gap) % kDirectAlignment == 0 && bytes.size() - gap >= kWorthAWrite)
@@ -75,7 +75,7 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
     const ssize_t written = ::write(fd_, left.data(), left.size());
     if (written > 0) left = left.subspan(static_cast<size_t>(written));
     if (written >= 0 || errno == EINTR) continue;
-    // Not aligned as this file system wants it, or no longer so after a part was written. Other errors come again.
+    // Not aligned as this file system requires, or not any more after a partial write. Other errors recur.
     direct_ = !set_direct(fd_, false);
     if (direct_) throw system_error("file", "write", path_, errno);
   }
@@ -83,15 +83,15 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
 }
 
 void DirectWriter::finish() {
-  if (direct_) direct_ = !set_direct(fd_, false);  // the end of a file is not a whole number of blocks
+  if (direct_) direct_ = !set_direct(fd_, false);  // the end of a file may be a partial block
   if (filled_ > 0) flush();
-  // What went through the cache is clean after the caller's sync; nothing needs it there.
+  // Data written through the cache is clean after the caller's sync and not needed there.
   static_cast<void>(::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED));
 }
 
 void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& expected,
                     const std::function<bool()>& cancelled) {
-  const CheckedFile checked(path, expected);  // its size, and the right errors
+  const CheckedFile checked(path, expected);  // checks the size; throws the same errors
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   struct Closer {
     int fd;
@@ -110,7 +110,7 @@ void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& exp
     if (got >= static_cast<ssize_t>(size)) {
       checked.check_chunk(chunk, std::span(buffer.get(), size));
     } else {
-      checked.verify(chunk, chunk + 1);  // the ordinary way where the other does not work
+      checked.verify(chunk, chunk + 1);  // buffered read if direct I/O does not work
     }
   }
 }

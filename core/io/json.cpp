@@ -11,19 +11,19 @@
 namespace ashlar::io {
 namespace {
 
-/// A text that is JSON, but breaks a rule of ours.
+/// Valid JSON that breaks one of our rules.
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the library says after its `[json.exception.NAME.ID] `; text of the file may be in it.
+/// The library's message after its `[json.exception.NAME.ID] `; it may contain text of the file.
 std::string own_words(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const size_t end = text.find("] ");
   return escaped(end == std::string_view::npos ? text : text.substr(end + 2), 80);
 }
 
-/// Counts the brackets outside strings. A text that is no JSON passes: the parser refuses it later.
+/// Counts brackets outside strings. Invalid JSON passes: the parser refuses it later.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -36,15 +36,15 @@ void check_depth(std::string_view text) {
       in_string = true;
     } else if (c == '[' || c == '{') {
       if (++depth > kMaxJsonDepth)
-        throw Refused(str_cat("it nests deeper than ", kMaxJsonDepth, " levels at byte ", i + 1));
+        throw Refused(str_cat("it is nested deeper than ", kMaxJsonDepth, " levels at byte ", i + 1));
     } else if (c == ']' || c == '}') {
       --depth;
     }
   }
 }
 
-/// The library keeps the last of two equal keys without a word, so keys are watched in a pass of their own. (Its parser
-/// with a callback looks at all elements of a list again after each: quadratic.)
+/// The library silently keeps the last of two equal keys, so keys are checked in a separate pass. (Its parser with a
+/// callback scans all elements of a list again after each: quadratic.)
 class UniqueKeys : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -59,7 +59,7 @@ class UniqueKeys : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool key(string_t& key) override {
-    if (!keys_.back().insert(key).second) throw Refused{str_cat("it names ", printable(key), " twice")};
+    if (!keys_.back().insert(key).second) throw Refused{str_cat("it has the key ", printable(key), " twice")};
     return true;
   }
   bool end_object() override {

@@ -10,26 +10,25 @@
 
 namespace ashlar::io {
 
-/// Runs `read`, which takes values out of a JSON text that came from outside. Whatever the JSON library throws in it
-/// (a text that is no JSON, a number out of range, a value of another type, a string that is not UTF-8) becomes the
-/// error that `problem` makes of one plain sentence, such as `a number is out of range: 1e999`. The only place that
-/// knows the library's exceptions: every reader of JSON goes through it, so that none of them ends a program as a bug.
+/// Runs `read`, which extracts values from external JSON. Exceptions of the JSON library (invalid JSON, a number out of
+/// range, a value of another type, a string that is not UTF-8) are converted by `problem` from one plain sentence, such
+/// as `a number is out of range: 1e999`. The only place that handles the library's exceptions: every reader of JSON
+/// uses it, so that none of them ends the program as a bug.
 void reading_json(const std::function<Error(const std::string& sentence)>& problem, const std::function<void()>& read);
 
-/// How deep objects and lists may lie in each other in a text from outside. What nests deeper is an attack or an
-/// accident: readers of a tree call themselves once a level, and the stack of a thread is finite.
+/// Maximum nesting of objects and lists in external text. Deeper nesting is an attack or an accident: readers recurse
+/// once per level, and stacks are finite.
 inline constexpr int kMaxJsonDepth = 200;
 
 enum class JsonKeys {
-  kLastWins,  ///< of two equal keys of an object the last one counts, as Python and most programs have it
-  kUnique,    ///< two equal keys of an object are an error: files that only this program writes
+  kLastWins,  ///< of equal keys in an object the last counts, as in Python
+  kUnique,    ///< equal keys in an object are an error: for files that only this program writes
 };
 
-/// The value of a JSON text that came from outside; inside `reading_json`, which makes an error of whatever it throws:
-/// no JSON, nested deeper than kMaxJsonDepth, an equal key where they are unique. The only places that call the
-/// library's parser.
+/// Parses external JSON; call inside `reading_json`, which converts its exceptions: invalid JSON, nesting deeper than
+/// kMaxJsonDepth, duplicate keys where they must be unique. The only places that call the library's parser.
 nlohmann::json parse_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);
-/// The same with the order of keys kept.
+/// The same, preserving the order of keys.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);
 /// Nothing for a text that parse_json refuses.
 std::optional<nlohmann::json> try_parse_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);

@@ -6,8 +6,8 @@ namespace ashlar::io {
 
 Error lfs_pointer_error(std::string_view where, const std::filesystem::path& path) {
   return input_error(where, printable(path.string()),
-                     " is a git-lfs pointer, not the file that it stands for; fetch that with `git lfs pull` in its "
-                     "folder (git lfs install comes first), or download it by itself");
+                     " is a git-lfs pointer, not the file itself; download the file with `git lfs pull` in its "
+                     "folder (after git lfs install), or download it directly");
 }
 
 }  // namespace ashlar::io

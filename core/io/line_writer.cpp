@@ -26,21 +26,21 @@ struct LineWriter::State {
   struct Line {
     std::string text;
     LineKind kind;
-    int64_t left_out = 0;  ///< lines that stood before it
+    int64_t left_out = 0;  ///< lines dropped before it
   };
   int fd = -1;
   Options options;
   std::mutex mutex;
   std::condition_variable work, progress;
   std::deque<Line> lines;
-  size_t bytes = 0;      ///< of `lines`
-  int64_t in_vain = -1;  ///< `written` when `finish` gave up
-  int64_t written = 0;   ///< bytes: whether the reader takes something
+  size_t bytes = 0;      ///< size of `lines`
+  int64_t in_vain = -1;  ///< `written` when `finish` timed out
+  int64_t written = 0;   ///< bytes written: shows whether the reader reads
   int failure = 0;       ///< errno
   bool told = false, writing = false, started = false, ends = false;
-  bool alone = false;  ///< the system refuses a thread
+  bool alone = false;  ///< no thread: the system refused one
 
-  int64_t left_out = 0;  ///< lines after the last of `lines`
+  int64_t left_out = 0;  ///< lines dropped after the last of `lines`
 
   bool waiting() const { return !lines.empty() || left_out > 0; }
   void drop_what_is_too_much();
@@ -73,7 +73,7 @@ LineWriter::State::Line LineWriter::State::take() {
   return line;
 }
 
-/// Without a thread: what the descriptor takes at once, the rest of what it has begun with it.
+/// Without a thread: writes what the descriptor accepts at once, and the rest of a started line.
 void LineWriter::State::write_what_fits() {
   pollfd ready{fd, POLLOUT, 0};
   while (waiting() && failure == 0 && ::poll(&ready, 1, 0) == 1) {
@@ -131,12 +131,12 @@ void LineWriter::add(std::string line, LineKind kind) {
   if (s.failure != 0) return;
   if (!s.started) {
     try {
-      // Without the prefix of our other threads: that it waits for a reader is no stall.
+      // Without the prefix of other threads: waiting for a reader is not a stall.
       start_writer("lines", [state = state_] { state->run(); });
       s.started = true;
       s.alone = false;
     } catch (const std::system_error&) {
-      s.alone = true;  // asked for again with the next line
+      s.alone = true;  // retried with the next line
     }
   }
   s.bytes += line.size();

@@ -41,7 +41,7 @@ std::string_view remedy(int error_number) {
     case EPERM:
     case EROFS: return "; choose a path this user may use";
     case ENOTDIR:
-    case EISDIR: return "; a directory and a file have been mixed up";
+    case EISDIR: return "; a file was expected instead of a directory, or the reverse";
     default: return "";
   }
 }
@@ -104,7 +104,7 @@ void sync_file(const std::filesystem::path& path) {
 void sync_directory(const std::filesystem::path& path) {
   const std::filesystem::path name = path.empty() ? std::filesystem::path(".") : path;
   const Descriptor directory(name, O_RDONLY | O_DIRECTORY, "open directory");
-  // Some network file systems cannot sync a directory and say EINVAL; their rename is already durable.
+  // Some network file systems cannot sync a directory and return EINVAL; their renames are already durable.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) throw system_error("file", "sync directory", name, errno);
 }
 
@@ -119,7 +119,7 @@ void require_regular_file(const std::filesystem::path& path, std::string_view wh
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
   const char* what = S_ISFIFO(info.st_mode) ? "a pipe" : S_ISSOCK(info.st_mode) ? "a socket" : "a device";
   throw input_error(where, path.string(), ": expected a regular file, got ", what,
-                    "; write what it brings into a file, and give that");
+                    "; write its output to a file and give that");
 }
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -182,7 +182,7 @@ std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes)
   const InputFile file(path);
   if (file.size_bytes() > max_bytes) {
     throw input_error("file", "expected at most ", max_bytes, " bytes in ", printable(path.string()), ", got ",
-                      file.size_bytes(), "; this is not the kind of file expected here");
+                      file.size_bytes(), "; expected another kind of file");
   }
   std::string text(static_cast<size_t>(file.size_bytes()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));

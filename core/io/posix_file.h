@@ -14,47 +14,46 @@
 
 namespace ashlar::io {
 
-/// The error for a failed system call: `[where] cannot ACTION 'PATH': TEXT (errno N)` and what to do about it.
-/// Exhaustion (no space, quota, file size limit, open files, memory, device) is a resource error, exit code 6;
-/// anything the user can name differently or permit (missing, not permitted, a directory) is an input error, exit
-/// code 2.
+/// The error of a failed system call: `[where] cannot ACTION 'PATH': TEXT (errno N)` with advice. Exhaustion (no space,
+/// quota, file size limit, open files, memory, device) is a resource error, exit code 6; what the user can correct by
+/// another name or permissions (missing, not permitted, a directory) is an input error, exit code 2.
 Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
                    int error_number);
 
-/// Writes all bytes to an open descriptor, continuing after partial writes and signals. Throws system_error; `path`
-/// only names the file in it.
+/// Writes all bytes to an open descriptor, continuing after partial writes and signals. Throws system_error with
+/// `path`.
 void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
-/// Adds text to the end of a file, made when it is missing, and syncs it: what this has returned from survives a power
-/// cut. A kill or a full disk in between leaves any part of the text.
+/// Appends text to a file, created if missing, and syncs it: after return the text survives a power failure. A kill or
+/// a full disk during the call may leave any part of the text.
 void append_durably(const std::filesystem::path& path, std::string_view text);
 
 /// Makes a directory and its parents; an existing directory is fine. Throws system_error naming it.
 void create_directories(const std::filesystem::path& path);
 
-/// Makes the bytes of a file durable that something else wrote and closed.
+/// Makes a file durable that other code wrote and closed.
 void sync_file(const std::filesystem::path& path);
 
-/// Makes the entries of a directory durable: a rename or a new file in it survives a power cut.
+/// Makes directory entries durable: a rename or a new file survives a power failure.
 void sync_directory(const std::filesystem::path& path);
 
-/// Which file a path names, how long it is and when it was last written, as the server of its file system has it at
-/// this moment. Two equal stamps: nothing has been written in between.
+/// Identity, size and modification time of a file, as currently known to its file system's server. Equal stamps:
+/// nothing was written in between.
 struct FileStamp {
   uint64_t inode = 0, bytes = 0;
   int64_t sec = 0;
   uint32_t nsec = 0;
   bool operator==(const FileStamp&) const = default;
 };
-/// Nothing where there is no such file, or it cannot be asked. Opens no file.
+/// Nothing if there is no such file, or stat fails. Opens no file.
 std::optional<FileStamp> file_stamp(const std::filesystem::path& path);
 
-/// Before a library opens `path`, which would wait for the other end of a pipe: input error of `where` when there is
-/// something else than a regular file or a directory. What is not there is the library's to report.
+/// Call before a library opens `path`, which could block on a pipe: input error of `where` if it is neither a regular
+/// file nor a directory. A missing file is left to the library.
 void require_regular_file(const std::filesystem::path& path, std::string_view where);
 
-/// A regular file open for positioned reads. Holds a descriptor, never maps the file, so a file that shrinks under the
-/// reader is an error with a name and not a signal. Reads from several threads at once are allowed.
+/// A regular file open for positioned reads. Holds a descriptor and never maps the file, so a file that shrinks is an
+/// error with a name and not a signal. Thread-safe.
 class InputFile {
  public:
   /// Throws an input error when the file is missing, unreadable or not a regular file.
@@ -64,12 +63,13 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
-  int64_t size_bytes() const { return size_bytes_; }  ///< when it was opened
+  int64_t size_bytes() const { return size_bytes_; }  ///< moved to metrics.cut.jsonl on opening
 
   /// Fills `out` from `offset`. Throws a damaged error naming file and byte range when the file ends before that.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
-  /// Fills `out` from `offset` and returns how many bytes there were: fewer than asked only where the file ends now.
+  /// Fills `out` from `offset` and returns the number of bytes: fewer than requested only at the current end of the
+  /// file.
   int64_t read_at_most(int64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -78,7 +78,7 @@ class InputFile {
   int64_t size_bytes_ = 0;
 };
 
-/// For read_text_file of a file that has no size of its own to be suspicious of.
+/// For read_text_file of a file without a size limit.
 inline constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 
 /// A whole small file as text. Throws an input error when it is longer than `max_bytes`.

@@ -18,8 +18,8 @@
 
 namespace ashlar::io {
 
-/// The element types of the safetensors format, by its names. More than Ashlar computes with: a file is listed and
-/// copied whatever it holds.
+/// The element types of the safetensors format, by its names. More than Ashlar computes with: files with other types
+/// can be listed and copied.
 enum class FileDType : uint8_t {
   kBool,
   kU8,
@@ -42,7 +42,7 @@ int64_t size_of(FileDType dtype);           ///< bytes of one element
 std::string_view name_of(FileDType dtype);  ///< "F32", "BF16", ...
 std::optional<FileDType> file_dtype_from_name(std::string_view name);
 FileDType to_file_dtype(DType dtype);
-std::optional<DType> to_dtype(FileDType dtype);  ///< empty for types that Ashlar has no arithmetic for
+std::optional<DType> to_dtype(FileDType dtype);  ///< empty for types without arithmetic in Ashlar
 
 /// A tensor as a file declares it: row-major, little-endian.
 struct TensorSpec {
@@ -68,16 +68,16 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 
-/// Checks and reads the JSON text of a header. `data_begin` and `file_bytes` place the data; `file` names it in errors.
-/// Anything not exactly in the format (types, duplicate names, offsets that overlap, leave a gap, or do not match dtype
-/// x shape, bytes after the last tensor) is a damaged error that names the file and what is wrong.
+/// Validates and parses the JSON text of a header. `data_begin` and `file_bytes` locate the data; `file` is used in
+/// errors. Any deviation from the format (types, duplicate names, offsets that overlap, leave a gap, or do not match
+/// dtype x shape, bytes after the last tensor) is a damaged-data error with the file and the problem.
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_begin, int64_t file_bytes,
                                            const std::filesystem::path& file);
 
-/// Reads one safetensors file. Reading is const and allowed from several threads.
+/// Reads one safetensors file. Const and thread-safe.
 class SafetensorsReader {
  public:
-  /// Reads and checks the header. With `checksums` (of the whole file, header included) every read is checked.
+  /// Reads and validates the header. With `checksums` (of the whole file, including the header) every read is verified.
   explicit SafetensorsReader(std::filesystem::path path, std::optional<ChunkChecksums> checksums = std::nullopt);
 
   const std::filesystem::path& path() const { return path_; }
@@ -85,7 +85,7 @@ class SafetensorsReader {
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
 
-  const TensorEntry* find(std::string_view name) const;  ///< null when the file has no such tensor
+  const TensorEntry* find(std::string_view name) const;  ///< null if absent
   const TensorEntry& at(std::string_view name) const;    ///< throws a damaged error naming file and tensor
 
   /// Fills `out`, which must have exactly the tensor's size. Reads file, writes out.
@@ -104,18 +104,18 @@ class SafetensorsReader {
 };
 
 /// Writes one safetensors file as a stream: all tensors are declared first, then their bytes follow in that order. The
-/// file appears under its name only with finish(); space for the whole is reserved at the start.
+/// file appears under its name only with finish(); its space is reserved at the start.
 class SafetensorsWriter {
  public:
   /// Throws an input error for a duplicate or empty name, Bug for a negative extent, system_error for the file.
   /// Large files are written past the page cache.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, const Metadata& metadata = {});
 
-  /// The next bytes of the tensor being written; `name` must be that tensor (Bug otherwise). A tensor may come in any
-  /// number of pieces.
+  /// The next bytes of the current tensor, which must be `name` (Bug otherwise). A tensor may be written in any number
+  /// of pieces.
   void write(std::string_view name, std::span<const std::byte> bytes);
 
-  /// Makes the file durable and returns its checksums. Throws Bug when tensors are still missing.
+  /// Makes the file durable and returns its checksums. Throws Bug if tensors are missing.
   ChunkChecksums finish();
 
   const std::vector<TensorEntry>& tensors() const { return tensors_; }

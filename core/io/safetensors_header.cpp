@@ -38,7 +38,7 @@ constexpr std::array<DTypeRow, 15> kDTypes = {{
 
 const DTypeRow& row_of(FileDType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
 
-/// What is wrong with one header, without the file's name; parse_safetensors_header adds that.
+/// A problem of a header, without the file name, which parse_safetensors_header adds.
 struct Malformed {
   std::string text;
 };
@@ -58,7 +58,7 @@ int64_t non_negative(const nlohmann::json& value, std::string_view tensor, std::
 
 int64_t checked_bytes(const TensorSpec& tensor) {
   int64_t bytes = size_of(tensor.dtype);
-  // A zero extent makes the product zero even after a factor that would overflow.
+  // A dimension of zero makes the product zero even after an overflowing factor.
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return 0;
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
@@ -93,7 +93,7 @@ TensorEntry parse_tensor(const std::string& name, const nlohmann::json& value, i
   const int64_t end = non_negative(offsets[1], name, "data_offsets");
   const int64_t data_bytes = file_bytes - data_begin;
   if (begin > end || end > data_bytes) {
-    malformed("tensor ", printable(name), ": data_offsets [", begin, ",", end, "] do not lie in the ", data_bytes,
+    malformed("tensor ", printable(name), ": data_offsets [", begin, ",", end, "] are outside the ", data_bytes,
               " bytes of data; the file may be truncated");
   }
   const int64_t expected = checked_bytes(entry);
@@ -122,7 +122,7 @@ SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
-      // The safetensors library takes null for none.
+      // The safetensors library reads null as no metadata.
       if (!value.is_null()) header.metadata = parse_metadata(value);
     } else {
       header.tensors.push_back(parse_tensor(name, value, data_begin, file_bytes));
@@ -141,7 +141,7 @@ SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_
   }
   if (position != file_bytes) {
     malformed("the tensors end at byte ", position, ", the file at byte ", file_bytes,
-              "; the file may have been cut or appended to");
+              "; the file may be truncated or have extra bytes");
   }
   return header;
 }
@@ -194,7 +194,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_b
                                            const std::filesystem::path& file) {
   const auto damaged = [&](const std::string& text) {
     return damaged_error("safetensors", printable(file.string()), " is not a valid safetensors file: ", text,
-                         "; fetch or write it again");
+                         "; download or write it again");
   };
   SafetensorsHeader header;
   try {

@@ -13,11 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// tensor name -> file name, both checked to be plain.
+/// tensor name -> file name; file names are checked to be plain.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto damaged = [&path](const auto&... parts) {
     return damaged_error("safetensors", printable(path.string()), " is not a valid index: ", parts...,
-                         "; fetch or write it again");
+                         "; download or write it again");
   };
   const std::string text = read_text_file(path);
   nlohmann::json root;
@@ -28,7 +28,7 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   for (const auto& [tensor, file] : root["weight_map"].items()) {
     if (!file.is_string()) throw damaged("the file of ", printable(tensor), " is not a string");
     const auto& name = file.get_ref<const std::string&>();
-    // A shard lies beside its index; anything else could read files that are none of the model's business.
+    // A shard must be beside its index; a path could read files outside the model.
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
       throw damaged("the file of ", printable(tensor), " is ", printable(name), ", which is not a file name");
     }
@@ -65,7 +65,8 @@ void SafetensorsModel::read_shards(const fs::path& index) {
       const TensorEntry* entry = shard.find(tensor);
       if (entry == nullptr) {
         throw damaged_error("safetensors", printable(index.string()), " places ", printable(tensor), " in ",
-                            printable(file), ", which does not hold it; index and shards are of different models");
+                            printable(file),
+                            ", which does not contain it; index and shards belong to different models");
       }
       where_[tensor] = {.file = files_.size() - 1, .entry = *entry};
     }
@@ -74,7 +75,7 @@ void SafetensorsModel::read_shards(const fs::path& index) {
       if (found == where_.end() || found->second.file != files_.size() - 1) {
         throw damaged_error("safetensors", printable(shard.path().string()), " holds ", printable(tensor.name),
                             ", which ", printable(index.string()),
-                            " does not place there; index and shards are of different models");
+                            " does not list there; index and shards belong to different models");
       }
     }
   }
@@ -101,7 +102,8 @@ const InputFile& SafetensorsModel::opened(size_t file) {
   open_.push_back(file);
   if (wanted.open->size_bytes() != wanted.bytes) {
     throw damaged_error("safetensors", printable(wanted.path.string()), " has ", wanted.open->size_bytes(),
-                        " bytes, and had ", wanted.bytes, " when its header was read; nothing may write to it");
+                        " bytes, but had ", wanted.bytes,
+                        " when its header was read; it must not change during a read");
   }
   return *wanted.open;
 }

@@ -23,13 +23,13 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
   }
   const int64_t file_bytes = this->file_bytes();
   std::string begin(std::min(static_cast<size_t>(file_bytes), kLfsPointerBytes), '\0');
-  if (!checked_) {  // a file with checksums is Ashlar's own
+  if (!checked_) {  // files with checksums are written by Ashlar
     read_file(0, std::as_writable_bytes(std::span(begin)));
     if (is_lfs_pointer(begin)) throw lfs_pointer_error("safetensors", path_);
   }
   if (file_bytes < kLengthBytes) {
     throw damaged_error("safetensors", printable(path_.string()), " is not a valid safetensors file: it has ",
-                        file_bytes, " bytes, the header length alone needs 8; fetch or write it again");
+                        file_bytes, " bytes, but the header length alone needs 8; download or write it again");
   }
   std::array<std::byte, kLengthBytes> prefix{};
   read_file(0, prefix);
@@ -38,7 +38,7 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
   if (length > static_cast<uint64_t>(kMaxHeaderBytes) || static_cast<int64_t>(length) > file_bytes - kLengthBytes) {
     throw damaged_error("safetensors", printable(path_.string()),
                         " is not a valid safetensors file: the header length ", length, " exceeds ",
-                        std::min(kMaxHeaderBytes, file_bytes - kLengthBytes), "; fetch or write it again");
+                        std::min(kMaxHeaderBytes, file_bytes - kLengthBytes), "; download or write it again");
   }
   std::string json(static_cast<size_t>(length), '\0');
   read_file(kLengthBytes, std::as_writable_bytes(std::span(json)));

@@ -10,11 +10,11 @@ namespace ashlar::io {
 namespace {
 
 constexpr int64_t kLarge = int64_t{8} << 20;
-/// Where the data begins: a multiple of 8, so that a mapped file can be read as any dtype; in large files, which are
-/// written past the page cache, a multiple of what disks want, so that memory aligned alike is written without a copy.
+/// Alignment of the data: 8, so that a mapped file can be read as any dtype; in large files, which are written with
+/// direct I/O, the disk's alignment, so that equally aligned memory is written without a copy.
 constexpr size_t kAlignment = 8, kAlignmentOfLarge = 4096;
 
-/// Offsets in `entries` are relative to the data on entry; the header's own length fixes them afterwards.
+/// Offsets in `entries` are relative to the data at first; adding the header's length makes them absolute.
 std::string header_json(const std::vector<TensorEntry>& entries, const Metadata& metadata, size_t alignment) {
   nlohmann::ordered_json root = nlohmann::ordered_json::object();
   if (!metadata.empty()) root["__metadata__"] = metadata;
@@ -73,7 +73,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
 }
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;  // also covers tensors without elements, which are passed over
+  if (bytes.empty()) return;  // also for tensors without elements, which are skipped
   ASHLAR_CHECK(current_ < tensors_.size(), "write of ", name, " after the last declared tensor");
   const TensorEntry& entry = tensors_[current_];
   ASHLAR_CHECK(entry.name == name, "expected bytes of ", entry.name, ", got ", name);
@@ -90,8 +90,8 @@ ChunkChecksums SafetensorsWriter::finish() {
 }
 
 void SafetensorsWriter::put(std::span<const std::byte> bytes) {
-  // Summed just before they are copied or written: they come from memory once. Cut where memory is aligned, so that
-  // each part is a whole number of blocks.
+  // Checksums are computed just before the copy or write, so that memory is read once. Split where memory is aligned,
+  // so that each part has whole blocks.
   constexpr size_t kPart = size_t{4} << 20;
   while (!bytes.empty()) {
     const size_t beyond = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignmentOfLarge;

@@ -27,7 +27,7 @@ size_t write_some(int fd, std::string_view text) {
 }
 
 void start_writer(const char* name, std::function<void()> work) {
-  /// The mask of a new thread is that of its maker.
+  /// A new thread inherits the signal mask of its creator.
   struct NoSignals {
     NoSignals() {
       sigset_t all;

@@ -6,14 +6,14 @@
 
 namespace ashlar::io {
 
-// What LineWriter and OutputQueue of `launch` share: writing to a descriptor whose reader may stop for ever.
+// Shared by LineWriter and OutputQueue of `launch`: writing to a descriptor whose reader may stop forever.
 
-/// Writes as much of `text` as the descriptor takes at once, and returns how much; 0 with errno when it fails. Waits
-/// until it takes something.
+/// Writes as much of `text` as the descriptor accepts at once and returns its length; 0 with errno on failure. Blocks
+/// until it accepts something.
 size_t write_some(int fd, std::string_view text);
 
-/// Runs `work` on a thread of that name (15 characters at most). It takes no signals and is never joined: it may be
-/// waiting for a reader when the process ends. Throws std::system_error where the system refuses a thread.
+/// Runs `work` on a thread with that name (at most 15 characters). It blocks all signals and is never joined: it may be
+/// waiting for a reader when the process ends. Throws std::system_error if the system refuses a thread.
 void start_writer(const char* name, std::function<void()> work);
 
 }  // namespace ashlar::io

@@ -12,7 +12,7 @@ FlatRanges FlatRanges::whole(const ParameterStore& store) {
 
 void FlatRanges::add(int64_t begin, int64_t size) {
   ASHLAR_CHECK(size >= 0 && begin >= (parts_.empty() ? 0 : parts_.back().end()), "part at ", begin, " of ", size,
-               " is not behind the ones before");
+               ", expected it after the previous parts");
   parts_.push_back({.begin = begin, .size = size, .packed_at = packed_size_});
   packed_size_ += size;
 }

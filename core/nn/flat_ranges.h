@@ -7,7 +7,7 @@
 
 namespace ashlar::nn {
 
-/// A contiguous part of the flat buffers. Tensors that hold nothing but a rank's parts hold them packed, one after
+/// A contiguous part of the flat buffers. Tensors that contain only a rank's parts store them packed, one after
 /// another.
 struct FlatRange {
   int64_t begin = 0;      ///< in the flat buffers
@@ -18,7 +18,7 @@ struct FlatRange {
   bool operator==(const FlatRange&) const = default;
 };
 
-/// The parts of a rank, ascending and apart. Built with `add`, so that they pack without gaps.
+/// The disjoint parts of a rank, ascending. Built with `add`, so that they are packed without gaps.
 class FlatRanges {
  public:
   static FlatRanges whole(const ParameterStore& store);
@@ -39,19 +39,19 @@ struct ShardedRange {
   int64_t flat_begin = 0, packed_at = 0;
 };
 
-/// Every intersection of a store's tensors with `parts`, by global name and then ascending. What lies in gaps is left
-/// out.
+/// Every intersection of a store's tensors with `parts`, ordered by global name and position. Gaps are skipped.
 std::vector<ShardedRange> sharded_ranges(const ParameterStore& store, const FlatRanges& parts);
 
-/// A rectangle of a global tensor, and where its elements start, counted from the start of the range.
+/// A rectangle of a global tensor, and the offset of its elements in the range.
 struct RangeBlock {
   int64_t row = 0, col = 0, rows = 0, cols = 0;  ///< global
   int64_t offset = 0;
 };
-/// A range as rectangles, in order: the end of a row, whole rows, the start of a row; at most three, none empty.
+/// Splits a range into rectangles, in order: the end of a row, whole rows, the start of a row; at most three, none
+/// empty.
 std::vector<RangeBlock> blocks_of(const ShardedRange& range);
 
-/// A tensor that is laid out like the flat buffers, or packed.
+/// A tensor laid out like the flat buffers, or packed.
 struct FlatTensor {
   Tensor data;
   bool packed = false;

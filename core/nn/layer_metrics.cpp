@@ -5,14 +5,15 @@
 namespace ashlar::nn {
 
 DeclaredMetric LayerMetrics::declare(const LayerMetric& sum) {
-  ASHLAR_CHECK(!values_, sum.metric, ": sums are declared before they are allocated");
+  ASHLAR_CHECK(!values_, sum.metric, ": expected sums to be declared before they are allocated");
   ASHLAR_CHECK(!sum.metric.empty() && sum.metric.find_first_of(" \t\n") == std::string::npos,
                "expected a metric without white space, got \"", sum.metric, "\"");
   const auto same = [&](const LayerMetric& other) { return other.metric == sum.metric; };
   const auto found = std::find_if(declared_.begin(), declared_.end(), same);
   const auto place = found - declared_.begin();
   if (found == declared_.end()) declared_.push_back(sum);
-  ASHLAR_CHECK(declared_[static_cast<size_t>(place)] == sum, sum.metric, " is declared in two ways");
+  ASHLAR_CHECK(declared_[static_cast<size_t>(place)] == sum, sum.metric,
+               " is declared twice with different definitions");
   return {*this, place};
 }
 

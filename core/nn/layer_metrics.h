@@ -9,38 +9,38 @@
 
 namespace ashlar::nn {
 
-/// How the values of ranks, layers and micro-batches become one.
+/// How the values of ranks, layers and micro-batches are combined.
 enum class Join : uint8_t { kSum, kMax };
-/// What the joined value is divided by.
+/// The divisor of the combined value.
 enum class Per : uint8_t { kStep, kValidTarget, kToken };
 
-/// One number of a training step that layers add to on the device: an auxiliary loss, a count, a largest value. Layers
+/// A statistic of a training step that layers accumulate on the device: an auxiliary loss, a count, a maximum. Layers
 /// that declare the same metric share it.
 struct LayerMetric {
   std::string metric;  ///< the key in metrics.jsonl, without white space
   Join join = Join::kSum;
   Per per = Per::kStep;
-  AxisSet replicated_over;  ///< ranks along these have the same value, and the first of them counts; else all count
+  AxisSet replicated_over;  ///< axes over which ranks have the same value, so that only the first counts
 
   bool operator==(const LayerMetric&) const = default;
 };
 
-/// Values of declared sums, joined over ranks; sums and maxima apart, each in the order of the list.
+/// Values of declared sums, reduced over ranks; sums and maxima separately, each in declaration order.
 struct LayerMetricValues {
   std::vector<double> sums, maxima;
 };
 
 class LayerMetrics;
 
-/// A declared sum, as the layer that adds to it keeps it.
+/// A layer's handle on a declared sum.
 class DeclaredMetric {
  public:
   DeclaredMetric() = default;
   DeclaredMetric(const LayerMetrics& sums, int64_t place) : sums_(&sums), place_(place) {}
 
-  /// Adds `value`, fp64 [1]. Only while ctx records: evaluation adds nothing, and a block that is recomputed adds once.
+  /// Adds `value`, fp64 [1]. Only while ctx records: evaluation adds nothing, and a recomputed block adds once.
   void add(const Ctx& ctx, const Tensor& value) const;
-  /// fp64 [1], for a kernel that adds (or takes the largest) itself; absent where `add` would do nothing.
+  /// fp64 [1], for a kernel that adds (or maximizes) itself; absent if `add` would do nothing.
   MutView slot(const Ctx& ctx) const;
 
  private:
@@ -48,26 +48,26 @@ class DeclaredMetric {
   int64_t place_ = 0;
 };
 
-/// The sums that the layers of a rank declare, and their values of the step so far: fp64 in device memory.
+/// The sums declared by the layers of a rank, and their values in the current step: fp64 in device memory.
 class LayerMetrics {
  public:
-  /// The value of a maximum to which nothing was added.
+  /// Initial value of a maximum.
   static constexpr double kLeastMaximum = -1e300;
 
   LayerMetrics() = default;
   LayerMetrics(const LayerMetrics&) = delete;
   LayerMetrics& operator=(const LayerMetrics&) = delete;
 
-  /// For the constructor of a layer. Bug when another layer has declared the metric otherwise.
+  /// Called in the constructor of a layer. Bug when another layer has declared the metric differently.
   DeclaredMetric declare(const LayerMetric& sum);
   const std::vector<LayerMetric>& declared() const { return declared_; }
 
-  /// After all layers have declared.
+  /// Called after all layers have declared.
   void allocate(const Ctx& ctx);
-  /// Before the first micro-batch of a step.
+  /// Called before the first micro-batch of a step.
   void begin_step(const Ctx& ctx) const;
 
-  const Tensor& values() const { return values_; }  ///< fp64 [declared().size()]; absent without any
+  const Tensor& values() const { return values_; }  ///< fp64 [declared().size()]; absent if none is declared
 
  private:
   std::vector<LayerMetric> declared_;

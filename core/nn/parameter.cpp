@@ -26,12 +26,12 @@ Extent Extent::part(int64_t n, int64_t parts, int64_t index) {
 }
 
 Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors) {
-  ASHLAR_CHECK(flat_size_ == 0, "parameters are added before they are arranged");
+  ASHLAR_CHECK(flat_size_ == 0, "expected parameters to be added before arrange()");
   for (const ShardedTensor& p : tensors) {
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
     ASHLAR_CHECK(p.size() == p.global_shape.size() || !p.axes.cut_over.empty(), p.name, " holds ", p.size(), " of ",
-                 p.global_shape.size(), " elements and is cut over no axis");
+                 p.global_shape.size(), " elements, expected an axis in cut_over");
     ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
   }
   auto parameter = std::make_unique<Parameter>();
@@ -52,7 +52,7 @@ AxisSet Parameter::replica_axes() const {
     const AxisSet replicated = p.axes.replicated_over, summed = p.axes.grad_summed_over;
     ASHLAR_CHECK((replicated & kReplicaAxes) == axes && (summed & kReplicaAxes) == axes, p.name, " is replicated over ",
                  text_of(replicated), " and its gradient summed over ", text_of(summed),
-                 ", in one storage with what is replicated over ", text_of(axes));
+                 ", but shares its storage with a tensor replicated over ", text_of(axes));
   }
   return axes;
 }

@@ -13,15 +13,15 @@
 
 namespace ashlar::nn {
 
-/// What a tensor is for: decides decay and statistics.
+/// Purpose of a tensor: determines weight decay and statistics.
 enum class Role : uint8_t { kMatrix, kEmbedding, kPosition, kNorm, kBias };
 std::string_view name_of(Role role);
 
-/// How a tensor starts. `rule` is the text shown to the user ("0.02/sqrt(2*12)").
+/// Initialization of a tensor. `rule` is the text shown to the user ("0.02/sqrt(2*12)").
 struct InitRule {
   enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
   double value = 0;  ///< the constant, or the standard deviation
-  double cut = 0;    ///< normal: numbers beyond so many deviations are drawn again; 0: none
+  double cut = 0;    ///< truncated normal: values beyond this many deviations are drawn again; 0: none
   std::string rule;
 };
 
@@ -30,43 +30,43 @@ struct Extent {
   int64_t begin = 0, size = 0, global = 0;
 
   static Extent whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
-  /// Part `index` of `parts` equal ones; they must divide n.
+  /// Part `index` of `parts` equal parts, which must divide n.
   static Extent part(int64_t n, int64_t parts, int64_t index);
-  /// The same part when each entry is `n` elements long (heads to rows).
+  /// The same part if each entry has `n` elements (heads to rows).
   Extent times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
   int64_t end() const { return begin + size; }
 };
 
-/// A named tensor of the model and where it lies: rows [global_row, global_row + rows) and columns
-/// [global_col, global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage.
-/// Init, decay, clipping, statistics, checkpoints, import and export see sharded tensors only.
+/// A named tensor of the model and its location: rows [global_row, global_row + rows) and columns [global_col,
+/// global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage. Initialization,
+/// weight decay, clipping, statistics, checkpoints, import and export use sharded tensors only.
 struct ShardedTensor {
   std::string name;  ///< global: "blocks.3.attn.q.weight"
   Role role = Role::kMatrix;
   Shape global_shape;  ///< [rows, cols], or [cols] for a vector
   int64_t global_row = 0, global_col = 0;
-  int64_t rows = 0, cols = 0;  ///< local extent; a vector has one row
+  int64_t rows = 0, cols = 0;  ///< local size; a vector has one row
   int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
   InitRule init;
   TensorAxes axes;
-  /// Whether this rank is the first of those of one replica that hold this part (zero::SharedTensors): norms, totals
-  /// and files count it there alone.
+  /// Whether this rank is the first of the ranks of one replica with this part (zero::SharedTensors): only there it
+  /// counts in norms and totals and is saved.
   bool main_replica = true;
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }
-  uint64_t site() const { return hash64(name); }  ///< of its initial values
+  uint64_t site() const { return hash64(name); }  ///< random stream of its initial values
 };
 
-/// Which ranks of one replica hold the same vector: those along `summed_over`, and where `cut_over` has the same axis,
-/// those of them with the same part.
+/// The ranks of one replica with the same vector: those along `summed_over`; if `cut_over` has the same axis, only
+/// those with the same part.
 struct SharedVectors {
   AxisSet summed_over, cut_over;
   auto operator<=>(const SharedVectors&) const = default;
 };
 
-/// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows no tensor
-/// names (vocabulary padding) stay zero.
+/// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows without a
+/// tensor (vocabulary padding) stay zero.
 struct Parameter {
   std::string name;
   Shape shape;  ///< [rows, cols] or [cols]
@@ -74,32 +74,32 @@ struct Parameter {
   Weight weight;
   int64_t flat_offset = 0;  ///< elements from the start of the flat buffers
 
-  /// Where a tensor's elements begin in the flat buffers; they are contiguous.
+  /// The start of a tensor's elements in the flat buffers; they are contiguous.
   int64_t flat_begin(const ShardedTensor& tensor) const {
     return flat_offset + tensor.storage_row * (tensor.vector() ? 1 : shape.cols());
   }
-  /// The axes over which weights are replicated and the optimizer's state is divided; Bug when its tensors differ.
+  /// The axes over which weights are replicated and the optimizer state is sharded; Bug when its tensors differ.
   AxisSet replica_axes() const;
-  /// Of a parameter of vectors that ranks of one replica share alike, such as norms: who they are. Otherwise nothing.
+  /// For a parameter of vectors shared by ranks of one replica, such as norms: these ranks. Otherwise nothing.
   std::optional<SharedVectors> shared_vectors() const;
 };
 
 /// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). Offsets
-/// are the same in both, aligned to 64 elements; the gaps are zero. Parameters of the same replicas lie together. Among
-/// them vectors that ranks of one replica share come first, by their axes: replicas exchange them together, and not one
-/// small vector at a time.
+/// are equal in both, aligned to 64 elements; gaps are zero. Parameters with the same replicas are contiguous. Among
+/// them vectors shared by ranks of one replica come first, grouped by axes, so that replicas exchange them together and
+/// not one small vector at a time.
 class ParameterStore {
  public:
   /// Adds a parameter; tensors must tile it. The reference stays valid. Before `arrange` only.
   Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
-  /// Gives each parameter its place in the flat buffers.
+  /// Assigns each parameter its position in the flat buffers.
   void arrange();
-  /// Arranges, and makes the flat buffers, values and gradients zero; no gradients and sums when `training` is false.
+  /// Arranges, and allocates the flat buffers with zeros; no gradients and sums when `training` is false.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
 
-  /// Forgets the gradients of the last step.
+  /// Discards the gradients of the last step.
   void begin_step();
 
   struct ShardedTensorRef {
@@ -107,13 +107,13 @@ class ParameterStore {
     const ShardedTensor* tensor;
     int64_t flat_begin;
   };
-  /// As they were added until `arrange`; then ascending in the flat buffers.
+  /// In order of `add` until `arrange`; then ascending in the flat buffers.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Every sharded tensor, ordered by global name.
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
   const ShardedTensorRef* find(std::string_view name) const;
 
-  /// What layers declare and add up besides gradients.
+  /// Statistics declared by layers.
   LayerMetrics& sums() { return sums_; }
   const LayerMetrics& sums() const { return sums_; }
 

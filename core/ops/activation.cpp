@@ -8,7 +8,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The call to make, with what it writes.
+/// The kernel call and its outputs.
 struct ActivationCall {
   Made made;
   Tensor y;
@@ -57,7 +57,7 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
   ctx.tape->record(out, [ctx, x, second, o](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
-    ASHLAR_CHECK(!second || dx.mode == dup.mode, "gate and up have different numbers of consumers");
+    ASHLAR_CHECK(!second || dx.mode == dup.mode, "expected the same number of consumers of gate and up");
     const GradMode scalars_mode = o.scalars == nullptr || !dx.wanted() ? GradMode::kSkip : o.scalars->next_mode();
     ctx.backend.activation_backward(
         {.dy = dy.view(),

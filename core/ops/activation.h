@@ -5,7 +5,7 @@
 
 namespace ashlar::ops {
 
-/// Which activation, and what a gated one does to its halves (ActivationForward).
+/// The kind of activation, and the options of a gated one (ActivationForward).
 struct ActivationOptions {
   Activation kind = Activation::kSilu;
   double clamp = 0;  ///< 0 = none
@@ -13,12 +13,12 @@ struct ActivationOptions {
   Weight* scalars = nullptr;  ///< [2], of xielu; outlives the tape
 };
 
-/// act(x) [N, F] of this rank's columns, or act(x) * up when `up` is given (x is then the gate). Selective
-/// recomputation makes the output again from x and up instead of keeping it. Scalars are the same on every tensor rank,
-/// each of which has its columns' part of their gradient.
+/// act(x) [N, F] of this rank's columns, or act(x) * up if `up` is given (x is then the gate). Selective recomputation
+/// recomputes the output from x and up instead of storing it. Scalars are equal on every tensor rank; each rank has a
+/// partial gradient from its columns.
 Var activation(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& options);
 
-/// act(x w^T + bias): what `linear` and `activation` give one after the other, by one kernel forward.
+/// act(x w^T + bias): the result of `linear` and `activation`, by one forward kernel.
 Var linear_activation(const Ctx& ctx, const Var& x, Weight& w, Weight* bias, Activation kind);
 
 }  // namespace ashlar::ops

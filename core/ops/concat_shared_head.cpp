@@ -5,7 +5,7 @@ namespace ashlar::ops {
 Var concat_shared_head(const Ctx& ctx, const Var& shared, const Var& own, int64_t heads) {
   const int64_t N = shared.rows();
   ASHLAR_SHAPE(own, {N, own.cols()});
-  place(ctx, "concat_shared_head", shared, {{Placement::kReplicated, Placement::kReplicated}});
+  place(ctx, "concat_shared_head", shared, {{Placement::kPartialGrad, Placement::kPartialGrad}});
   const Made made = place(ctx, "concat_shared_head", own, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const Tensor y = ctx.empty(ctx.dtype, {N, heads * shared.cols() + own.cols()});
   ctx.backend.concat_shared_head(
@@ -16,7 +16,7 @@ Var concat_shared_head(const Ctx& ctx, const Var& shared, const Var& own, int64_
   ctx.tape->record(
       out, [ctx, shared = shared.without_value(), own = own.without_value(), heads](Tape& tape, const Tensor& dy) {
         const GradTarget dshared = tape.target(shared), down = tape.target(own);
-        ASHLAR_CHECK(dshared.mode == down.mode, "shared and own columns have different numbers of consumers");
+        ASHLAR_CHECK(dshared.mode == down.mode, "expected the same number of consumers of shared and own columns");
         ctx.backend.concat_shared_head_backward(
             {.dy = dy.view(), .dshared = dshared.view(), .down = down.view(), .heads = heads, .mode = dshared.mode},
             ctx.stream);

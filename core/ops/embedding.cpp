@@ -7,10 +7,10 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Every rank sees all ids, and has its slice's part of their rows.
+/// Every rank has all ids, and a partial result from its slice of the table.
 Made made_of(const Ctx& ctx, std::initializer_list<const Weight*> tables) {
-  return place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kReplicated}},
-               {{Placement::kReplicated, Placement::kPartialSum}}, tables);
+  return place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kPartialGrad}},
+               {{Placement::kPartialGrad, Placement::kPartialSum}}, tables);
 }
 
 void look_up_positions(const Ctx& ctx, const EmbeddingOptions& o, const Weight* table, const Tensor& y, GradMode mode) {
@@ -36,7 +36,7 @@ void positions_backward(const Ctx& ctx, const EmbeddingOptions& o, const Tensor&
 
 Tensor sinusoidal_table(const Ctx& ctx, int64_t positions, int64_t width) {
   const int64_t half = width / 2;
-  ASHLAR_CHECK(half > 1, "a table ", width, " wide");
+  ASHLAR_CHECK(half > 1, "expected a table at least 4 wide, got ", width);
   std::vector<double> values(positions * width, 0.0);
   for (int64_t p = 0; p < positions; ++p) {
     for (int64_t m = 0; m < half; ++m) {
@@ -80,7 +80,8 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
 
-  ASHLAR_CHECK(tokens.order && (positions_table == nullptr || o.positions.order), "training needs the sorted ids");
+  ASHLAR_CHECK(tokens.order && (positions_table == nullptr || o.positions.order),
+               "training needs the sorted ids (order)");
   ctx.tape->record(out, [=, &table](Tape&, const Tensor& dy) {
     if (const GradMode mode = table.next_mode(); mode != GradMode::kSkip) {
       ctx.backend.embedding_backward({.ids = tokens.ids,

@@ -9,8 +9,8 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The matrix that makes the logits: the weight, or its rows with length one. The gradient of the latter is gathered
-/// over all chunks first.
+/// The matrix of the logits: the weight, or its normalized rows. The gradient of the latter is first accumulated over
+/// all chunks.
 class Head {
  public:
   Head(const Ctx& ctx, Weight& w, Weight* bias, bool norm_rows) : ctx_(ctx), w_(w), bias_(bias) {
@@ -33,7 +33,7 @@ class Head {
   Weight& w_;
   Weight* bias_;
   std::optional<NormalizedRows> normal_;
-  Weight grad_;  // of the rows with length one
+  Weight grad_;  // gradient of the normalized rows
 };
 
 }  // namespace
@@ -42,13 +42,13 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                                 const FusedLinearCrossEntropyOptions& o, const MutView& stats) {
   const int64_t N = h.rows(), C = h.cols(), V = w.shape()[0];
   ASHLAR_SHAPE(w, {V, C});
-  ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary ", o.vocab, " of ", V, " rows");
+  ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary of ", o.vocab, " for ", V, " rows");
   const Made made =
-      place(ctx, "fused_linear_cross_entropy", h, {{Placement::kReplicated, Placement::kReplicated}}, {&w, bias});
+      place(ctx, "fused_linear_cross_entropy", h, {{Placement::kPartialGrad, Placement::kPartialGrad}}, {&w, bias});
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
   const bool training = ctx.tape != nullptr;
-  // Of the largest logit the gradient wants to know how many columns have it.
+  // For the z-loss of the largest logit, backward needs the number of columns with the maximum.
   const bool count_largest = training && o.z_coef != 0 && o.z_kind == ZKind::kMaxLogit;
   Head head(ctx, w, bias, o.norm_rows);
 
@@ -56,7 +56,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const Tensor dlogits = !training ? Tensor() : ctx.dtype == logits.dtype() ? logits : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
   const Tensor local_max = o.reduction == nullptr ? row_max : ctx.empty(ctx.accumulate(), {chunk});
-  // Of rows, then target logits, then counts of the largest: reduced as one.
+  // Row sums, then target logits, then counts of the maximum: reduced together.
   const Tensor sums = ctx.empty(ctx.accumulate(), {(count_largest ? 3 : 2) * chunk});
   const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
 
@@ -127,7 +127,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   }
   head.finish_grad();
   if (!dh) return;
-  // The node's own gradient is one, so its result is a placeholder that is seeded at once.
+  // The node's own gradient is one, so its result is a placeholder that is seeded immediately.
   const Var done = ctx.tape->output(dh, made);
   ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);

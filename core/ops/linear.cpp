@@ -51,7 +51,7 @@ LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bi
 LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias) {
   const Made made =
       place(ctx, "linear", x,
-            {{Placement::kReplicated, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
+            {{Placement::kPartialGrad, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
             {&w, bias});
   return begin(ctx, x, w, bias, made);
 }
@@ -74,7 +74,7 @@ Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& 
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy) {
-    // An input of which other ranks have rows comes in while dx is computed, ahead of what dx is sent into.
+    // If x must be gathered from other ranks, the gather runs while dx is computed, before dx is reduced.
     std::function<Tensor()> make_x = [saved] { return saved.get(); };
     if (tape.deferred() == nullptr) make_x = saved.start();
     if (const GradTarget dx = tape.target(input); dx.wanted()) {

@@ -9,7 +9,7 @@ ConstView value_view(const Ctx& ctx, const Weight* w) {
 }
 MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
 
-/// The call to make, with what it writes.
+/// The kernel call and its outputs.
 struct NormCall {
   Made made;
   Tensor y, mean, rstd;
@@ -64,7 +64,8 @@ Var record(const Ctx& ctx, const NormCall& call, const Var& x, const NormWeights
     const GradTarget dx = tape.target(x);
     const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
     const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
-    ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode, "gain and bias of a norm are used together");
+    ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode,
+                 "expected gain and bias of a norm to be used together");
     ctx.backend.norm_backward({.dy = dy.view(),
                                .x = x.value.view(),
                                .gamma = value_view(ctx, gamma),
@@ -90,11 +91,11 @@ Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVar
 }
 
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
-  const Made made = place(ctx, "replicated_norm", x, {{Placement::kReplicated, Placement::kReplicated}});
+  const Made made = place(ctx, "replicated_norm", x, {{Placement::kPartialGrad, Placement::kPartialGrad}});
   for (const Weight* weight : {weights.gamma, weights.beta}) {
     ASHLAR_CHECK(ctx.tape == nullptr || weight == nullptr || weight->grad_partial,
                  "replicated_norm: expected a weight whose gradient is summed over the tensor group, got one that is ",
-                 "not; add Axis::kTensor to grad_summed_over where its sharded tensor is made");
+                 "not; add Axis::kTensor to grad_summed_over where its sharded tensor is created");
   }
   const NormCall call = begin(ctx, x, weights, variant, made);
   ctx.backend.norm_forward(call.args, ctx.stream);

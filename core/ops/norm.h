@@ -12,16 +12,16 @@ struct NormWeights {
   Weight* beta = nullptr;
 };
 
-/// Row norm of x [N, C] with gamma, beta [C] (core/backend/norm.h has the formulas). With selective
-/// recomputation the output is not kept by its consumers but made again from x.
+/// Row norm of x [N, C] with gamma, beta [C] (core/backend/norm.h has the formulas). With selective recomputation its
+/// consumers recompute the output from x instead of storing it.
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The same of a row that every tensor rank has for its slice of what follows: replicated in, replicated out, each rank
-/// with a part of the gradients of row and weights.
+/// The same for a row that every tensor rank uses for its slice of the following operations: the same input and output
+/// values on all ranks, with partial gradients of row and weights.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The residual stream x + dropout(branch), and its norm: the same values and gradients as by `residual` and `norm`, by
-/// one kernel forward.
+/// The residual stream x + dropout(branch) and its norm: the same values and gradients as `residual` and `norm`, by one
+/// forward kernel.
 struct Normed {
   Var stream, normed;
 };

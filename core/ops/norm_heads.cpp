@@ -24,17 +24,17 @@ void check_weights(const Ctx& ctx, const HeadPart& part, int64_t head_dim) {
                "norm_heads: a norm across heads has a gain for each column");
 }
 
-/// A part of the call: where it reads and writes, and the statistics that backward needs.
+/// A part of the call: its columns, and the statistics for backward.
 struct Slice {
   HeadPart part;
-  int64_t from = 0, to = 0, width = 0;  ///< columns of x, of y, and how many
+  int64_t from = 0, to = 0, width = 0;  ///< first column in x, in y, and number of columns
   Tensor mean, rstd;
 
-  int64_t norms() const { return part.norm->across ? 1 : part.heads; }  ///< in a row
+  int64_t norms() const { return part.norm->across ? 1 : part.heads; }  ///< norms per row
   bool centred() const { return part.norm->variant.type == NormType::kLayerNorm; }
 };
 
-/// Norms across the heads of all ranks: what the slices' parts of the work share.
+/// Norms across the heads of all ranks: state shared by the slices.
 class AcrossRanks {
  public:
   AcrossRanks(const Ctx& ctx, std::vector<Slice*> slices, int64_t rows, Reduction& ranks)
@@ -72,7 +72,7 @@ class AcrossRanks {
  private:
   int64_t count() const { return static_cast<int64_t>(slices_.size()); }
 
-  /// Adds over columns and ranks: of x the means, or of (x - mean)^2 the rstd.
+  /// Sums over columns and ranks: the means of x, or rstd from (x - mean)^2.
   void sum(const Tensor& x, bool means) {
     const Tensor sums = ctx_.empty(ctx_.accumulate(), {count(), rows_});
     for (int64_t i = 0; i < count(); ++i) {
@@ -131,7 +131,7 @@ void forward(const Ctx& ctx, const Tensor& x, const Tensor& y, Slice& s, bool gi
                            ctx.stream);
 }
 
-/// What a slice's backward reads and writes.
+/// Inputs and outputs of a slice's backward.
 struct Backward {
   ConstView dy, x;
   MutView dx;
@@ -147,7 +147,8 @@ void backward(const Ctx& ctx, const Slice& s, const Backward& b, AcrossRanks* ac
   const NormVariant& variant = s.part.norm->variant;
   const GradMode mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
   const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
-  ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == mode, "gain and bias of a norm are used together");
+  ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == mode,
+               "expected gain and bias of a norm to be used together");
   if (across == nullptr) {
     ctx.backend.norm_backward({.dy = b.dy,
                                .x = b.x,
@@ -192,7 +193,7 @@ std::vector<Slice*> crossing(std::vector<Slice>& slices, const Reduction* ranks)
   return found;
 }
 
-/// Whether an earlier part has written to the gradient of heads that this one reads.
+/// Whether an earlier part has already written the gradient of the heads that this one reads.
 bool written_before(const std::vector<Slice>& slices, size_t i) {
   for (size_t j = 0; j < i; ++j)
     if (slices[j].from < slices[i].from + slices[i].width && slices[i].from < slices[j].from + slices[j].width)
@@ -229,7 +230,7 @@ Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const H
       across.emplace(ctx, cross, dy.rows(), *ranks);
       sums = across->backward_sums(dy, x.value);
     }
-    int64_t number = 0;  // among those that cross ranks
+    int64_t number = 0;  // index among the norms across ranks
     for (size_t i = 0; i < slices.size(); ++i) {
       const Slice& s = slices[i];
       const bool again = dx.mode == GradMode::kOverwrite && written_before(slices, i);

@@ -12,24 +12,24 @@ namespace ashlar::ops {
 struct HeadNorm {
   NormWeights weights;
   NormVariant variant;
-  /// [D] weights that all heads of the model have, whose gradient is partial over the tensor group; otherwise a slice
-  /// of the model's, as wide as the heads: [heads*D] or [heads, D].
+  /// True: [D] weights shared by all heads of the model, with a partial gradient over the tensor group. False: a slice
+  /// of the model's weights, as wide as the heads: [heads*D] or [heads, D].
   bool shared_weights = true;
-  /// One norm over all heads of the part, those of other ranks included, instead of one each.
+  /// One norm over all heads of the part, including those of other ranks, instead of one per head.
   bool across = false;
 };
 
-/// Heads [first, first + heads) of x, normed or as they are. Heads before `first` are as wide as the call says.
+/// Heads [first, first + heads) of x, normed or unchanged. Heads before `first` have the call's width.
 struct HeadPart {
   int64_t first = 0, heads = 0;
   std::optional<HeadNorm> norm;
-  int64_t head_dim = 0;  ///< of these heads; 0: the call's
+  int64_t head_dim = 0;  ///< width of these heads; 0: the call's
 };
 
-/// x [N, columns of this rank's heads] -> the parts side by side. Parts may take the same heads. `ranks`, null
-/// on one, outlives the tape: statistics of norms across heads are summed over it, forward and backward, by one message
-/// each (two forward for layernorm). Where several ranks hold the same heads each has a part of their gradient: they
-/// count as often as they are held, in the mean and in its gradient, which is the mean over the heads that there are.
+/// x [N, columns of this rank's heads] -> the parts side by side. Parts may share heads. `ranks`, null on one rank,
+/// must outlive the tape: statistics of norms across heads are summed over it, forward and backward, by one message
+/// each (two forward for layernorm). If several ranks hold the same heads, each has a partial gradient: such heads are
+/// counted once per rank, in the mean and in its gradient, which is equal to the mean over distinct heads.
 Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const HeadPart> parts, Reduction* ranks);
 
 }  // namespace ashlar::ops

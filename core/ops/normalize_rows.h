@@ -5,16 +5,15 @@
 
 namespace ashlar::ops {
 
-/// The rows of a matrix [V, C] with length one, and 1 / length of each [V]. No node: whoever multiplies by them hands
-/// their gradient back.
+/// The rows of a matrix [V, C] normalized to length one, and 1 / length of each [V]. Not a node: the user of the rows
+/// passes their gradient back.
 struct NormalizedRows {
   Tensor rows;
   Tensor inverse;
 };
 NormalizedRows normalized_rows(const Ctx& ctx, const Weight& w);
 
-/// w's gradient (+)= that of its rows, from dy [V, C] in the accumulate dtype, the gradient of the rows with length
-/// one.
+/// Accumulates w's gradient from dy [V, C] in the accumulate dtype, the gradient of the normalized rows.
 void normalized_rows_backward(const Ctx& ctx, const NormalizedRows& normal, const Tensor& dy, Weight& w);
 
 }  // namespace ashlar::ops

@@ -8,12 +8,14 @@ namespace {
 
 Made made_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   const Shape shape = a.value.shape();
-  if (x != nullptr) ASHLAR_CHECK(x->shape() == shape, "stream ", x->shape().str(), ", branch ", shape.str());
+  if (x != nullptr)
+    ASHLAR_CHECK(x->shape() == shape, "expected equal shapes, got stream ", x->shape().str(), " and branch ",
+                 shape.str());
   if (b != nullptr)
     ASHLAR_CHECK(b->value.shape() == shape, "branch ", b->value.shape().str(), ", branch ", shape.str());
   if (x != nullptr) place_alike("residual", *x, a.value);
   if (b != nullptr) place_alike("residual", a.value, b->value);
-  // Branches alone may be partial sums: dropout is linear for a given mask.
+  // Branches alone may be partial sums: dropout is linear for a fixed mask.
   const Rule alone{x == nullptr ? Placement::kPartialSum : Placement::kInvariant,
                    x == nullptr ? Placement::kPartialSum : Placement::kInvariant};
   return place(ctx, "residual", a.value,

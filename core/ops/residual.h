@@ -4,19 +4,19 @@
 
 namespace ashlar::ops {
 
-/// One branch that joins the residual stream, with the dropout and the factor on it.
+/// A branch added to the residual stream, with its dropout and factor.
 struct Branch {
   Var value;
   double dropout = 0;
   uint32_t site = 0;
-  double scale = 1;  ///< of two branches that join at once the same
+  double scale = 1;  ///< equal for two branches added at once
 };
 
-/// x + scale * dropout(a) [+ scale * dropout(b)]: the only place where branches join the stream. Without x: the
-/// branches alone. A branch without dropout and factor shares its gradient with the stream instead of copying it.
+/// x + scale * dropout(a) [+ scale * dropout(b)]: the only place where branches are added to the stream. Without x: the
+/// branches only. A branch without dropout and factor shares its gradient with the stream instead of copying it.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 
-/// The same in two parts, for kernels that add and do more: the call to make, then the node.
+/// The same in two parts, for kernels that fuse more with the addition: the call to make, then the node.
 struct ResidualCall {
   Made made;
   Tensor y;

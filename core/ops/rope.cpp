@@ -45,7 +45,7 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
   ASHLAR_CHECK(rest_width >= 0, "rope: ", options.heads, " heads of ", options.head_dim, " in ", x.cols(), " columns");
   const Made made =
       place(ctx, "rope", x,
-            {{Placement::kColumnsSplit, Placement::kColumnsSplit}, {Placement::kReplicated, Placement::kReplicated}});
+            {{Placement::kColumnsSplit, Placement::kColumnsSplit}, {Placement::kPartialGrad, Placement::kPartialGrad}});
   const auto rotate = [ctx, positions, tables, options, width, rest_width](ConstView in, MutView out, bool inverse,
                                                                            GradMode mode) {
     if (rest_width > 0 && in.data != out.data) {
@@ -66,7 +66,7 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
               .inverse = inverse,
               .mode = mode};
     if (!tables.q_cos) return ctx.backend.rope(call, ctx.stream);
-    // A scaled rotation: the tables of queries hold its factor, and with `inverse` it is transposed all the same.
+    // A scaled rotation: the tables of queries include its factor, and `inverse` transposes it in the same way.
     const int64_t q_heads = options.query_heads, rest = options.heads - q_heads;
     call.x = column_range(in, 0, q_heads * options.head_dim);
     call.y = column_range(out, 0, q_heads * options.head_dim);
@@ -82,8 +82,9 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
     call.sin = tables.sin.view();
     ctx.backend.rope(call, ctx.stream);
   };
-  ASHLAR_CHECK(!tables.q_cos || options.dims == options.head_dim, "factors of queries that rotate ", options.dims,
-               " of ", options.head_dim, " columns");
+  ASHLAR_CHECK(!tables.q_cos || options.dims == options.head_dim,
+               "expected whole heads to rotate with query factors, got ", options.dims, " of ", options.head_dim,
+               " columns");
   const bool in_place = x.value.unique();
   const Var input = x.without_value();
   Var out;

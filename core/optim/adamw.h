@@ -4,7 +4,7 @@
 
 namespace ashlar::optim {
 
-/// Adam with decoupled decay. State: "m" and "v", means of gradients and of their squares.
+/// Adam with decoupled weight decay. State: "m" and "v", moving averages of gradients and of their squares.
 /// Source: Loshchilov & Hutter 2019 (arXiv:1711.05101) algorithm 2.
 class AdamW final : public Optimizer {
  public:

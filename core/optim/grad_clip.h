@@ -8,10 +8,10 @@
 
 namespace ashlar::optim {
 
-/// Which ranges' squares go into which sums, as a table in device memory, made once.
+/// Which ranges' squares are added to which sums: a table in device memory, created once.
 class SquaresTable {
  public:
-  /// Without first_chunk, which is filled in; slots ascend.
+  /// first_chunk is filled in here; slots must ascend.
   SquaresTable(const Ctx& ctx, std::vector<SquaresSegment> segments);
 
   /// Queues sums[slot] = sum of squares of the slot's segments of x; fp64 [slots].
@@ -21,7 +21,7 @@ class SquaresTable {
   Tensor segments_, partials_;
 };
 
-/// Place of the first sum that is NaN or infinite; -1: none is.
+/// Index of the first sum that is NaN or infinite; -1: none.
 int64_t first_non_finite(std::span<const double> sums);
 
 }  // namespace ashlar::optim

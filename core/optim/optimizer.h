@@ -10,41 +10,42 @@
 
 namespace ashlar::optim {
 
-/// The decay that a role gets.
+/// The weight decay of a role.
 double decay_of(nn::Role role, const OptimizerOptions& options);
 
-/// An update rule over the parts of a store that this rank owns: fp32 master weights (the values themselves when the
-/// storage is fp32 or fp64) and the rule's state tensors, packed. Values outside the parts are other ranks' to update.
-/// A rule is a class with `step`, in a file of its own; everybody else knows what stands here.
+/// An update rule over the parts of a store that this rank owns: fp32 master weights (the values themselves if the
+/// storage is fp32 or fp64) and the rule's state tensors, packed. Other ranks update values outside the parts. A rule
+/// is a class with `step`, in its own file; other code uses only this interface.
 class Optimizer {
  public:
-  /// Allocates and zeroes the state of `owned`. Master weights start as zero (or as the values): call `initialize` or
-  /// load them, then `copy_master_to_params`.
+  /// Allocates and zeroes the state of `owned`. Master weights are zero at first (or the values themselves): call
+  /// `initialize` or load them, then `copy_master_to_params`.
   Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options, nn::FlatRanges owned);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  void initialize(const Ctx& ctx, uint64_t seed);  ///< initial weights into the owned master, then the params
-  void copy_master_to_params(const Ctx& ctx);      ///< owned values = master rounded once
-  /// Queues one update of the owned parts from their main gradients by ctx.scalars and `clip` (ClipState).
+  void initialize(const Ctx& ctx,
+                  uint64_t seed);              ///< initializes the owned master weights, then copies them to the params
+  void copy_master_to_params(const Ctx& ctx);  ///< owned values = master rounded once
+  /// Queues one update of the owned parts from their main gradients, ctx.scalars and `clip` (ClipState).
   virtual void step(const Ctx& ctx, const ConstView& clip) = 0;
-  /// What the rule wants said in the scalars of step 0, 1, ... besides the learning rate.
+  /// Sets the scalars of step 0, 1, ... that the rule needs besides the learning rate.
   virtual void set_scalars(int64_t /*step*/, StepScalars& /*scalars*/) const {}
 
   const nn::FlatRanges& owned() const { return owned_; }
-  const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }  ///< tensors within the owned parts, by name
+  const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }  ///< owned ranges of tensors, by name
   nn::FlatTensor master() const { return {.data = master_, .packed = separate_master_}; }
   struct State {
     StateName name;
     nn::FlatTensor tensor;
   };
-  const std::vector<State>& state() const { return state_; }  ///< as Rule::state names it
+  const std::vector<State>& state() const { return state_; }  ///< in the order of Rule::state
   const nn::FlatTensor& state(std::string_view suffix) const;
   const OptimizerOptions& options() const { return options_; }
 
  protected:
-  /// The arguments that all rules share.
+  /// The arguments common to all rules.
   Update update(const Ctx& ctx, const ConstView& clip) const;
   MutView state_view(size_t index) const { return state_[index].tensor.data.mut_view(); }
 

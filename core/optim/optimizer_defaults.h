@@ -5,7 +5,7 @@
 
 #include "core/base/enum_names.h"
 
-/// Every update rule of the system: RULE(its enumerator, its word in configurations, the function that tells of it).
+/// Every update rule: RULE(its enumerator, its name in configurations, the function that returns its Rule).
 #define ASHLAR_UPDATE_RULES(RULE) \
   RULE(kAdamW, "adamw", adamw)    \
   RULE(kLion, "lion", lion)
@@ -25,8 +25,8 @@ using ashlar::name_of;
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double beta1 = 0.9, beta2 = 0.95;
-  double eps = 1e-8;             ///< 0: the rule has none
-  double weight_decay = 0.1;     ///< decoupled: a step takes lr * weight_decay * w off each weight that decays
+  double eps = 1e-8;             ///< 0: not used by the rule
+  double weight_decay = 0.1;     ///< decoupled: a step subtracts lr * weight_decay * w from each decaying weight
   bool decay_embeddings = true;  ///< token and position tables; matrices always decay, norms and biases never
   bool operator==(const OptimizerOptions&) const = default;
 };

@@ -19,19 +19,19 @@ namespace ashlar::optim {
 
 class Optimizer;
 
-/// A tensor that a rule keeps of each weight, besides the master weights.
+/// A state tensor of a rule for each weight, besides the master weights.
 struct StateName {
-  std::string_view suffix;       ///< in checkpoints: "m" is NAME.m
+  std::string_view suffix;       ///< in checkpoints: "m" for NAME.m
   std::string_view description;  ///< "the ... of embed.tokens.weight": "first moments"
 };
 
-/// How the replicas of a model may divide the state of a rule.
+/// How the state of a rule may be sharded over replicas.
 enum class Cut : uint8_t {
   kElement,  ///< anywhere: each weight is updated from its own gradient and state
-  kTensor,   ///< between tensors: the rule sees a whole matrix at once
+  kTensor,   ///< only between tensors: the rule needs whole matrices
 };
 
-/// What is known of a rule without an optimizer: plans, configurations and checkpoints ask here.
+/// Properties of a rule without an optimizer object: for shard plans, configurations and checkpoints.
 struct Rule {
   OptimizerOptions defaults;
   std::span<const StateName> state;

@@ -9,7 +9,7 @@
 
 namespace ashlar {
 
-/// Up to four extents. The last one is the row length ("cols"); the product of the others is "rows".
+/// Up to four dimensions. The last one is the row length ("cols"); the product of the others is "rows".
 class Shape {
  public:
   static constexpr int kMaxRank = 4;

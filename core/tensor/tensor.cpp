@@ -60,12 +60,12 @@ Tensor Tensor::column_range(int64_t begin, int64_t count) const {
 }
 
 std::vector<Tensor> Tensor::split_columns(Tensor whole, const std::vector<int64_t>& widths) {
-  ASHLAR_CHECK(whole.unique(), "the columns of a tensor that others hold overlap theirs");
+  ASHLAR_CHECK(whole.unique(), "expected a tensor without other references, whose columns would overlap");
   std::vector<Tensor> parts;
   int64_t column = 0;
   for (const int64_t width : widths) {
     Tensor part = whole.column_range(column, width);
-    // A count of its own: parts share the block, and no element.
+    // A separate reference count: the parts share the block, but no elements.
     part.storage_ = {std::make_shared<std::shared_ptr<Storage>>(whole.storage_), whole.storage_.get()};
     parts.push_back(std::move(part));
     column += width;

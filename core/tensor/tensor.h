@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// Reference-counted device memory with a shape. Copying shares; data is copied only by a kernel, never here.
-/// Contiguous, except that a rank-2 tensor may be a column slice of another (row stride > cols).
+/// Reference-counted device memory with a shape. Copying shares the memory; data is copied only by kernels. Contiguous,
+/// except that a rank-2 tensor may be a column slice of another (row stride > cols).
 class Tensor {
  public:
   Tensor() = default;
@@ -31,13 +31,12 @@ class Tensor {
   Tensor row_range(int64_t begin, int64_t count) const;
   /// Columns [begin, begin + count) as a rank-2 tensor with the same row stride.
   Tensor column_range(int64_t begin, int64_t count) const;
-  /// Columns side by side that are all of a tensor which nobody else holds: each is `unique` until somebody else holds
-  /// it.
+  /// All columns of a tensor without other references, as separate tensors: each is `unique` until it is shared.
   static std::vector<Tensor> split_columns(Tensor whole, const std::vector<int64_t>& widths);
   /// Elements [begin, begin + count) of a contiguous tensor as a vector.
   Tensor flat_range(int64_t begin, int64_t count) const;
 
-  /// True when no other Tensor shares the elements: only then may they be changed in place.
+  /// True when no other Tensor shares the elements: only then they may be changed in place.
   bool unique() const { return storage_.use_count() == 1; }
 
   ConstView view() const { return {data(), dtype_, rows(), cols(), stride_}; }
@@ -54,7 +53,7 @@ class Tensor {
   Shape shape_;
 };
 
-/// The view of a tensor that may be absent.
+/// The view of a tensor, absent if the tensor is.
 inline ConstView view_or_none(const Tensor& t) { return t ? t.view() : ConstView{}; }
 inline MutView mut_view_or_none(const Tensor& t) { return t ? t.mut_view() : MutView{}; }
 

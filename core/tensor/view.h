@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// What a kernel reads: a matrix [rows, cols] with a row stride in elements (a vector is one row).
-/// Not owning; a default-constructed view means "absent" and is false.
+/// A kernel input: a matrix [rows, cols] with a row stride in elements (a vector is one row). Not owning; a
+/// default-constructed view means "absent" and is false.
 struct ConstView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -29,7 +29,7 @@ struct ConstView {
   }
 };
 
-/// What a kernel writes or accumulates into.
+/// A kernel output, written or accumulated into.
 struct MutView {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -38,7 +38,7 @@ struct MutView {
   int64_t stride = 0;
 
   explicit operator bool() const { return data != nullptr; }
-  operator ConstView() const { return {data, dtype, rows, cols, stride}; }  // NOLINT: a writer may always be read
+  operator ConstView() const { return {data, dtype, rows, cols, stride}; }  // NOLINT: an output may always be read
   int64_t size() const { return rows * cols; }
   bool contiguous() const { return rows <= 1 || stride == cols; }
 
@@ -69,21 +69,21 @@ View column_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, v.rows, count, v.stride};
 }
 
-/// The one T that lives in device memory: a view of kUInt8 [sizeof(T)]. Only a kernel may look inside.
+/// The single T in device memory: a view of kUInt8 [sizeof(T)]. Only kernels may dereference it.
 template <typename T>
 void check_struct(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);
   ASHLAR_CHECK(
       v.data != nullptr && v.dtype == DType::kUInt8 && v.contiguous() && v.size() == static_cast<int64_t>(sizeof(T)),
       "expected uint8 [", sizeof(T), "], got ", v.data == nullptr ? "nothing" : name_of(v.dtype), " [", v.size(), "]");
-  ASHLAR_CHECK(reinterpret_cast<uintptr_t>(v.data) % alignof(T) == 0, "a struct lies at an odd address");
+  ASHLAR_CHECK(reinterpret_cast<uintptr_t>(v.data) % alignof(T) == 0, "expected an aligned struct");
 }
 template <typename T>
 const T& struct_of(const ConstView& v) {
   check_struct<T>(v);
   return *static_cast<const T*>(v.data);
 }
-/// The same of several T, one behind the other.
+/// The same for several T, contiguous.
 template <typename T>
 std::span<const T> table_of(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);

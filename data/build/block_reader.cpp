@@ -10,13 +10,13 @@ namespace ashlar::data {
 namespace {
 
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
-constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of one that must not be cut
+constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of a document that must not be split
 constexpr int64_t kWordContext = int64_t{64} << 10;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
-constexpr int64_t kMaxUncutBytes = int64_t{32} << 20;  // of text without a place to cut
-constexpr int64_t kSearchBytes = int64_t{16} << 10;    // read behind a block at first, for such a place
+constexpr int64_t kMaxUncutBytes = int64_t{32} << 20;  // of text without a place to split
+constexpr int64_t kSearchBytes = int64_t{16} << 10;    // first read after a block, to find such a place
 constexpr size_t kLongText = size_t{1} << 20;
-constexpr int64_t kLongBytes = int64_t{16} << 20;  // of which one at a time is in memory
+constexpr int64_t kLongBytes = int64_t{16} << 20;  // larger pieces are loaded one at a time
 
 /// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
@@ -30,10 +30,10 @@ struct Loaded {
   std::string bytes;
 };
 
-/// Bytes of every line that starts in [block.begin, block.end): they may reach past its end.
+/// Bytes of every line that starts in [block.begin, block.end); the last line may extend past its end.
 Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block, const BlockReader::Turn& turn) {
   Loaded loaded;
-  // The byte before the block tells whether a line starts at its first byte.
+  // The byte before the block shows whether a line starts at its first byte.
   const int64_t look = std::max<int64_t>(0, block.begin - 1);
   read_piece(file, look, block.end - look, loaded.bytes);
   size_t start = 0;
@@ -47,7 +47,7 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     loaded.bytes.erase(0, start);
     return loaded;
   }
-  // The end of the last line is found first: one that is not in the next piece is long, and held once.
+  // Finds the end of the last line first: a line that is not in the next piece is long, and held in memory once.
   const int64_t line = look + static_cast<int64_t>(loaded.bytes.rfind('\n') + 1);
   const int64_t had = look + static_cast<int64_t>(loaded.bytes.size());
   int64_t end = had;
@@ -65,7 +65,7 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     end += static_cast<int64_t>(more.size());
     if (end - line > kMaxLineBytes) {
       throw input_error("data build", shown, ": the line at byte offset ", std::max<int64_t>(0, line),
-                        " is longer than ", kMaxLineBytes, " bytes; is this JSON with one object a line?");
+                        " is longer than ", kMaxLineBytes, " bytes; is this JSON with one object per line?");
     }
   }
   if (end - had == static_cast<int64_t>(more.size())) {
@@ -81,10 +81,10 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
 
 Error changed(const SourceFile& source) {
   return input_error("data build", source.shown, " changed while it was read: ", source.bytes,
-                     " bytes at first; run the build again when it is at rest");
+                     " bytes at first; run the build again when it no longer changes");
 }
 
-/// Where a word begins behind the first letter of `text`; 0 when nowhere.
+/// Index of a space between two letters of `text`, for splitting between words; 0 if none.
 size_t between_words(std::string_view text) {
   const auto letter = [&](size_t i) { return (text[i] | 0x20) >= 'a' && (text[i] | 0x20) <= 'z'; };
   for (size_t at = 1; at + 1 < text.size(); ++at)
@@ -94,8 +94,8 @@ size_t between_words(std::string_view text) {
 
 std::string uncut_reason(int64_t bytes) {
   return str_cat("the next ", bytes >> 20,
-                 " MiB have no place where this tokenizer lets a text be cut, such as a space ",
-                 "behind a letter; is this text? Otherwise break its lines");
+                 " MiB have no place where text can be split for this tokenizer, such as a space ",
+                 "after a letter; is this text? If so, insert line breaks");
 }
 
 bool blank_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -143,9 +143,9 @@ Digest BlockReader::digest(const Block& block, const Turn& turn) const {
 }
 
 struct BlockReader::Text {
-  std::string bytes;            ///< of the file from the block's begin on
+  std::string bytes;            ///< bytes of the file from the block's begin
   TextCutter::Cut start, stop;  ///< in these
-  bool ends = false;            ///< the file does, with this block's text
+  bool ends = false;            ///< the file ends with this block's text
 
   std::string_view own() const { return std::string_view(bytes).substr(start.at, stop.at - start.at); }
   std::string_view text() const {
@@ -169,7 +169,7 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
   };
   check_size();
   std::string more;
-  // The first cut at or behind `from`; the end of the file where there is none.
+  // The first place to split at or after `from`; the end of the file if none.
   const auto cut = [&](size_t from) -> TextCutter::Cut {
     if (rules_.between_words) {
       const size_t word = between_words(std::string_view(text.bytes).substr(from, kWordContext));
@@ -213,10 +213,10 @@ void BlockReader::read_text(const Block& block, Reading& reading) const {
   }
 }
 
-/// The documents of a block, one or as the separator has them. Offsets of TextErrors are in the text.
+/// The documents of a block, one or several by the separator. Offsets of TextErrors are in the text.
 void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading) const {
   const std::string_view text = all.text();
-  bool inside = !begins || !rules_.separator;  // in the middle of a document, or of the only one
+  bool inside = !begins || !rules_.separator;  // inside a document, or in the only one
   bool line_begins = begins;
   for (size_t at = 0;;) {
     const auto separator = rules_.separator.find(text, at, line_begins);
@@ -239,7 +239,7 @@ void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading
   }
 }
 
-/// A long document in pieces, so that what encoding takes does not grow with it.
+/// A long document in pieces, so that memory for encoding does not grow with it.
 void BlockReader::visit_long(const DocumentPiece& piece, Reading& reading) const {
   if (piece.text.empty() && !piece.ends && !piece.begins) return;
   DocumentPiece part = piece;
@@ -296,7 +296,7 @@ void BlockReader::read_whole(const Block& block, SourceBytes& file, Reading& rea
   const SourceFile& source = sources_.files[block.file];
   if (source.bytes > kMaxDocumentBytes) {
     throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, and this tokenizer",
-                      " takes documents whole, up to ", kMaxDocumentBytes, "; split the file, or make it JSONL");
+                      " encodes documents whole, up to ", kMaxDocumentBytes, "; split the file, or make it JSONL");
   }
   std::string bytes;
   if (block.begin == 0 && source.bytes > kLongBytes) reading.turn();
@@ -334,7 +334,7 @@ void BlockReader::read_object(const SourceFile& source, int64_t offset, std::spa
   try {
     visit_long({.text = field.text, .begins = true, .ends = true}, reading);
   } catch (const TextError& e) {
-    // The offset is in the text after its escapes are undone; the line is what helps.
+    // The offset is in the text after unescaping; the line number helps the user.
     throw place_error(source, offset,
                       str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason), false);
   }
@@ -397,16 +397,16 @@ void BlockReader::read_array(const Block& block, Reading& reading) const {
     at = end;
     element_before = true;
   }
-  if (at < all.size()) throw fail("more text behind its ]");
-  if (closed != (block.end == source.bytes)) throw fail(closed ? "more text behind its ]" : "no ] at the end");
+  if (at < all.size()) throw fail("more text after its ]");
+  if (closed != (block.end == source.bytes)) throw fail(closed ? "more text after its ]" : "no ] at the end");
 }
 
-/// Documents end with each end-of-document id, or where the index says, and with the file.
+/// Documents end with each end-of-document id, or at the index's positions, and at the end of the file.
 void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const TokenLayout& layout = *source.tokens;
   const int64_t size = bytes_of(layout.type);
-  // The id before the block tells whether a document begins with its first.
+  // The id before the block shows whether a document begins with its first id.
   const int64_t look = block.begin > 0 && layout.index.empty() ? size : 0;
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
@@ -421,11 +421,11 @@ void BlockReader::read_tokens(const Block& block, Reading& reading) const {
     const int64_t token = first + outside->index;
     throw input_error("data build", source.shown, ": token ", token, " (byte ", layout.offset + token * size,
                       ") is id ", outside->id, ", outside the vocabulary of ", rules_.vocab_size,
-                      "; name the tokenizer that made this file (", layout.form, ", ", name_of(layout.type),
+                      "; give the tokenizer of this file (", layout.form, ", ", name_of(layout.type),
                       ") with --tokenizer");
   }
   bool begins = block.begin == 0;
-  std::vector<int64_t> ends;  // counted from the block's first id
+  std::vector<int64_t> ends;  // relative to the block's first id
   if (layout.index.empty()) {
     std::vector<int32_t> before;
     append_ids(std::string_view(bytes).substr(0, static_cast<size_t>(look)), layout.type, rules_.vocab_size, before);
@@ -485,8 +485,8 @@ Error BlockReader::place_error(const SourceFile& source, int64_t offset, const s
   }
   const bool utf8 = reason.find("UTF-8") != std::string::npos;
   const char* hint = !avoidable || rules_.bad_lines != BadLines::kStop ? ""
-                     : source.shape != TextShape::kText                ? " (--bad-lines skip leaves such documents out)"
-                     : utf8 ? " (--bad-lines replace goes on; the bytes tokenizer takes any file)"
+                     : source.shape != TextShape::kText                ? " (--bad-lines skip skips such documents)"
+                     : utf8 ? " (--bad-lines replace continues; the bytes tokenizer accepts any file)"
                             : "";
   return input_error("data build", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);
 }

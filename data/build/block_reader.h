@@ -22,7 +22,7 @@
 
 namespace ashlar::data {
 
-/// A document, or what a block holds of one: text, or of a file of tokens its ids, the end of the document included.
+/// A document, or the part of it in a block: text, or ids for a file of tokens, including the end-of-document id.
 struct DocumentPiece {
   std::string_view text;
   std::span<const int32_t> ids;
@@ -31,29 +31,29 @@ struct DocumentPiece {
   bool ends = false;
 };
 
-/// How documents are told apart.
+/// How documents are separated.
 struct DocumentRules {
   CutRule cut_rule = CutRule::kAnyByte;
   const Tokenizer* tokenizer = nullptr;  ///< for CutRule::kWords
-  DocumentSeparator separator;           ///< in files of text
+  DocumentSeparator separator;           ///< for text files
   BadLines bad_lines = BadLines::kStop;
-  /// For counting words: long texts are cut before a space that stands between two ASCII letters, where every splitting
-  /// pattern cuts (or as cut_rule says, when there is none in 64 KB).
+  /// For counting words: long texts are split before a space between two ASCII letters, where every splitting pattern
+  /// splits (or by cut_rule, if there is none in 64 KB).
   bool between_words = false;
-  std::string text_field;  ///< of JSONL
-  int64_t vocab_size = 0;  ///< of files of tokens: ids are [0, vocab_size),
-  int32_t eod_id = -1;     ///< and this one ends a document, if no index says where it ends
+  std::string text_field;  ///< of JSON objects
+  int64_t vocab_size = 0;  ///< for token files: ids are in [0, vocab_size),
+  int32_t eod_id = -1;     ///< and this id ends a document, if there is no index
 };
 
-/// What reading a block left out or changed.
+/// What was skipped or changed while reading a block.
 struct ReadCounts {
   int64_t empty_documents = 0;  ///< without text
-  int64_t bad_lines = 0;        ///< JSON lines and elements left out
-  int64_t bad_places = 0;       ///< bytes that were no UTF-8 or lone surrogates, left out or replaced
+  int64_t bad_lines = 0;        ///< JSON lines and elements skipped
+  int64_t bad_places = 0;       ///< invalid UTF-8 or lone surrogates, skipped or replaced
 };
 
-/// Finds the documents in blocks of input files. Used by many threads at once, each block read once and in about the
-/// order of the plan: of compressed files it holds what is unpacked and not yet read.
+/// Finds the documents in blocks of input files. Used by many threads at once; each block is read once and in roughly
+/// the order of the plan, since unpacked data of compressed files is held until it is read.
 class BlockReader {
  public:
   BlockReader(const SourceList& sources, DocumentRules rules)
@@ -61,22 +61,22 @@ class BlockReader {
 
   using Visit = std::function<void(const DocumentPiece&)>;
   using Check = std::function<void(const Digest&)>;
-  /// Returns when the blocks before are done with, and is called before a text that is long and not divided is loaded
-  /// or visited: one at a time is in memory.
+  /// Returns when all earlier blocks are consumed. Called before a long undivided text is loaded or visited, so that
+  /// only one is in memory.
   using Turn = std::function<void()>;
 
-  /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order. A document without text
-  /// is left out. A piece for which `visit` throws may come again, mended as rules.bad_lines says. All blocks of a file
-  /// together have each of its bytes once. A TextError, from the lines themselves or thrown by `visit` with an offset
-  /// in the piece's text, becomes an input error with file, line and byte offset.
+  /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order. Documents without text
+  /// are skipped. If `visit` throws, the piece may be visited again after repair (rules.bad_lines). The blocks of a
+  /// file together contain each of its bytes once. A TextError, from the lines themselves or thrown by `visit` with an
+  /// offset in the piece's text, becomes an input error with file, line and byte offset.
   ReadCounts read(const Block& block, const Check& check, const Visit& visit, const Turn& turn) const;
-  /// The same without looking into the bytes.
+  /// The digest only, without parsing.
   Digest digest(const Block& block, const Turn& turn) const;
 
  private:
-  /// A block's text, without what the blocks before and behind have.
+  /// The text of a block, without the parts that belong to its neighbours.
   struct Text;
-  /// Who gets the pieces of a block, when, and what is counted on the way.
+  /// The consumer of a block's pieces, and the counts.
   struct Reading {
     const Check& check;
     const Visit& visit;
@@ -92,13 +92,13 @@ class BlockReader {
   void read_whole(const Block& block, SourceBytes& file, Reading& reading) const;
   void read_lines(const Block& block, Reading& reading) const;
   void read_array(const Block& block, Reading& reading) const;
-  /// One JSON object that lies at `offset` of its file. Its bytes are lost.
+  /// One JSON object at `offset` of its file. Overwrites its bytes.
   void read_object(const SourceFile& source, int64_t offset, std::span<char> object, Reading& reading) const;
   void read_tokens(const Block& block, Reading& reading) const;
   std::shared_ptr<SourceBytes> open(int64_t file) const;
   std::shared_ptr<const MegatronIndex> index_of(int64_t file) const;
   void done(const Block& block, SourceBytes& bytes) const;
-  /// `avoidable`: --bad-lines would go on.
+  /// `avoidable`: --bad-lines would avoid the error.
   Error place_error(const SourceFile& file, int64_t offset, const std::string& reason, bool avoidable = true) const;
 
   const SourceList& sources_;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a build might take a file of this name for one of its own.
+/// Whether a build may use this file name.
 bool of_a_build(const std::string& name) {
   const std::string whole = io::without_partial(name).string();
   const bool shard = whole.ends_with(".h5");
@@ -53,7 +53,7 @@ BuildClaim::~BuildClaim() {
     });
     if (!more) journal_.remove();
   } catch (const std::exception&) {
-    // What is left is named by the journal: the next build takes it away.
+    // The journal names the remaining files; the next build removes them.
   }
 }
 
@@ -66,7 +66,7 @@ void BuildClaim::refuse_foreign(const Manifest* old) const {
   if (foreign.empty()) return;
   throw input_error("data build", folder_.path(), " holds ", foreign[0],
                     foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files with names") : ", a name",
-                    " that a build uses, yet no build of ours made ", foreign.size() > 1 ? "them" : "it",
+                    " that a build uses, but no build has written ", foreign.size() > 1 ? "them" : "it",
                     "; nothing was touched: choose another --out, or move ", foreign.size() > 1 ? "them" : "it",
                     " away");
 }
@@ -77,7 +77,7 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
     for (size_t s = 0; s < shards.size(); ++s) {
       const std::string path = folder_.at(shards[s].file);
       std::error_code error;
-      // What an interrupted build has named it has judged.
+      // An interrupted build has already checked the files in its journal.
       if (!fs::exists(fs::symlink_status(path, error)) || journal_.names(shards[s].file)) continue;
       const auto index = static_cast<int64_t>(s);
       if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
@@ -91,7 +91,7 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
 }
 
 void BuildClaim::remove_dataset(const Manifest& old) {
-  // Named first: without its manifest a kill would leave shards that nobody knows.
+  // Named in the journal first: if killed after removing the manifest, the shards would have no owner.
   for (const Part part : kParts) journal_.name_shards(part, static_cast<int64_t>(old.part(part).shards.size()));
   fs::remove(folder_.at("manifest.json"));
   io::sync_directory(folder_.path());
@@ -99,7 +99,7 @@ void BuildClaim::remove_dataset(const Manifest& old) {
 }
 
 void BuildClaim::remove_unfinished() {
-  // The copy of standard input is this build's by now.
+  // From here on the copy of standard input belongs to this build.
   remove_named([](const std::string& name) { return name == "stdin.spool"; });
   journal_.start_over();
 }
@@ -130,7 +130,7 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
     for (size_t s = 0; s < shards.size(); ++s) {
       if (shards[s].file == shard_file(part, static_cast<int64_t>(s))) continue;
       throw input_error("data build", folder.at("manifest.json"), " names a shard ", printable(shards[s].file),
-                        ", expected ", shard_file(part, static_cast<int64_t>(s)), ": not a manifest of ours; nothing",
+                        ", expected ", shard_file(part, static_cast<int64_t>(s)), ": not a valid manifest; nothing",
                         " was touched: choose another --out, or move it away");
     }
   }

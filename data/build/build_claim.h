@@ -9,9 +9,9 @@
 
 namespace ashlar::data {
 
-/// What a build may do with the files of its output folder: it deletes and overwrites those that a journal of ours
-/// names, or a manifest of ours whose shards they are, and refuses a folder with others of such names before it touches
-/// anything. The destructor leaves no copy of standard input, and no journal of a build that nothing can continue from.
+/// Which files of the output folder a build may delete or overwrite: those named by its journal, or by a valid manifest
+/// whose shards they are. A folder with other files of such names is refused before anything is changed. The destructor
+/// removes the copy of standard input, and the journal of a build that cannot be resumed.
 class BuildClaim {
  public:
   explicit BuildClaim(const OutputFolder& folder);
@@ -22,18 +22,18 @@ class BuildClaim {
   BuildJournal& journal() { return journal_; }
   const BuildJournal& journal() const { return journal_; }
 
-  /// Input error when the folder holds shards, a plan, a spool or anything called build.* that nobody of ours names;
-  /// `old` is the manifest that is there, or null.
+  /// Input error when the folder has shards, a plan, a spool or any build.* file that neither journal nor manifest
+  /// names; `old` is the existing manifest, or null.
   void refuse_foreign(const Manifest* old) const;
-  /// Input error when a file of a shard's name is not the shard that the manifest to replace says it is: somebody has
-  /// put another there, or it is damaged. Reads no tokens.
+  /// Input error when a file with a shard's name is not the shard in the manifest to be replaced: another file, or
+  /// damaged. Reads no tokens.
   void refuse_replaced(const Manifest& old) const;
-  /// From here on the journal stands, and a kill at any moment leaves only what it names.
+  /// After this the journal exists, and a kill at any moment leaves only files that it names.
   void begin() { journal_.begin(); }
 
-  void remove_dataset(const Manifest& old);  ///< its manifest first
-  void remove_unfinished();                  ///< shards and plan of an unfinished build
-  void finish();                             ///< removes all but the dataset
+  void remove_dataset(const Manifest& old);  ///< removes its manifest first
+  void remove_unfinished();                  ///< removes shards and plan of an unfinished build
+  void finish();                             ///< removes all files except the dataset
 
  private:
   void remove_named(const std::function<bool(const std::string&)>& keep);
@@ -42,8 +42,8 @@ class BuildClaim {
   BuildJournal journal_;
 };
 
-/// The manifest of a finished dataset in the folder that a build is to replace or compare with. Input error when it is
-/// not one of ours, whole.
+/// The manifest of a finished dataset in the folder, to replace or compare with. Input error when it is not a valid
+/// manifest.
 Manifest manifest_to_replace(const OutputFolder& folder);
 
 }  // namespace ashlar::data

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHeader = "ashlar.build.journal 2\n";
-/// What a build may write beside its shards.
+/// Other files that a build writes.
 constexpr std::array<std::string_view, 7> kOwn = {
     "build.journal", "build.journal.partial", "build.plan",           "build.plan.partial",
     "stdin.spool",   "stdin.spool.partial",   "manifest.json.partial"};
@@ -52,8 +52,8 @@ BuildJournal::BuildJournal(const std::string& directory)
   const std::string text = fs::is_regular_file(path_, ignored) ? io::read_text_file(path_, io::kAnySize) : "?";
   const auto common = std::min(text.size(), kHeader.size());
   if (std::string_view(text).substr(0, common) != kHeader.substr(0, common)) {
-    throw input_error("data build", path_, " is no build journal of this version; ", directory,
-                      " was left as it is: choose another --out, or move the files of that build away");
+    throw input_error("data build", path_, " is not a build journal of this version; ", directory,
+                      " is unchanged: choose another --out, or move the files of that build away");
   }
   exists_ = true;
   whole_ = text.size() >= kHeader.size();
@@ -91,7 +91,7 @@ void BuildJournal::believe(const std::string& line) {
 
 void BuildJournal::begin() {
   if (whole_) return;
-  // A piece of the first line is all that a kill leaves: nothing else was made before the whole of it was durable.
+  // A kill can only have left a part of the first line: other files are created after the line is durable.
   if (exists_) fs::remove(path_);
   io::append_durably(path_, kHeader);
   io::sync_directory(directory_);
@@ -154,7 +154,7 @@ const Digest* BuildJournal::block(int64_t block) const {
 }
 
 void BuildJournal::append(const std::vector<std::string>& lines) {
-  std::string text = "\n";  // ends a line that a kill has torn
+  std::string text = "\n";  // ends an incomplete last line
   for (const std::string& line : lines) text += str_cat(line, " ", hex32(io::crc32(line)), "\n");
   io::append_durably(path_, text);
 }

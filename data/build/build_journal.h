@@ -11,12 +11,12 @@
 
 namespace ashlar::data {
 
-/// `build.journal` of an unfinished build, made before any other file of it: which files of the output folder are the
-/// build's own, which shards are done, and the digest of the text that each block of the input held. One line each with
-/// its checksum, so that a line torn by a kill is not believed.
+/// `build.journal` of an unfinished build, created before its other files: which files of the output folder belong to
+/// the build, which shards are finished, and the digest of the text in each block of the input. One line per entry with
+/// its checksum, so that an incomplete line is detected.
 class BuildJournal {
  public:
-  /// Reads what is there. Input error when it is no journal of this program.
+  /// Reads an existing journal. Input error when it is not a journal of this program.
   explicit BuildJournal(const std::string& directory);
 
   struct Entry {
@@ -26,24 +26,24 @@ class BuildJournal {
   };
 
   bool exists() const { return exists_; }
-  void begin();  ///< makes the journal when there is none; durable on return
+  void begin();  ///< creates the journal if there is none; durable on return
   void remove();
-  void start_over();  ///< a journal that names nothing but itself
+  void start_over();  ///< empties the journal
 
-  /// Whether a file of that name in the folder is the build's: what it writes beside the shards, and the shards of
-  /// name_shards, finished or not. Nothing is when there is no journal.
+  /// Whether a file of that name belongs to the build: an auxiliary file, or a shard of name_shards, finished or not.
+  /// False without a journal.
   bool names(const std::string& file) const;
-  void name_shards(Part part, int64_t count);  ///< durable on return, before the first of them is made
+  void name_shards(Part part, int64_t count);  ///< durable on return, before the first shard is created
   int64_t named_shards(Part part) const { return named_[static_cast<int>(part)]; }
 
-  /// Entries whose file is there with the size and checksum noted. A shard found otherwise is built again.
+  /// Entries whose file exists with the recorded size and checksum. Other shards are built again.
   std::vector<Entry> finished_shards() const;
-  /// Durable on return, with the digests of all blocks noted before.
+  /// Durable on return, together with all digests recorded before.
   void add(const Entry& entry);
 
-  /// The text that block `block` of the plan was found to hold.
+  /// Records the digest of the text in block `block` of the plan.
   void note_block(int64_t block, const Digest& digest);
-  const Digest* block(int64_t block) const;  ///< as noted by an earlier process; null when none was
+  const Digest* block(int64_t block) const;  ///< recorded by an earlier process; null if none
 
  private:
   void append(const std::vector<std::string>& lines);
@@ -51,11 +51,11 @@ class BuildJournal {
 
   std::string directory_, path_;
   bool exists_ = false;
-  bool whole_ = false;  ///< the first line is; a kill may leave none, or a piece of it
+  bool whole_ = false;  ///< the first line is complete; a kill may leave none or a part of it
   int64_t named_[2] = {0, 0};
   std::vector<Entry> entries_;
   std::map<int64_t, Digest> blocks_;
-  std::vector<std::string> unwritten_;  ///< lines of note_block
+  std::vector<std::string> unwritten_;  ///< lines from note_block
 };
 
 std::string shard_file(Part part, int64_t shard);  ///< "train-00000.h5"
@@ -64,7 +64,7 @@ struct ShardName {
   Part part;
   int64_t shard;
 };
-/// What shard_file made that name of; nothing for any other text.
+/// Parses a name made by shard_file; nothing for any other text.
 std::optional<ShardName> shard_named(std::string_view file);
 
 }  // namespace ashlar::data

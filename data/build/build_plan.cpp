@@ -31,7 +31,7 @@ std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_byte
     const int64_t bytes = file.bytes;
     if (file.shape == TextShape::kJsonArray) {
       const std::vector<int64_t>& starts = file.element_starts;
-      // The first block has the bracket too, so that all together have every byte.
+      // The first block includes the bracket, so that the blocks together contain every byte.
       for (size_t i = 0; i < starts.size(); ++i) {
         blocks.push_back({.file = static_cast<int64_t>(f),
                           .begin = i == 0 ? 0 : starts[i],
@@ -69,7 +69,7 @@ void PlanBuilder::finish() {
   plan_.documents = document_;
   plan_.tokens = tokens_;
   if (document_ == 0) {
-    throw input_error("data build", "the input holds no text: ", plan_.empty_documents, " documents, all empty");
+    throw input_error("data build", "the input has no text: ", plan_.empty_documents, " documents, all empty");
   }
   plan_.rule = split_rule(plan_.share, document_);
   plan_.validation_tokens = validation_tokens_;

@@ -12,24 +12,24 @@
 
 namespace ashlar::data {
 
-/// A piece of an input file, the unit of parallel work: bytes [begin, end) nominally, of what a compressed file holds,
-/// of a file of tokens those of its ids. The text that starts in it is its own: for text up to the next allowed cut,
-/// for JSONL every line that starts in it, for a JSON array its elements.
+/// A piece of an input file, the unit of parallel work: nominally bytes [begin, end), of the content of a compressed
+/// file, or of the ids of a token file. It owns the text that starts in it: for text up to the next allowed split, for
+/// JSONL every line that starts in it, for a JSON array its elements.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
   int64_t first_document = 0;    ///< index of the document that its first token belongs to
-  int64_t stream_start = 0;      ///< tokens of all documents before it
-  int64_t validation_start = 0;  ///< of these, tokens of the validation part
-  int64_t digested = 0;          ///< 1 when its text was read to be counted
+  int64_t stream_start = 0;      ///< number of tokens before it
+  int64_t validation_start = 0;  ///< number of those in the validation part
+  int64_t digested = 0;          ///< 1 if its text was read for counting
   Digest digest;                 ///< of that text
 };
 static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
 
-/// Everything that decides what each shard will hold; made before the first shard is written, so that shards can be
-/// written by any number of threads, and again after a kill, with the same bytes.
+/// Decides the content of each shard. Created before the first shard is written, so that shards can be written by any
+/// number of threads, and again after a kill, with the same bytes.
 struct BuildPlan {
-  std::string fingerprint;  ///< of options and sizes; the text is told apart by the blocks' digests
+  std::string fingerprint;  ///< of options and sizes; the text itself is compared by the blocks' digests
   std::string tokenizer_json;
   SplitRule rule = SplitRule::kNone;
   double share = 0;
@@ -47,24 +47,24 @@ struct BuildPlan {
     return part == Part::kValidation ? validation_tokens : tokens - validation_tokens;
   }
   int64_t num_shards(Part part) const { return (part_tokens(part) + shard_tokens - 1) / shard_tokens; }
-  /// Where the first token of block `i` lies in a part; i may be one past the last.
+  /// Position of the first token of block `i` in a part; i may be one past the last.
   int64_t part_start(Part part, int64_t i) const;
 };
 
-/// Cuts files into blocks of `block_bytes`, those of tokens between ids, JSON arrays where their blocks begin.
+/// Splits files into blocks of `block_bytes`; token files between ids, JSON arrays at element starts.
 std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes);
 
-/// What counting a block finds: tokens of each document or piece of one, ends included.
+/// Result of counting a block: tokens of each document or piece of one, including end-of-document ids.
 struct BlockCount {
   struct Piece {
     int64_t tokens = 0;
-    bool ends = false;  ///< the document ends with this piece
+    bool ends = false;  ///< a document ends with this piece
   };
   std::vector<Piece> pieces;
   int64_t empty_documents = 0;
   int64_t special_spellings = 0;
   int64_t bad_lines = 0, bad_places = 0;
-  std::optional<Digest> digest;  ///< of the text, when it was read
+  std::optional<Digest> digest;  ///< of the text, if it was read
 };
 
 /// Fills the plan from the counts of its blocks, given in order, then `finish`.
@@ -72,7 +72,7 @@ class PlanBuilder {
  public:
   PlanBuilder(BuildPlan& plan, double share) : plan_(plan) { plan_.share = share; }
   void add(int64_t block, const BlockCount& count);
-  /// Decides the split. Errors: no document with text, nothing left for the train part.
+  /// Determines the split. Errors: no document with text, nothing left for the train part.
   void finish();
 
  private:
@@ -80,7 +80,8 @@ class PlanBuilder {
   int64_t document_ = 0, tokens_ = 0, validation_tokens_ = 0;
 };
 
-/// The plan as bytes with a checksum, and back. `parse_plan` gives an empty fingerprint for anything damaged.
+/// Serialises the plan as bytes with a checksum, and parses it. `parse_plan` returns an empty fingerprint for damaged
+/// bytes.
 std::string serialise_plan(const BuildPlan& plan);
 BuildPlan parse_plan(const std::string& bytes);
 

@@ -29,15 +29,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A block of more tokens, which has a document that is longer than blocks are, is written before it is whole.
+/// A block with more tokens, from a document longer than blocks, is written in parts.
 constexpr int64_t kHeldTokens = int64_t{4} << 20;
 
-/// A file held another text than before.
+/// A file's text has changed since it was read before.
 struct SourceChanged {
-  std::string what;  ///< the file, and where
+  std::string what;  ///< the file and the place
 };
 
-/// What there is before the text was read: a scan, and the tokenizer unless it has a vocabulary to learn.
+/// State before the text is read: a scan, and the tokenizer unless its vocabulary must be learned.
 struct Planned {
   explicit Planned(const CorpusScans& scans) : scan(scans.make()) {
     if (scans.tokenizer != nullptr) {
@@ -56,7 +56,7 @@ class Builder {
  public:
   explicit Builder(const BuildOptions& options)
       : options_(options),
-        scans_(corpus_scans(options.tokenizer)),  // an unknown kind is said before anything is touched
+        scans_(corpus_scans(options.tokenizer)),  // an unknown kind is an error before anything is changed
         folder_(options.out),
         claim_(folder_),
         threads_(options.threads > 0 ? options.threads : static_cast<int>(usable_cores())) {}
@@ -73,7 +73,7 @@ class Builder {
   std::string fingerprint() const;
   void check_tokens() const;
   void check_options() const;
-  /// `tokenizer` outlives them; null while a vocabulary is still to be learnt.
+  /// `tokenizer` outlives them; null while its vocabulary is not known yet.
   DocumentRules document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
   bool take_up_plan();
@@ -83,12 +83,12 @@ class Builder {
   void check_block(int64_t block, const Digest& digest) const;
   bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
-  /// What a block has for the two parts, without what was written already.
+  /// The tokens of a block for the two parts, without those already written.
   struct Encoded {
     Digest digest;  ///< of the block's text
     std::vector<int32_t> tokens[2];
     std::vector<int64_t> starts[2];  ///< in these tokens
-    int64_t written[2] = {0, 0};     ///< tokens of the block before these
+    int64_t written[2] = {0, 0};     ///< number of tokens of the block already written
   };
   Encoded encode(int64_t block, const BlockReader& reader, PartWriter* writers, const BlockReader::Turn& turn) const;
   void encode_documents(const Block& block, const BlockReader& reader, const bool* needed, Encoded& out,
@@ -105,18 +105,18 @@ class Builder {
   BuildClaim claim_;
   int threads_;
   std::string fingerprint_;
-  bool resumed_ = false;  ///< the plan is that of an earlier process
+  bool resumed_ = false;  ///< the plan is from an earlier process
   SourceList sources_;
   BuildPlan plan_;
   std::unique_ptr<Tokenizer> tokenizer_;
   BuildReport result_;
 };
 
-/// Of options and sizes: what can be told without reading.
+/// Fingerprint of options and sizes: what is known without reading.
 std::string Builder::fingerprint() const {
   std::string text = str_cat("build 2 ", scans_.identity, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
-  // What changes nothing is not there, so that datasets and builds of before are told again.
+  // Default values are left out, so that fingerprints of older datasets and builds stay valid.
   if (scans_.tokenizer != nullptr && scans_.tokenizer->has_special_tokens())
     text += str_cat(" special ", name_of(options_.special_tokens));
   if (options_.bad_lines != BadLines::kStop) text += str_cat(" bad lines ", name_of(options_.bad_lines));
@@ -131,7 +131,7 @@ std::string Builder::fingerprint() const {
   return digest_of(text).hex();
 }
 
-/// Files of tokens need a vocabulary that is known, and a type that can hold its ids.
+/// Token files need a known vocabulary and a type large enough for its ids.
 void Builder::check_tokens() const {
   const auto first = std::find_if(sources_.files.begin(), sources_.files.end(),
                                   [](const SourceFile& file) { return file.tokens.has_value(); });
@@ -139,18 +139,18 @@ void Builder::check_tokens() const {
   if (options_.tokenizer == "characters") {
     throw input_error("data build", first->shown, " holds ids of tokens (", first->tokens->form, ", ",
                       name_of(first->tokens->type), "), and the characters tokenizer learns its vocabulary from text;",
-                      " name the tokenizer that made the file with --tokenizer");
+                      " give the tokenizer of the file with --tokenizer");
   }
   const int64_t vocabulary = scans_.make()->finish()->vocab_size();
   for (const SourceFile& file : sources_.files) {
     if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
     throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
-                      "), which has no room for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
-                      ": the file is of another tokenizer, or of another type (--format uint32)");
+                      "), too small for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
+                      ": the file has another tokenizer, or another type (--format uint32)");
   }
 }
 
-/// What was asked for must concern some input: an option that does nothing is a mistake that nobody sees.
+/// An option without effect on any input is an error, since it is probably a mistake.
 void Builder::check_options() const {
   const auto any = [&](bool json) {
     return std::any_of(sources_.files.begin(), sources_.files.end(), [&](const SourceFile& file) {
@@ -159,11 +159,11 @@ void Builder::check_options() const {
   };
   if (options_.document_separator != "none" && !any(false)) {
     throw input_error("data build", "--document-separator ", printable(options_.document_separator),
-                      " divides files of text, and none of the inputs is one; leave it out");
+                      " applies to text files, but no input is one; remove it");
   }
   if (options_.text_field != BuildOptions{}.text_field && !any(true)) {
     throw input_error("data build", "--text-field ", printable(options_.text_field),
-                      " names a field of JSON objects, and none of the inputs holds any; leave it out, or say what the",
+                      " applies to JSON objects, but no input has any; remove it, or set the format of the",
                       " files are with --format jsonl or json-array");
   }
 }
@@ -187,8 +187,8 @@ void Builder::compare_with_finished(const Manifest& old) {
     throw input_error("data build", options_.out, " already holds a dataset ", why,
                       "; choose another --out, or replace it with --overwrite");
   };
-  if (old.old_form()) refuse("of the old form, which does not tell the text that it was made of");
-  if (old.source_fingerprint != fingerprint_) refuse("made of other inputs or options");
+  if (old.old_form()) refuse("in the old format, which does not record its text");
+  if (old.source_fingerprint != fingerprint_) refuse("built from other inputs or options");
   const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
   const Planned planned(scans_);
   const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
@@ -203,7 +203,7 @@ void Builder::compare_with_finished(const Manifest& old) {
         report(BuildProgress::Phase::kCount, done);
       });
   if (digest_of_all(digests).hex() != old.source_digest)
-    refuse("made of other text: as many bytes with the same options, but not the same bytes");
+    refuse("built from other text: the same options and size, but other bytes");
   result_.manifest = old;
   result_.already_complete = true;
 }
@@ -284,11 +284,11 @@ void Builder::check_block(int64_t i, const Digest& digest) const {
   throw SourceChanged{str_cat(sources_.files[block.file].shown, " (bytes ", block.begin, " to ", block.end, ")")};
 }
 
-/// Whether the text of every block that went into a finished shard is on record, so that this run will compare it.
+/// Whether the text of every block in a finished shard is recorded, so that this run can compare it.
 bool Builder::text_known(const BuildJournal::Entry& entry) const {
   const int64_t begin = entry.shard * plan_.shard_tokens, end = begin + entry.info.tokens;
   const auto blocks = static_cast<int64_t>(plan_.blocks.size());
-  int64_t low = 0, high = blocks;  // the first block that ends behind the begin
+  int64_t low = 0, high = blocks;  // the first block that ends after the begin
   while (low < high) {
     const int64_t middle = (low + high) / 2;
     if (plan_.part_start(entry.part, middle + 1) > begin) {
@@ -341,13 +341,13 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, PartWrite
   return out;
 }
 
-/// Under the tail rule: what of the train part's tokens is behind the cut goes to the validation part.
+/// With the tail rule: moves tokens of the train part after the split to the validation part.
 void Builder::part_tail(int64_t i, Encoded& out) const {
   if (plan_.rule != SplitRule::kTail) return;
   const int64_t before = plan_.blocks[i].stream_start + out.written[0] + out.written[1];
   const int64_t keep = std::max<int64_t>(0, plan_.cut - before);
   if (keep >= static_cast<int64_t>(out.tokens[0].size())) return;
-  // The part begins with a document, if only with the rest of one.
+  // The part begins with a document, possibly the rest of one.
   if (plan_.part_start(Part::kValidation, i) + out.written[1] == 0) out.starts[1].push_back(0);
   std::vector<int64_t>& starts = out.starts[0];
   const auto first = std::lower_bound(starts.begin(), starts.end(), keep);
@@ -359,7 +359,7 @@ void Builder::part_tail(int64_t i, Encoded& out) const {
   out.tokens[0].resize(static_cast<size_t>(keep));
 }
 
-/// In order: what there is of block i, which is all of it or has more to come.
+/// Called in order: writes the available tokens of block i, all of them or a part.
 void Builder::write(int64_t i, Encoded& encoded, bool last, PartWriter* writers) const {
   for (const Part part : kParts) {
     const int p = static_cast<int>(part);
@@ -367,7 +367,7 @@ void Builder::write(int64_t i, Encoded& encoded, bool last, PartWriter* writers)
     const int64_t before = encoded.written[p], now = before + static_cast<int64_t>(encoded.tokens[p].size());
     if (writers[p].needs(begin, begin + planned)) {
       if (now > planned || (last && now != planned)) {
-        throw SourceChanged{str_cat(sources_.files[plan_.blocks[i].file].shown, " (", planned, " tokens at first, now ",
+        throw SourceChanged{str_cat(sources_.files[plan_.blocks[i].file].shown, " (", planned, " tokens before, now ",
                                     last ? "" : "at least ", now, ")")};
       }
       writers[p].feed(begin + before, encoded.tokens[p], encoded.starts[p]);
@@ -383,11 +383,11 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
                                const std::function<void()>& flush) const {
   const DocumentEncoder encoder(*tokenizer_, options_.special_tokens);
   const bool tail = plan_.rule == SplitRule::kTail;
-  // A text may hold ends of documents: only its ids tell what belongs where.
+  // With kParse a text may contain end-of-document ids, so only its ids show which document they belong to.
   const bool parsed = options_.special_tokens == SpecialPolicy::kParse && tokenizer_->has_special_tokens();
   int64_t document = block.first_document;
   std::vector<int32_t> ids;
-  // Under the tail rule everything goes to the first list and is parted later.
+  // With the tail rule all tokens go to the first list and are divided later.
   const auto part_of = [&] {
     return !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
   };
@@ -400,7 +400,7 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
       try {
         if (tail || needed[p]) encoder.encode(piece, tokens);
       } catch (const TextError&) {
-        tokens.resize(first);  // the piece comes again, or the build ends
+        tokens.resize(first);  // the piece is visited again, or the build ends
         throw;
       }
       if ((tail || needed[p]) && piece.begins) out.starts[p].push_back(static_cast<int64_t>(first));
@@ -474,8 +474,8 @@ void Builder::plan_and_write() {
     write_parts();
   } catch (const SourceChanged& changed) {
     if (!resumed_) {
-      throw input_error("data build", changed.what, " changed while it was read; run the build again when it is at",
-                        " rest");
+      throw input_error("data build", changed.what, " changed while it was read; run the build again when it no longer",
+                        " changes");
     }
     note(str_cat(changed.what, " is not the text that the unfinished build in ", options_.out,
                  " was reading; starting over"));
@@ -487,11 +487,11 @@ void Builder::plan_and_write() {
 BuildReport Builder::run() {
   const auto stdins = std::count(options_.inputs.begin(), options_.inputs.end(), "-");
   if (stdins > 1)
-    throw input_error("data build", "standard input (-) is named ", stdins, " times; it can be read once");
+    throw input_error("data build", "standard input (-) is given ", stdins, " times; it can be read only once");
   std::optional<Manifest> old;
   if (fs::exists(folder_.at("manifest.json")))
     old = options_.overwrite ? manifest_to_replace(folder_) : read_manifest(options_.out);
-  const bool only_compares = old && !options_.overwrite && stdins == 0;  // and so takes no name
+  const bool only_compares = old && !options_.overwrite && stdins == 0;  // and so needs no file names
   if (!only_compares) claim_.refuse_foreign(old ? &*old : nullptr);
   if (old && options_.overwrite) claim_.refuse_replaced(*old);
   if (stdins == 1) {

@@ -18,7 +18,7 @@ int64_t DocumentEncoder::encode(const DocumentPiece& piece, std::vector<int32_t>
   } else if (policy_ == SpecialPolicy::kParse) {
     tokenizer_.encode(piece.text, ids);
     spellings = std::count(ids.begin() + first, ids.end(), eod_);
-    // A text that ends with the spelling has its end already.
+    // A text that ends with the spelling already has its end.
     if (piece.ends && static_cast<int64_t>(ids.size()) > first && ids.back() == eod_) return spellings;
   } else {
     std::vector<SpecialSpelling> found;
@@ -27,12 +27,12 @@ int64_t DocumentEncoder::encode(const DocumentPiece& piece, std::vector<int32_t>
     if (spellings > 0 && policy_ == SpecialPolicy::kRefuse) {
       throw TextError{found[0].offset, str_cat("the spelling of a special token (id ", found[0].id,
                                                "): ", printable(piece.text.substr(found[0].offset, 32)),
-                                               ", which --special-tokens refuse does not allow")};
+                                               ", refused by --special-tokens refuse")};
     }
     if (std::find(ids.begin() + first, ids.end(), eod_) != ids.end())
-      throw TextError{0,
-                      str_cat("the end of documents (id ", eod_, ") is an ordinary token of this tokenizer, and the ",
-                              "text has it; --special-tokens parse lets it end documents")};
+      throw TextError{
+          0, str_cat("the end-of-document token (id ", eod_, ") is an ordinary token of this tokenizer, and the ",
+                     "text contains it; with --special-tokens parse it ends documents")};
   }
   if (piece.ends) ids.push_back(eod_);
   return spellings;

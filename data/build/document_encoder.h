@@ -9,21 +9,21 @@
 
 namespace ashlar::data {
 
-/// What becomes of a spelling of a special token in a text, such as <|endoftext|>: text like any other, that token (an
-/// end of documents then ends one), or an error.
+/// Treatment of the spelling of a special token in a text, such as <|endoftext|>: as ordinary text, as that token (an
+/// end-of-document token then ends a document), or as an error.
 enum class SpecialPolicy : uint8_t { kText, kParse, kRefuse };
 
-/// Pieces of documents to ids, the ends of documents included. From several threads at once.
+/// Encodes pieces of documents, including their end-of-document ids. Thread-safe.
 class DocumentEncoder {
  public:
   DocumentEncoder(const Tokenizer& tokenizer, SpecialPolicy policy)
       : tokenizer_(tokenizer), policy_(policy), special_(tokenizer.has_special_tokens()), eod_(tokenizer.eod_id()) {}
 
-  /// Appends the ids of a piece to `ids` and returns how many spellings of special tokens it has, which under kParse
-  /// are those of the end of documents alone. Throws TextError, also for a spelling under kRefuse.
+  /// Appends the ids of a piece to `ids` and returns the number of special-token spellings in it (under kParse only
+  /// those of the end-of-document token). Throws TextError, also for a spelling under kRefuse.
   int64_t encode(const DocumentPiece& piece, std::vector<int32_t>& ids) const;
-  /// Calls `visit(ids of one document or a part of it, whether it ends with them)` for what encode appended for a
-  /// piece. Under kParse a text may hold ends of documents.
+  /// Calls `visit(ids of a document or a part of it, whether it ends with them)` for the ids that `encode` appended for
+  /// a piece. Under kParse a text may contain end-of-document ids.
   template <typename Visit>
   void each_document(const DocumentPiece& piece, std::span<const int32_t> ids, const Visit& visit) const {
     if (policy_ == SpecialPolicy::kParse && special_ && !piece.has_ids) {

@@ -13,7 +13,7 @@ namespace ashlar::data {
 
 namespace fs = std::filesystem;
 
-// Delegating makes the object whole before anything is made, so that the destructor runs when the rest throws.
+// Delegation makes the object fully constructed first, so that the destructor runs if the rest throws.
 OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
   path_ = path;
   std::error_code ignored;
@@ -23,18 +23,18 @@ OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
   if (::access(path_.c_str(), W_OK | X_OK) != 0) throw io::system_error("data build", "write to", path_, errno);
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw io::system_error("data build", "open", path_, errno);
-  // A file system without locks is used without one.
+  // On a file system without locks no lock is used.
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd);
-    made_.clear();  // the other build is in them
+    made_.clear();  // these folders belong to the other build
     throw input_error("data build", "another build is writing to ", path, "; wait for it or choose another --out");
   }
   fd_ = fd;
 }
 
 OutputFolder::~OutputFolder() {
-  for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // refuses a folder with something in it
-  // The lock goes last: a build that starts now must not lose the folder while it is at work.
+  for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
+  // The lock is released last: a build that starts now must not lose the folder.
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -6,12 +6,12 @@
 
 namespace ashlar::data {
 
-/// The folder a build writes to: made with its parents if need be, and locked, one build a folder at a time. The
-/// destructor removes those folders that this object made and nothing is in: a build that fails early leaves no trace,
-/// one that can be continued keeps its plan, journal and shards.
+/// The folder that a build writes to: created with its parents if needed, and locked for one build at a time. The
+/// destructor removes folders that this object created and that are empty: a build that fails early leaves nothing, one
+/// that can be resumed keeps its plan, journal and shards.
 class OutputFolder {
  public:
-  /// Throws an input error when another build holds the folder, system errors when it cannot be made or written.
+  /// Throws an input error when another build holds the folder, system errors when it cannot be created or written.
   explicit OutputFolder(const std::string& path);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -19,7 +19,7 @@ class OutputFolder {
 
   std::string path() const { return path_.string(); }
   std::string at(const std::string& file) const;
-  std::string spool() const;  ///< where standard input is copied to
+  std::string spool() const;  ///< path of the copy of standard input
 
  private:
   OutputFolder() = default;

@@ -13,8 +13,8 @@
 
 namespace ashlar::data {
 
-/// Writes the shards of one part from its token stream, given in order; shards that an earlier run finished are passed
-/// over. A full shard is closed, and made durable, renamed and noted in the journal by a second thread.
+/// Writes the shards of one part from its token stream, in order; shards finished by an earlier run are skipped. A full
+/// shard is closed, made durable, renamed and recorded in the journal by a second thread.
 class PartWriter {
  public:
   struct Args {
@@ -26,16 +26,15 @@ class PartWriter {
   };
   explicit PartWriter(const Args& args);
 
-  /// Before the first feed: a shard that is there already.
+  /// Before the first feed: marks an existing shard.
   void mark_done(int64_t shard, const ShardInfo& info);
   int64_t tokens_missing() const;
-  /// Whether any of tokens [begin, end) was missing at the start. Constant while shards are written, so any thread may
-  /// ask.
+  /// Whether any of tokens [begin, end) was missing at the start. Constant while shards are written, so thread-safe.
   bool needs(int64_t begin, int64_t end) const;
 
   /// Tokens [position, position + tokens.size()) of the part; documents begin at `starts`, counted from `position`.
   void feed(int64_t position, std::span<const int32_t> tokens, std::span<const int64_t> starts);
-  /// All shards, once every token was fed.
+  /// All shards, after every token was fed.
   std::vector<ShardInfo> finish();
 
  private:
@@ -46,7 +45,7 @@ class PartWriter {
   Args args_;
   int64_t total_;
   std::vector<ShardInfo> shards_;  ///< file is empty until done
-  std::vector<bool> kept_;         ///< done by an earlier run
+  std::vector<bool> kept_;         ///< finished by an earlier run
   std::unique_ptr<ShardWriter> writer_;
   std::future<ShardInfo> publishing_;
   int64_t publishing_shard_ = -1;

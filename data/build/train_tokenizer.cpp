@@ -42,7 +42,7 @@ class Corpus {
     for (const SourceFile& file : sources_.files) {
       if (!file.tokens) continue;
       throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
-                        "); a tokenizer learns from text");
+                        "); expected text to train a tokenizer");
     }
   }
 
@@ -50,7 +50,7 @@ class Corpus {
   int64_t bytes() const { return sources_.bytes; }
   int64_t hidden_files() const { return sources_.hidden_files; }
 
-  /// Calls `visit(piece, worker)` for the text of every block, cut between words.
+  /// Calls `visit(piece, worker)` for the text of every block, split between words.
   template <typename Visit>
   ReadCounts read(int threads, const Visit& visit) const {
     const BlockReader reader(sources_, {.cut_rule = CutRule::kCodePoint,
@@ -77,7 +77,7 @@ class Corpus {
  private:
   static std::function<void(int64_t, int64_t)> looked(const TokenizerTraining& training) {
     return [&](int64_t done, int64_t total) {
-      if (training.progress) training.progress("looking at the files", done, total);
+      if (training.progress) training.progress("inspecting files", done, total);
     };
   }
 
@@ -123,7 +123,7 @@ void check(const TokenizerTraining& training) {
     const std::string path = (fs::path(training.out) / name).string();
     std::error_code ignored;
     if (!training.overwrite && fs::exists(fs::symlink_status(path, ignored))) {
-      throw input_error("tokenizer train", path, " is there already; choose another --out, or replace it with ",
+      throw input_error("tokenizer train", path, " already exists; choose another --out, or replace it with ",
                         "--overwrite");
     }
   }
@@ -171,7 +171,7 @@ TrainedTokenizer train(const TokenizerTraining& training) {
     result.vocab_size = model.vocab_size;
     files.emplace_back("tokenizer.model", model.bytes);
   }
-  // The folder is made when there is something for it.
+  // The folder is created only when there is something to write.
   io::create_directories(training.out);
   for (const auto& [name, bytes] : files) {
     const std::string path = (fs::path(training.out) / name).string();
@@ -187,7 +187,7 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
   try {
     return train(training);
   } catch (const Error& e) {
-    // The code that reads inputs is that of `data build`; the command is another.
+    // The readers of inputs are shared with `data build`; the command name is replaced.
     constexpr std::string_view kOther = "[data build] ";
     const std::string_view text = e.what();
     if (!text.starts_with(kOther)) throw;

@@ -10,41 +10,42 @@
 
 namespace ashlar::data {
 
-/// kBytesBpe: byte-level BPE with GPT-2's splitting, written as tokenizer.json. The other two are SentencePiece's BPE
-/// and Unigram, trained by its library, with byte fallback and the text as it is, written as tokenizer.model.
+/// kBytesBpe: byte-level BPE with GPT-2's splitting pattern, written as tokenizer.json. The other two are
+/// SentencePiece's BPE and Unigram, trained by its library, with byte fallback and no normalization, written as
+/// tokenizer.model.
 enum class TokenizerKind : uint8_t { kBytesBpe, kSentencePieceBpe, kSentencePieceUnigram };
 
 struct TokenizerTraining {
   TokenizerKind kind = TokenizerKind::kBytesBpe;
-  std::vector<std::string> inputs;  ///< as of BuildOptions
+  std::vector<std::string> inputs;  ///< as in BuildOptions
   SourceFormat format = SourceFormat::kAuto;
   std::string text_field = "text";
   bool skip_binary = false;
   bool include_hidden = false;
   BadLines bad_lines = BadLines::kStop;
-  std::string out;  ///< folder, made if need be
+  std::string out;  ///< folder, created if needed
   int64_t vocab_size = 32'000;
   int64_t min_frequency = 2;                                    ///< kBytesBpe
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  ///< kBytesBpe; the first ends documents
-  int64_t sentences = 1'000'000;  ///< SentencePiece: lines taken by chance from those of the corpus
-  int threads = 0;                ///< 0 = one a core
+  int64_t sentences = 1'000'000;  ///< SentencePiece: lines sampled at random from the corpus
+  int threads = 0;                ///< 0 = one per core
   bool overwrite = false;         ///< replace a tokenizer in `out`
   int64_t block_bytes = int64_t{2} << 20;
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
 };
 
 struct TrainedTokenizer {
-  std::vector<std::string> files;  ///< written, by path
-  int64_t vocab_size = 0;          ///< reached; less than asked for when the text has no more to join
+  std::vector<std::string> files;  ///< paths of the written files
+  int64_t vocab_size = 0;          ///< size reached; less than requested when the text has no more pairs to merge
   int64_t text_bytes = 0;
-  int64_t words = 0;                                        ///< kBytesBpe: different ones
-  int64_t hidden_files = 0, bad_lines = 0, bad_places = 0;  ///< as of BuildReport and its manifest
+  int64_t words = 0;                                        ///< kBytesBpe: distinct words
+  int64_t hidden_files = 0, bad_lines = 0, bad_places = 0;  ///< as in BuildReport and its manifest
 };
 
-/// Learns a tokenizer from a corpus and writes it into a folder. The same corpus and options give the same bytes on any
-/// number of threads (SentencePiece: with the same version of its library). Byte-level BPE holds the different words of
-/// the corpus in memory, not the corpus. Input errors: as build_dataset, a folder that holds a tokenizer, a vocabulary
-/// that is too small or that the library finds too large.
+/// Trains a tokenizer on a corpus and writes it to a folder. The same corpus and options give the same bytes on any
+/// number of threads (SentencePiece: with the same library version). Byte-level BPE holds the distinct words of the
+/// corpus in memory, not the corpus. Input errors: those of build_dataset, a folder that has a tokenizer, a vocabulary
+/// that is too small, or too large for the library.
 TrainedTokenizer train_tokenizer(const TokenizerTraining& training);
 
 }  // namespace ashlar::data

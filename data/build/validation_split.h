@@ -14,9 +14,9 @@ std::string_view name_of(SplitRule rule);  ///< "none", "documents", "tail"
 /// kNone for share 0, kTail below kWholeDocumentsFrom documents, otherwise kDocuments.
 SplitRule split_rule(double share, int64_t documents);
 
-/// kDocuments: whether a document belongs to the validation part. Documents are taken in runs of 1/share (the first run
-/// no longer than kWholeDocumentsFrom, so that there is always one); a fixed random one of each run is chosen. Depends
-/// on the index and the share alone.
+/// kDocuments: whether a document belongs to the validation part. Documents are grouped in runs of 1/share (the first
+/// run not longer than kWholeDocumentsFrom, so that there is at least one); one fixed pseudo-random document of each
+/// run is chosen. Depends only on index and share.
 bool is_validation_document(double share, int64_t document);
 
 /// kTail: tokens of the train part, floor(total * (1 - share)); the rest is the validation part.

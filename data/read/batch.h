@@ -6,12 +6,12 @@
 
 namespace ashlar::data {
 
-/// Target of a position that does not count (PyTorch: ignore_index): past a document's end under document masking, or
-/// beyond the end of the validation part. The loss skips it; `valid_targets` does not count it.
+/// Ignored target (PyTorch: ignore_index): past a document's end under document masking, or beyond the end of the
+/// validation part. The loss skips it; `valid_targets` does not count it.
 inline constexpr int32_t kIgnoreIndex = -1;
 
 /// One micro-batch on the host: B rows (samples) of T tokens, N = B*T flattened row by row.
-/// Row b is global sample `first_sample + b` of the run, whatever the mesh: dropout is keyed by it.
+/// Row b is global sample `first_sample + b` of the run on any mesh: dropout is keyed by it.
 struct Batch {
   int64_t B = 0;
   int64_t T = 0;
@@ -24,18 +24,18 @@ struct Batch {
   int64_t valid_targets = 0;       ///< targets that are not kIgnoreIndex
 };
 
-/// What a stream does with document boundaries (a document ends with the end-of-document id).
+/// Treatment of document boundaries (a document ends with the end-of-document id).
 struct DocumentRule {
-  bool mask = false;  ///< attention stays inside a document: fills doc_start, uncounts targets after an end
+  bool mask = false;               ///< no attention across documents: fills doc_start, ignores targets after an end
   bool restart_positions = false;  ///< positions count from the start of the document within the row
 };
 
-/// Writes row b of `batch` (already sized by `resize_batch`) from `tokens`, T+1 of them or fewer at the end of a part.
-/// A row of n <= T tokens has its last target and the rest uncounted; ids past the end are `eod` (never predicted from
-/// into a counted target). Adds to valid_targets.
+/// Writes row b of `batch` (already sized by `resize_batch`) from `tokens`: T+1 of them, or fewer at the end of a part.
+/// In a row of n <= T tokens the last target and the rest are ignored; ids past the end are `eod` (no valid target
+/// depends on them). Adds to valid_targets.
 void fill_row(Batch& batch, int64_t b, std::span<const int32_t> tokens, int32_t eod, const DocumentRule& rule);
 
-/// Sets shapes and empties: B rows of T, valid_targets 0. Keeps capacity, so a ring of batches never reallocates.
+/// Sets shapes and clears: B rows of T, valid_targets 0. Keeps capacity, so that a ring of batches does not reallocate.
 void resize_batch(Batch& batch, int64_t B, int64_t T, const DocumentRule& rule);
 
 /// Fills `batch.order` by a stable counting sort of ids; `counts` is scratch, resized to vocab_size + 1.

@@ -9,7 +9,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr int64_t kMostRows = int64_t{1} << 40;  ///< of one micro-batch of all indices together
+constexpr int64_t kMostRows = int64_t{1} << 40;  ///< rows of one micro-batch over all dp indices
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -23,7 +23,7 @@ void check_options(const StreamOptions& o) {
 void check_vocabulary(const TokenDataset& dataset, const StreamOptions& options) {
   const int32_t ids = dataset.manifest().vocab_size;
   if (ids > options.vocab_size) {
-    throw input_error("data", dataset.directory(), " has ids up to ", ids - 1, ", the model's vocab.size is ",
+    throw input_error("data", dataset.directory(), " has ids up to ", ids - 1, ", but the model's vocab.size is ",
                       options.vocab_size, "; use at least ", ids);
   }
 }
@@ -161,7 +161,7 @@ int64_t ValidationStream::length_of(int64_t window) const {
   return std::min(T, dataset_->tokens(Part::kValidation) - 1 - window * T);
 }
 
-/// Sizes a batch for `rows` sequences from `batch.first_sample` on. Only the last window of the part may be short.
+/// Sizes a batch for `rows` sequences from `batch.first_sample`. Only the last window of the part may be short.
 void ValidationStream::size_batch(Batch& batch, int64_t rows) const {
   const int64_t most = options_.sequence_length, multiple = options_.rows_multiple;
   int64_t T = most;

@@ -13,15 +13,15 @@
 
 namespace ashlar::data {
 
-/// Where micro-batches come from. Pulled by one thread, in order.
+/// A source of micro-batches. Used by one thread, in order.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Writes the next micro-batch of this dp index into `batch` (buffers reused). False when there is none.
+  /// Writes the next micro-batch of this dp index into `batch` (buffers reused). False at the end.
   virtual bool next(Batch& batch) = 0;
 };
 
-/// What one data-parallel index reads. Micro-step m of a position p is global samples [p + m*B*dp_size, + B*dp_size);
+/// What one data-parallel index reads. Micro-step m at position p has global samples [p + m*B*dp_size, + B*dp_size);
 /// index d gets rows [d*B, (d+1)*B) of them, so the samples of a step are the same on any mesh.
 struct StreamOptions {
   int64_t sequence_length = 0;  ///< T
@@ -29,8 +29,9 @@ struct StreamOptions {
   int64_t dp_index = 0;
   int64_t dp_size = 1;
   DocumentRule documents;
-  int64_t vocab_size = 0;  ///< the model's; a dataset with a larger vocabulary is refused at once
-  /// What divides the tokens of a micro-batch of a ValidationStream, however few it holds: the ranks that share rows.
+  int64_t vocab_size = 0;  ///< of the model; a dataset with a larger vocabulary is an error
+  /// The token count of a micro-batch of a ValidationStream is a multiple of this, even for short ones: the number of
+  /// ranks that shard its rows.
   int64_t rows_multiple = 1;
 };
 
@@ -40,8 +41,8 @@ struct WeightedDataset {
   double weight = 1;
 };
 
-/// Throws what a TrainStream over these would refuse, from their manifests alone: no dataset, weights that no sampler
-/// can keep exactly, a train part shorter than a window, a larger vocabulary. Input errors.
+/// Checks from manifests alone what a TrainStream over these would refuse: no dataset, weights that no sampler can
+/// represent exactly, a train part shorter than a window, a larger vocabulary. Input errors.
 void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
 
 /// The endless training stream over one dataset or a mixture. Datasets of a mixture share one tokenizer (hash); another
@@ -51,16 +52,16 @@ class TrainStream final : public BatchSource {
   TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed, int64_t position);
 
   bool next(Batch& batch) override;               ///< always true
-  int64_t position() const { return position_; }  ///< first global sample that next() has not used
+  int64_t position() const { return position_; }  ///< the next global sample
   const TokenDataset& dataset(int64_t i) const { return *inputs_[i].dataset; }
   int64_t windows(int64_t i) const { return inputs_[i].order.windows(); }
 
-  /// Bytes of tokens held now, and the most that can be: two groups a dataset.
+  /// Bytes of tokens held now, and the maximum: two groups per dataset.
   int64_t resident_bytes() const;
   int64_t max_resident_bytes() const;
 
  private:
-  /// The windows of one chunk as one run of n*T + 1 tokens, so a window is never assembled from two places.
+  /// The windows of one chunk as one run of n*T + 1 tokens, so that a window is contiguous.
   using Run = std::vector<int32_t>;
   struct Group {
     int64_t epoch = -1, group = -1;
@@ -82,12 +83,12 @@ class TrainStream final : public BatchSource {
   std::vector<int32_t> counts_;
 };
 
-/// Sequences of the validation part of one dataset, in order, once: window w is tokens [wT, wT+T], and the last one may
-/// be short, so every token but the first is a target exactly once (document masking apart). Of W windows
-/// `max_sequences` are read, spread evenly: window floor(i W / n) for i = 0, 1, ..., n - 1; 0, or more than there are:
-/// the whole part. They are the same on any mesh and with any micro-batch, whose rows the dp indices share. A batch has
-/// no row and no column that holds nothing, as far as `rows_multiple` lets it: the last one may be smaller, and a dp
-/// index may have fewer batches than another, or none. Needs at least two tokens.
+/// Sequences of the validation part of one dataset, in order, once. Window w is tokens [wT, wT+T], and the last one may
+/// be short, so every token except the first is a target exactly once (apart from document masking). `max_sequences` =
+/// n of the W windows are read, spread evenly: windows floor(i W / n); 0 or n >= W: all of them. They are the same on
+/// any mesh and with any micro-batch size; the dp indices share them. A batch has no empty row or column, as far as
+/// `rows_multiple` allows: the last one may be smaller, and a dp index may have fewer batches than another, or none.
+/// Needs at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
   ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_sequences = 0);
@@ -96,14 +97,14 @@ class ValidationStream final : public BatchSource {
 
   bool next(Batch& batch) override;
   void rewind() { step_ = 0; }
-  int64_t num_batches() const { return num_batches_; }  ///< of this dp index
-  int64_t num_sequences() const { return sequences_; }  ///< of all
+  int64_t num_batches() const { return num_batches_; }  ///< on this dp index
+  int64_t num_sequences() const { return sequences_; }  ///< over all dp indices
   const TokenDataset& dataset() const { return *dataset_; }
 
  private:
   void size_batch(Batch& batch, int64_t rows) const;
   int64_t window_of(int64_t sequence) const;
-  int64_t length_of(int64_t window) const;  ///< its targets, T or fewer
+  int64_t length_of(int64_t window) const;  ///< number of its targets, at most T
 
   StreamOptions options_;
   std::unique_ptr<TokenDataset> dataset_;

@@ -9,7 +9,7 @@
 namespace ashlar::data {
 namespace {
 
-/// Counts of ordered pairs: a table for small vocabularies, where it is one add a token, a map for others.
+/// Counts of ordered pairs: a table for small vocabularies (one add per token), a hash map for larger ones.
 class PairCounts {
  public:
   explicit PairCounts(int64_t vocab) : vocab_(vocab), table_(vocab <= kMaxTable ? vocab * vocab : 0, 0) {}
@@ -30,7 +30,7 @@ class PairCounts {
   HashMap<int64_t, int64_t> map_;
 };
 
-/// Calls visit(previous, id) for each token of a part but the first, visit_first(id) for that one.
+/// Calls visit(previous, id) for each token of a part after the first, visit_first(id) for the first.
 template <typename First, typename Next>
 void for_each_pair(TokenDataset& dataset, Part part, const First& visit_first, const Next& visit) {
   int32_t previous = -1;

@@ -6,7 +6,7 @@
 
 namespace ashlar::data {
 
-/// What simple models of the data reach, in nats per token: a trained model should be well below the bigram.
+/// Entropies of simple models of the data, in nats per token: a trained model should be well below the bigram.
 struct CorpusEntropy {
   /// H = -sum_v p(v) ln p(v), p the frequencies of the validation part itself.
   double unigram = 0;
@@ -17,8 +17,8 @@ struct CorpusEntropy {
   int64_t validation_tokens = 0;
 };
 
-/// Reads both parts once, chunk by chunk; memory is one count a token and one a distinct pair. The validation part
-/// needs two tokens, otherwise input error.
+/// Reads both parts once, chunk by chunk; memory is one count per token id and one per distinct pair. Input error when
+/// the validation part has fewer than two tokens.
 CorpusEntropy corpus_entropy(TokenDataset& dataset);
 
 }  // namespace ashlar::data

@@ -50,7 +50,7 @@ class Verifier {
     int64_t index, first_chunk;
   };
 
-  /// What was found wrong, unless it is that reading found no memory or disk: that says nothing about the files.
+  /// Records an error, except out of memory or disk: that does not mean damage.
   void add(const Error& e, const std::string& before = "") {
     if (e.code() == ExitCode::kResource) throw e;
     add(before + e.what());
@@ -85,12 +85,12 @@ class Verifier {
     }
     if (!whole && report_.damage.size() == before) {
       add(str_cat(path,
-                  ": differs from its whole-file checksum, yet every chunk of its datasets reads right: the damage is",
-                  " in bytes that reading does not use; restore the file or build the dataset again"));
+                  ": differs from its whole-file checksum, but every chunk of its datasets is valid: the damage is",
+                  " in bytes that are not read; restore the file or build the dataset again"));
     }
   }
 
-  /// The digest of the tokens; meaningful when every chunk reads right.
+  /// The digest of the tokens; meaningful if every chunk is valid.
   Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
                       int64_t first_chunk) {
     Digest digest;

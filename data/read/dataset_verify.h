@@ -10,7 +10,7 @@ struct VerifyReport {
   int64_t files = 0;
   int64_t bytes = 0;
   int64_t chunks = 0;
-  std::vector<std::string> damage;  ///< one line each: file, then dataset and chunk where they can be told
+  std::vector<std::string> damage;  ///< one line each: file, then dataset and chunk if known
 };
 
 /// Reads every byte of a dataset: the manifest against its checksum, each shard against its size and whole-file

@@ -11,7 +11,7 @@ namespace ashlar::data {
 
 Prefetcher::Prefetcher(std::unique_ptr<BatchSource> source, int64_t depth)
     : source_(std::move(source)), ring_(static_cast<size_t>(depth)) {
-  ASHLAR_CHECK(depth >= 2, "a ring of ", depth, " has no batch to fill while one is used");
+  ASHLAR_CHECK(depth >= 2, "expected a ring of at least 2 batches, got ", depth);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -25,7 +25,7 @@ Prefetcher::~Prefetcher() {
 }
 
 void Prefetcher::run() {
-  pthread_setname_np(pthread_self(), "ashlar-reader");  // for whoever reports where it hangs
+  pthread_setname_np(pthread_self(), "ashlar-reader");  // name for reports of hangs
   const auto depth = static_cast<int64_t>(ring_.size());
   try {
     for (;;) {

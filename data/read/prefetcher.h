@@ -12,9 +12,9 @@
 
 namespace ashlar::data {
 
-/// The one reader thread of a process: pulls micro-batches from a source ahead of the trainer into a ring of `depth`
-/// batches. An exception in the source reaches the consumer at the batch where it happened, and again at every later
-/// call. The destructor stops and joins the thread.
+/// The reader thread of a process: reads micro-batches from a source ahead of the trainer into a ring of `depth`
+/// batches. An exception of the source is rethrown to the consumer at its batch and at every later call. The destructor
+/// stops and joins the thread.
 class Prefetcher {
  public:
   explicit Prefetcher(std::unique_ptr<BatchSource> source, int64_t depth = 4);
@@ -22,7 +22,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next micro-batch, or null when the source is at its end. Valid until the next call.
+  /// The next micro-batch, or null at the end of the source. Valid until the next call.
   const Batch* next();
 
   /// Milliseconds that next() has waited for data since the last call of this function.
@@ -36,8 +36,8 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable filled_, freed_;
   int64_t produced_ = 0;  ///< batches put into the ring
-  int64_t consumed_ = 0;  ///< batches handed out and given back
-  bool holding_ = false;  ///< the consumer still uses batch consumed_
+  int64_t consumed_ = 0;  ///< batches returned by the consumer
+  bool holding_ = false;  ///< the consumer is using batch consumed_
   bool ended_ = false, stopping_ = false;
   std::exception_ptr failure_;
   double wait_ms_ = 0;

@@ -22,7 +22,7 @@ using Wide = unsigned __int128;
 
 Wide gcd(Wide a, Wide b) { return b == 0 ? a : gcd(b, a % b); }
 
-/// digits * 10^exponent, the shortest decimal number that reads as the weight: what someone typed. At most 17 digits,
+/// digits * 10^exponent, the shortest decimal number that parses as the weight: what the user typed. At most 17 digits,
 /// the last not zero.
 struct Decimal {
   uint64_t digits = 0;
@@ -49,7 +49,7 @@ Decimal decimal(double weight) {
   return d;
 }
 
-/// The smallest integers in the ratio of the weights; none when they take more than 128 bits.
+/// The smallest integers in the ratio of the weights; empty if they need more than 128 bits.
 std::vector<Wide> whole_weights(const std::vector<double>& weights) {
   constexpr int kMostPlaces = 21;  // 1e17 * 1e21 < 2^127
   std::vector<Decimal> decimals;
@@ -69,7 +69,7 @@ std::vector<Wide> whole_weights(const std::vector<double>& weights) {
   return whole;
 }
 
-/// [0, w0, w0 + w1, ...]; empty when there is nothing to add or the sum is beyond 2^62.
+/// [0, w0, w0 + w1, ...]; empty for no weights or a sum beyond 2^62.
 std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
   std::vector<int64_t> prefix;
   if (!whole.empty()) prefix.push_back(0);
@@ -81,7 +81,7 @@ std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
   return prefix;
 }
 
-/// Level one has two permutations an epoch (chunks with one window more, and the others), level two one a group.
+/// Level one has two permutations per epoch (chunks with one more window, and the others), level two one per group.
 constexpr uint64_t kSurplusSite = 1, kPlainSite = 2, kGroupSite = 3;
 
 }  // namespace
@@ -116,7 +116,7 @@ WindowOrder::WindowOrder(const std::string& name, int64_t tokens, int64_t sequen
   ASHLAR_CHECK(T_ > 0 && S_ > 0 && tokens >= 0, "T = ", T_, ", S = ", S_, ", N = ", tokens);
   if (tokens < T_ + 1) {
     throw input_error("data", name, " has ", tokens,
-                      " tokens in its train part, a window of train.sequence_length = ", T_, " needs ", T_ + 1,
+                      " tokens in its train part, but a window of train.sequence_length = ", T_, " needs ", T_ + 1,
                       "; use more text or a shorter sequence");
   }
   W_ = (tokens - 1) / T_;
@@ -172,9 +172,9 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   if (!prefix_.empty()) return;
   const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
   throw input_error("data", "the weights of ", names[least - weights.begin()], " (", *least, ") and ",
-                    names[most - weights.begin()], " (", *most, ") are too far apart, or have too many digits: the",
-                    " whole numbers in the ratio of all weights add up to more than 2^62 = 4.6e18, so shares could not",
-                    " be exact to the sample; leave out the smallest source or round the weights");
+                    names[most - weights.begin()], " (", *most, ") differ too much, or have too many digits: the",
+                    " integers in the ratio of all weights add up to more than 2^62 = 4.6e18, so shares cannot",
+                    " be exact to the sample; remove the smallest source or round the weights");
 }
 
 int64_t Mixture::left_count(int64_t samples, int64_t lo, int64_t mid, int64_t hi) const {

@@ -6,8 +6,8 @@
 
 namespace ashlar::data {
 
-/// A keyed bijection of [0, n) evaluated point by point, nothing stored: a balanced Feistel network of Philox rounds
-/// over the next power of four, walked until it falls inside (fewer than four steps on average).
+/// A keyed bijection of [0, n), evaluated pointwise without storage: a balanced Feistel network of Philox rounds over
+/// the next power of four, iterated until the value is inside (fewer than four steps on average).
 /// Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3.
 class KeyedPermutation {
  public:
@@ -21,7 +21,7 @@ class KeyedPermutation {
   int half_bits_;
 };
 
-/// Where a sample lies in a part's stream.
+/// Position of a sample in a part's stream.
 struct WindowAddress {
   int64_t epoch = 0;
   int64_t group = 0;   ///< of 64 chunks in this epoch's order
@@ -29,14 +29,14 @@ struct WindowAddress {
   int64_t window = 0;  ///< tokens [window*T, window*T + T]
 };
 
-/// The order in which the windows of one part are seen: pure, O(1) at any position, each window once an epoch.
+/// The shuffled order of the windows of one part: pure, O(1) at any position, each window once per epoch.
 ///
-/// N tokens hold W = (N-1)/T windows, cut into chunks of S. Chunk c has n(c) = ceil((c+1)S/T) - ceil(cS/T) windows,
-/// which takes two values at most, and the end of the stream may cut one chunk short. Level one permutes the chunks
-/// among those with as many windows, so entry e of the order has n(e) windows like chunk e (a chunk cut short stays
-/// last): the sample at which an entry or a group of 64 entries begins is then a closed formula, no table. When T
-/// divides S all whole chunks have equally many windows and level one permutes all of them. Level two permutes the
-/// windows of a group. Keys are (seed, epoch) and (seed, epoch, group).
+/// N tokens have W = (N-1)/T windows, grouped by chunks of S tokens. Chunk c has n(c) = ceil((c+1)S/T) - ceil(cS/T)
+/// windows, which has at most two values; the last chunk may be short. Level one permutes chunks among those with
+/// equally many windows, so that entry e of the order has n(e) windows like chunk e (a short chunk stays last). The
+/// sample at which an entry or a group of 64 entries begins is then a closed formula without a table. When T divides S
+/// all whole chunks have equally many windows and level one permutes all of them. Level two permutes the windows of a
+/// group. Keys are (seed, epoch) and (seed, epoch, group).
 class WindowOrder {
  public:
   static constexpr int64_t kGroupChunks = 64;
@@ -45,7 +45,7 @@ class WindowOrder {
   WindowOrder(const std::string& name, int64_t tokens, int64_t sequence_length, int64_t chunk_tokens, uint64_t seed);
 
   int64_t windows() const { return W_; }
-  WindowAddress at(int64_t sample) const;  ///< sample >= 0 counts on over epochs
+  WindowAddress at(int64_t sample) const;  ///< sample >= 0, counted over all epochs
   /// Windows whose first token lies in `chunk`: [first_window(chunk), first_window(chunk + 1)).
   int64_t first_window(int64_t chunk) const;
 
@@ -54,7 +54,7 @@ class WindowOrder {
   int64_t surplus_before(int64_t chunk) const;
 
   int64_t T_, S_, W_;
-  int64_t regular_;  ///< chunks with all their windows; chunk `regular_` is the one cut short
+  int64_t regular_;  ///< number of chunks with all their windows; chunk `regular_` is the short one
   int64_t rest_;     ///< S mod T
   uint64_t seed_;
 };
@@ -65,10 +65,10 @@ struct MixtureAddress {
   int64_t sample = 0;
 };
 
-/// Mixture by weight, exact to the sample and O(log datasets) at any position: a binary tree over the datasets, each
-/// node giving floor(s*left/total + 1/2) of its first s samples to its left half. Weights are the decimal numbers that
-/// were typed and become the smallest integers in their ratio; wherever s*weight/sum is whole for all datasets at once,
-/// the counts are exactly those, and in between they are off by at most half a sample a level.
+/// A weighted mixture, exact to the sample and O(log datasets) at any position: a binary tree over the datasets, where
+/// each node assigns floor(s*left/total + 1/2) of its first s samples to its left half. Weights are the decimal numbers
+/// that the user typed, converted to the smallest integers in their ratio. Wherever s*weight/sum is an integer for all
+/// datasets at once, the counts are exactly those; in between they are off by at most half a sample per level.
 class Mixture {
  public:
   /// `names` only for error texts. No dataset, a weight that is not finite and positive, or weights whose integers add
@@ -76,7 +76,7 @@ class Mixture {
   Mixture(const std::vector<std::string>& names, const std::vector<double>& weights);
 
   MixtureAddress at(int64_t sample) const;
-  /// How many of the first `samples` global samples come from `dataset`.
+  /// The number of the first `samples` global samples that come from `dataset`.
   int64_t count(int64_t samples, int64_t dataset) const;
   int64_t num_datasets() const { return static_cast<int64_t>(prefix_.size()) - 1; }
 

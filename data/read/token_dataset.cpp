@@ -37,8 +37,9 @@ TokenDataset::TokenDataset(std::string directory, std::shared_ptr<const Manifest
 
 std::vector<std::string> TokenDataset::remarks() const {
   if (!manifest_->old_form()) return {};
-  return {str_cat(directory_, " is a dataset of the old form, without digests: a shard of another dataset of its size ",
-                  "would not be noticed, and its identity is that of its files; build it again to have both")};
+  return {str_cat(directory_,
+                  " is a dataset in the old format, without digests: a shard of another dataset with the same size ",
+                  "would not be detected; build it again to add digests")};
 }
 
 std::unique_ptr<TokenDataset> TokenDataset::reopened() const {

@@ -14,14 +14,13 @@ namespace ashlar::data {
 
 class ShardReader;
 
-/// A dataset opened for reading. Opening reads the manifest and touches no shard: those are opened, and compared with
-/// the manifest, when first read. Every read is of whole chunks, each under its checksum: a damaged chunk, a truncated
-/// shard or one that belongs elsewhere is a damaged-data error (exit code 3) that names file, dataset and chunk. Not
-/// for use by two threads at once.
+/// A dataset opened for reading. Opening reads only the manifest; shards are opened and compared with it when first
+/// read. Every read is of whole chunks, each with its checksum: a damaged chunk, a truncated shard or a shard of
+/// another dataset is a damaged-data error (exit code 3) that names file, dataset and chunk. Not thread-safe.
 class TokenDataset {
  public:
   explicit TokenDataset(const std::string& directory);
-  /// The same with the bytes of its manifest.json at hand, read by someone else.
+  /// The same with the bytes of its manifest.json, read by the caller.
   TokenDataset(const std::string& directory, const std::string& manifest_text);
   ~TokenDataset();
   TokenDataset(const TokenDataset&) = delete;
@@ -30,9 +29,9 @@ class TokenDataset {
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return *manifest_; }
   Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
-  /// One line each of what its user should know and cannot fix by reading: that it is of the old form.
+  /// Remarks for the user, one line each: e.g. that the dataset is in the old format.
   std::vector<std::string> remarks() const;
-  /// Another reader of the same dataset, for another thread, with the manifest shared.
+  /// Another reader of the same dataset, for another thread; shares the manifest.
   std::unique_ptr<TokenDataset> reopened() const;
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   int64_t tokens(Part part) const { return manifest_->part(part).tokens; }
@@ -42,17 +41,17 @@ class TokenDataset {
   /// damaged data. The span is valid until the next read of any kind.
   std::span<const int32_t> read_chunk(Part part, int64_t chunk);
 
-  /// Copies tokens [first, first + out.size()) of a part; the chunk last used is kept, so reading on in order costs one
-  /// read per chunk.
+  /// Copies tokens [first, first + out.size()) of a part; the last chunk is cached, so sequential reads cost one read
+  /// per chunk.
   void read(Part part, int64_t first, std::span<int32_t> out);
 
-  /// Shards of both parts together, the train part's first: what check_shard counts.
+  /// Number of shards of both parts, the train part first: indices of check_shard.
   int64_t num_shards() const;
-  /// Opens one shard and compares it with the manifest, without its chunks: damaged error when it is missing, truncated
-  /// or another shard than it should be. Nothing stays open.
+  /// Opens one shard and compares it with the manifest, without its chunks: damaged-data error when it is missing,
+  /// truncated or another shard. Closes it again.
   void check_shard(int64_t shard) const;
 
-  /// Host memory that reading holds on to, in bytes (scratch chunk; open files apart).
+  /// Host memory held for reading, in bytes (scratch chunk, without open files).
   int64_t scratch_bytes() const;
 
  private:

@@ -31,7 +31,7 @@ bool Hdf5Handle::close() {
 }
 
 Hdf5Quiet::Hdf5Quiet() {
-  H5dont_atexit();  // before anything that initialises the library; later calls do nothing
+  H5dont_atexit();  // before any call that initialises the library; later calls have no effect
   H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -45,7 +45,7 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
-  // A failed system call is told in a paragraph of which one quoted text says why.
+  // A failed system call is described in a paragraph; one quoted text in it has the reason.
   static constexpr std::string_view kQuoted = "error message = '";
   const size_t quoted = reason.find(kQuoted);
   if (quoted != std::string::npos) {

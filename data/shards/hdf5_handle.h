@@ -6,8 +6,8 @@
 
 namespace ashlar::data {
 
-/// Owns one HDF5 id; closes it with the function of its kind. A failed close in a destructor is dropped: whoever needs
-/// to know calls close().
+/// Owns one HDF5 id; closes it with the function of its kind. A failed close in a destructor is ignored; call close()
+/// to see it.
 class Hdf5Handle {
  public:
   using Closer = herr_t (*)(hid_t);
@@ -16,11 +16,11 @@ class Hdf5Handle {
   Hdf5Handle(hid_t id, Closer closer) : id_(id), closer_(closer) {}
   Hdf5Handle(Hdf5Handle&& other) noexcept : id_(other.id_), closer_(other.closer_) { other.id_ = -1; }
   Hdf5Handle& operator=(Hdf5Handle&& other) noexcept;
-  ~Hdf5Handle();  ///< keeps what hdf5_reason would say, which any other call of HDF5 forgets
+  ~Hdf5Handle();  ///< preserves hdf5_reason(), which any other HDF5 call would clear
 
   hid_t get() const { return id_; }
   bool valid() const { return id_ >= 0; }
-  bool close();                 ///< false when HDF5 says so
+  bool close();                 ///< false on an HDF5 error
   void abandon() { id_ = -1; }  ///< never closed: after a failed write HDF5 1.10 may crash in closing
 
  private:
@@ -28,9 +28,9 @@ class Hdf5Handle {
   Closer closer_ = nullptr;
 };
 
-/// While it lives, HDF5 prints nothing in this thread: errors are ours to report, with the file's name. The first one
-/// of a process also keeps HDF5 from cleaning up at exit, where it prints ("infinite loop closing library") about what
-/// a failed open left behind; every file is closed by its owner before.
+/// While it exists, HDF5 prints nothing in this thread: errors are reported by us, with the file name. The first one in
+/// a process also disables HDF5's cleanup at exit, which prints ("infinite loop closing library") after a failed open;
+/// every file is closed by its owner before that.
 class Hdf5Quiet {
  public:
   Hdf5Quiet();

@@ -8,8 +8,8 @@
 
 namespace ashlar::data {
 
-/// What a shard says about itself, in attributes of its root group: which piece of which dataset it is, however its
-/// file is called.
+/// Identity of a shard, in attributes of its root group: which part of which dataset it is, independent of its file
+/// name.
 struct ShardIdentity {
   std::string part;   ///< "train", "validation"
   int64_t index = 0;  ///< among the shards of its part
@@ -19,10 +19,10 @@ struct ShardIdentity {
   std::string text() const;  ///< "train shard 3 with token digest ..."
 };
 
-/// False when HDF5 says so.
+/// False on an HDF5 error.
 bool write_identity(const Hdf5Handle& file, const ShardIdentity& identity);
 
-/// Nothing when the file holds none that is whole: a shard of the old form, or damage.
+/// Nothing if the file has no complete identity: a shard in the old format, or damage.
 std::optional<ShardIdentity> read_identity(const Hdf5Handle& file);
 
 }  // namespace ashlar::data

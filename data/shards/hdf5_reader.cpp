@@ -25,8 +25,8 @@ Error damaged(const std::string& path, std::string_view what, std::string_view r
   return damaged_error("data", path, ": ", what, ": ", reason, "; restore the file or build the dataset again");
 }
 
-/// HDF5 reads through null pointers where the system refuses it memory while a file is opened: what that takes is asked
-/// for first, and given back.
+/// HDF5 dereferences null pointers if an allocation fails while a file is opened. So the needed memory is allocated and
+/// released first.
 void require_memory_to_open() {
   constexpr size_t kBytes = size_t{16} << 20;
   void* const probe =
@@ -45,23 +45,24 @@ Hdf5Handle open_file(const std::string& path) {
                       " distribution's libhdf5");
   }
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Shards never change once they have their name, and some file systems refuse locks.
+  // Shards are never modified after they have their name, and some file systems refuse locks.
   H5Pset_file_locking(access.get(), false, true);
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
 }
 
-/// The file, when it is the one that the manifest means.
+/// Opens the file and checks that it is the shard in the manifest.
 Hdf5Handle open_shard(const ShardReader::Args& args) {
   const ShardInfo& info = args.manifest.part(args.part).shards[static_cast<size_t>(args.index)];
   std::error_code error;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(args.path, error));
   if (error)
-    throw damaged_error("data", args.path, std::filesystem::exists(args.path) ? " is no regular file" : " is missing: ",
+    throw damaged_error("data", args.path,
+                        std::filesystem::exists(args.path) ? " is not a regular file" : " is missing: ",
                         std::filesystem::exists(args.path) ? "" : error.message(),
                         "; the manifest lists it; restore the file or build the dataset again");
   Hdf5Handle file = open_file(args.path);
   const std::string reason = file.valid() ? "" : hdf5_reason();
-  // What the file is comes first: a whole shard of another place has another size, yet is neither truncated nor long.
+  // The identity is checked first: another complete shard has another size but is neither truncated nor too long.
   const auto found = file.valid() && !args.manifest.old_form() ? read_identity(file) : std::nullopt;
   const ShardIdentity expected{std::string(name_of(args.part)), args.index, info.digest};
   if (found && *found != expected) {
@@ -74,9 +75,9 @@ Hdf5Handle open_shard(const ShardReader::Args& args) {
   }
   if (!file.valid()) throw damaged(args.path, "the file cannot be opened", reason);
   if (!found && !args.manifest.old_form()) {
-    throw damaged(
-        args.path, "it does not say which shard it is",
-        str_cat("the manifest expects ", expected.text(), "; the file is damaged, or of a dataset of the old form"));
+    throw damaged(args.path, "it has no shard identity",
+                  str_cat("the manifest expects ", expected.text(),
+                          "; the file is damaged, or from a dataset in the old format"));
   }
   return file;
 }
@@ -95,9 +96,9 @@ OpenDataset open_dataset(const Hdf5Handle& file, const char* name, hid_t type, c
   hsize_t size = 0, chunk = 0;
   if (H5Sget_simple_extent_ndims(space.get()) != 1 || H5Sget_simple_extent_dims(space.get(), &size, nullptr) != 1 ||
       H5Pget_layout(creation.get()) != H5D_CHUNKED || H5Pget_chunk(creation.get(), 1, &chunk) != 1) {
-    throw fail("it is not one-dimensional in chunks");
+    throw fail("expected one dimension and the chunked layout");
   }
-  if (H5Tequal(found.get(), type) <= 0) throw fail("its type is not the manifest's");
+  if (H5Tequal(found.get(), type) <= 0) throw fail("its type differs from the manifest");
   unsigned flags = 0, config = 0;
   size_t values = 0;
   if (H5Pget_filter_by_id2(creation.get(), H5Z_FILTER_FLETCHER32, &flags, &values, nullptr, 0, nullptr, &config) < 0) {
@@ -116,8 +117,8 @@ int64_t chunk_size(const OpenDataset& set, int64_t chunk) {
   return std::min(set.chunk, set.size - chunk * set.chunk);
 }
 
-/// Fletcher's checksum as HDF5 keeps it behind each chunk: two sums modulo 65535 of the bytes taken as big-endian
-/// 16-bit words. Source: H5checksum.c of HDF5, H5_checksum_fletcher32.
+/// Fletcher's checksum as HDF5 stores it after each chunk: two sums modulo 65535 of the bytes read as big-endian 16-bit
+/// words. Source: H5checksum.c of HDF5, H5_checksum_fletcher32.
 uint32_t fletcher32(std::span<const uint8_t> bytes) {
   uint64_t first = 0, second = 0;
   for (size_t i = 0; i < bytes.size(); i += 2) {
@@ -125,28 +126,28 @@ uint32_t fletcher32(std::span<const uint8_t> bytes) {
     first = (first + ((uint32_t{bytes[i]} << 8) | low)) % 65535;
     second = (second + first) % 65535;
   }
-  // HDF5 folds instead of dividing: where a sum is a multiple of 65535 and not all of it is zero, it keeps 65535.
+  // HDF5 folds instead of dividing: if a sum is a multiple of 65535 and not all bytes are zero, the result is 65535.
   const bool any = std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
   if (any && first == 0) first = 65535;
   if (any && second == 0) second = 65535;
   return static_cast<uint32_t>(second << 16 | first);
 }
 
-/// Why a chunk cannot be read: what its bytes in the file say, looked at without HDF5's filters.
+/// Why a chunk cannot be read, from its bytes in the file, without HDF5's filters.
 std::string chunk_damage(const OpenDataset& set, int64_t chunk, const std::string& reason) {
   const auto offset = static_cast<hsize_t>(chunk * set.chunk);
   const size_t size = static_cast<size_t>(set.chunk) * H5Tget_size(set.type.get());
   hsize_t stored_bytes = 0;
   if (H5Dget_chunk_storage_size(set.id.get(), &offset, &stored_bytes) < 0) return reason;
   if (stored_bytes != size + 4)
-    return str_cat("it should take ", size + 4, " bytes of the file and takes ", stored_bytes, " (", reason, ")");
+    return str_cat("expected ", size + 4, " bytes in the file, got ", stored_bytes, " (", reason, ")");
   std::vector<uint8_t> raw(static_cast<size_t>(stored_bytes));
   uint32_t filters = 0;
   if (H5Dread_chunk(set.id.get(), H5P_DEFAULT, &offset, &filters, raw.data()) < 0) return reason;
   uint32_t stored = 0;
   for (size_t i = 0; i < 4; ++i) stored |= uint32_t{raw[size + i]} << (8 * i);
   const uint32_t computed = fletcher32(std::span(raw).first(size));
-  if (filters != 0) return str_cat("the file says that its checksum was left out (", reason, ")");
+  if (filters != 0) return str_cat("the file has no checksum for it (", reason, ")");
   if (stored == computed) return reason;
   return str_cat("stored checksum (Fletcher32) ", hex32(stored), ", computed ", hex32(computed));
 }
@@ -188,7 +189,7 @@ ShardReader::~ShardReader() = default;
 
 bool ShardReader::accepts(const Args& args) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(args.path, error)) return false;  // HDF5 would wait for a pipe
+  if (!std::filesystem::is_regular_file(args.path, error)) return false;  // HDF5 would block on a pipe
   try {
     const ShardReader opened(args);
     return true;

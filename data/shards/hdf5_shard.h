@@ -10,9 +10,9 @@
 
 namespace ashlar::data {
 
-/// Writes one shard: `tokens` [n] uint16 or uint32, chunks of kChunkTokens, Fletcher32; `documents` [d] uint64, where
-/// documents begin, counted from the shard's first token, Fletcher32; and its identity. In H5F_LIBVER_LATEST, whose
-/// metadata is under checksums; without time stamps, so equal content gives equal bytes. The file is not durable before
+/// Writes one shard: `tokens` [n] uint16 or uint32, chunks of kChunkTokens, Fletcher32; `documents` [d] uint64, starts
+/// of documents relative to the shard's first token, Fletcher32; and its identity. Uses H5F_LIBVER_LATEST, whose
+/// metadata has checksums, without time stamps, so equal content gives equal bytes. The file is not durable before
 /// publish_file.
 class ShardWriter {
  public:
@@ -20,12 +20,12 @@ class ShardWriter {
     std::string path;
     Part part = Part::kTrain;
     int64_t index = 0;        ///< of the shard in its part
-    int64_t first_chunk = 0;  ///< number in the part of its first chunk
+    int64_t first_chunk = 0;  ///< number of its first chunk in the part
     int64_t tokens = 0;
     bool wide = false;
   };
   explicit ShardWriter(const Args& args);
-  ~ShardWriter();  ///< abandons what was not finished; the file stays
+  ~ShardWriter();  ///< abandons an unfinished shard; the file remains
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
@@ -33,7 +33,7 @@ class ShardWriter {
   void add_document(int64_t start);  ///< ascending
   int64_t tokens_written() const;
   int64_t documents_written() const;
-  void finish();                 ///< all tokens are there; writes the rest and closes
+  void finish();                 ///< after all tokens: writes the rest and closes
   const Digest& digest() const;  ///< of the tokens, once finished
 
  private:
@@ -50,10 +50,10 @@ class ShardReader {
     Part part;
     int64_t index;
   };
-  /// Compares the file with its entry in the manifest: what it says it is (part, index, token digest; the old form says
-  /// nothing), then size, shape and type.
+  /// Compares the file with its entry in the manifest: identity (part, index, token digest; absent in the old format),
+  /// then size, shape and type.
   explicit ShardReader(const Args& args);
-  /// Whether all of that agrees. Looks at headers and attributes, whatever the size; false for what is no such file.
+  /// Whether all of that matches. Reads headers and attributes only; false for a file that is not a shard.
   static bool accepts(const Args& args);
   ~ShardReader();
   ShardReader(const ShardReader&) = delete;

@@ -38,8 +38,7 @@ struct DatasetShape {
   hsize_t size, max_size, chunk;
 };
 
-/// The chunk cache is off: each chunk is written once, whole, when it is full, so files of equal content have equal
-/// bytes.
+/// The chunk cache is off: each full chunk is written once as a whole, so files of equal content have equal bytes.
 Hdf5Handle create_dataset(const Hdf5Handle& file, const DatasetShape& shape, const std::string& path) {
   const Hdf5Handle creation(checked(H5Pcreate(H5P_DATASET_CREATE), path), H5Pclose);
   const uint32_t zero = 0;
@@ -72,10 +71,10 @@ struct ShardWriter::Impl {
   Digest digest;
   Hdf5Handle file, token_set, document_set;
   std::vector<uint32_t> chunk;
-  std::vector<uint16_t> narrow_chunk;  ///< as it is stored
+  std::vector<uint16_t> narrow_chunk;  ///< as stored
   std::vector<uint64_t> documents;     ///< not yet written
   int64_t in_chunk = 0, written = 0, documents_flushed = 0;
-  bool failed = true;  ///< true while HDF5 works, so that a failure leaves it so
+  bool failed = true;  ///< true during HDF5 calls, so that it stays true after a failure
 
   ~Impl() {
     if (!failed) return;
@@ -115,7 +114,7 @@ ShardWriter::ShardWriter(const Args& args) : impl_(std::make_unique<Impl>()) {
   ASHLAR_CHECK(args.tokens > 0, path, ": ", args.tokens, " tokens");
   const Hdf5Quiet quiet;
   impl_->file = create_file(path);
-  // Room for whole chunks: HDF5 wants a fixed maximum of at least one chunk, and only a fixed one gives the compact
+  // Room for whole chunks: HDF5 needs a fixed maximum of at least one chunk, and only a fixed maximum gives the compact
   // index.
   const auto chunk = static_cast<hsize_t>(kChunkTokens);
   const auto size = static_cast<hsize_t>(args.tokens);
@@ -182,7 +181,7 @@ void ShardWriter::finish() {
   if (!write_identity(w.file, {std::string(name_of(w.args.part)), w.args.index, w.digest})) {
     throw write_failed(w.args.path);
   }
-  // Closing writes the metadata: the disk may be full only now.
+  // Closing writes the metadata: a full disk may show only now.
   const bool good = w.token_set.close() && w.document_set.close() && w.file.close();
   if (!good) throw write_failed(w.args.path);
   w.failed = false;

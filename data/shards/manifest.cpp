@@ -92,7 +92,7 @@ json body(const Manifest& m) {
   return j;
 }
 
-// Keys are sorted, so the checksum stands on the second line: it is of the text without that line and without the last
+// Keys are sorted, so the checksum is on the second line. It covers the text without that line and without the last
 // line break.
 constexpr std::string_view kOpen = "{\n", kSealBegin = " \"checksum\": \"", kSealEnd = "\",\n";
 
@@ -101,7 +101,7 @@ std::string sealed_text(const json& j) {
   return str_cat(kOpen, kSealBegin, hex32(io::crc32(text)), kSealEnd, text.substr(kOpen.size()), "\n");
 }
 
-// Without making the text again from what it says: a dataset of 150,000 shards has tens of megabytes of it.
+// Verifies the checksum without serialising again: a dataset of 150,000 shards has tens of megabytes of manifest.
 bool seal_holds(std::string_view text) {
   const size_t rest = kOpen.size() + kSealBegin.size() + 8 + kSealEnd.size();
   if (text.size() <= rest || text.back() != '\n') return false;
@@ -151,7 +151,7 @@ std::string read_manifest_text(const std::string& directory) {
                       directory);
   }
   if (!std::filesystem::exists(path, ignored)) {
-    throw input_error("data", directory, " holds no manifest.json: not a dataset, or its build was not finished",
+    throw input_error("data", directory, " has no manifest.json: not a dataset, or its build was not finished",
                       " (run the same `ashlar data build` again to continue it)");
   }
   return io::read_text_file(path, io::kAnySize);
@@ -160,15 +160,14 @@ std::string read_manifest_text(const std::string& directory) {
 Manifest parse_manifest(const std::string& text, const std::string& directory) {
   const std::string path = path_in(directory);
   const json j = io::try_parse_json(text, io::JsonKeys::kUnique).value_or(json());
-  if (!j.is_object())
-    throw damaged_error("data", path, " is not the JSON object that was written; rebuild the dataset");
+  if (!j.is_object()) throw damaged_error("data", path, " is not the JSON object of a manifest; rebuild the dataset");
   const std::string damaged =
       str_cat(path, " does not match its checksum; restore the file or build the dataset again");
   if (j.value("format", json()) != kFormat && !j.contains("checksum")) {
     throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat,
-                      "\": a manifest of something else; name another folder");
+                      "\": another kind of manifest; give another folder");
   }
-  // Holds for every version to come.
+  // The checksum is valid for all future versions.
   if (!seal_holds(text)) throw damaged_error("data", damaged);
   try {
     const json& version = j.at("version");
@@ -179,9 +178,9 @@ Manifest parse_manifest(const std::string& text, const std::string& directory) {
     }
     return from(j);
   } catch (const std::logic_error&) {
-    // std::stoul on a number that is none.
+    // from std::stoul.
   } catch (const json::exception&) {
-    // A missing or mistyped entry is damage like any other changed byte.
+    // A missing or mistyped entry is damage like any changed byte.
   }
   throw damaged_error("data", damaged);
 }

@@ -14,17 +14,17 @@ enum class Part : uint8_t { kTrain = 0, kValidation = 1 };
 inline constexpr Part kParts[] = {Part::kTrain, Part::kValidation};
 std::string_view name_of(Part part);  ///< "train", "validation"
 
-inline constexpr int64_t kChunkTokens = 65536;  ///< tokens a chunk, the unit of checksum and of reading
+inline constexpr int64_t kChunkTokens = 65536;  ///< tokens per chunk, the unit of checksums and reads
 
-/// One shard file. Every shard of a part but the last holds a whole number of chunks, so that chunk c of the part is
-/// tokens [c*kChunkTokens, (c+1)*kChunkTokens) of its stream.
+/// One shard file. Every shard of a part except the last has whole chunks, so that chunk c of the part is tokens
+/// [c*kChunkTokens, (c+1)*kChunkTokens) of its stream.
 struct ShardInfo {
   std::string file;  ///< name inside the dataset's directory
   int64_t tokens = 0;
   int64_t documents = 0;  ///< documents that begin in this shard
   int64_t bytes = 0;      ///< size of the file
   uint32_t crc32 = 0;     ///< of the whole file
-  Digest digest;          ///< of its tokens, see chunk_digest; zero in the old form
+  Digest digest;          ///< of its tokens, see chunk_digest; zero in the old format
 };
 
 struct PartInfo {
@@ -33,7 +33,7 @@ struct PartInfo {
   std::vector<ShardInfo> shards;
 };
 
-/// `manifest.json`: what a dataset is. Written last, so a directory with a manifest is complete.
+/// `manifest.json`: description of a dataset. Written last, so a directory with a manifest is complete.
 struct Manifest {
   static constexpr int kVersion = 2;
   static constexpr int kOldVersion = 1;  ///< without digests: read, never written by a build
@@ -48,13 +48,14 @@ struct Manifest {
   double validation_share = 0;
   std::string validation_rule;     ///< "documents", "tail" or "none"
   std::string source_fingerprint;  ///< of options and the sizes of the inputs
-  std::string source_digest;       ///< of their text; both equal: a rebuild would change nothing. Empty in the old form
+  std::string
+      source_digest;  ///< of their text; if both are equal, a rebuild gives the same dataset. Empty in the old format
   int64_t source_files = 0;
   int64_t source_bytes = 0;
-  int64_t source_empty_documents = 0;  ///< left out because they hold no text
-  std::string special_tokens;          ///< "text", "parse" or "refuse" in the text; empty before there was a choice
-  int64_t special_spellings = 0;       ///< in the text; under "parse" those of the end of documents
-  std::string bad_lines;               ///< "skip" or "replace"; empty: none was allowed
+  int64_t source_empty_documents = 0;  ///< skipped because they have no text
+  std::string special_tokens;          ///< treatment in text: "text", "parse" or "refuse"; empty in older manifests
+  int64_t special_spellings = 0;       ///< number in the text; under "parse" only end-of-document tokens
+  std::string bad_lines;               ///< "skip" or "replace"; empty: an error
   int64_t bad_lines_left_out = 0, bad_places = 0;
   PartInfo parts[2];
 
@@ -63,14 +64,14 @@ struct Manifest {
   bool old_form() const { return version == kOldVersion; }
 };
 
-/// The exact bytes of manifest.json, its own checksum included. Deterministic.
+/// The exact bytes of manifest.json, including its own checksum. Deterministic.
 std::string manifest_text(const Manifest& manifest);
 
 /// The bytes of DIR/manifest.json. Missing: input error.
 std::string read_manifest_text(const std::string& directory);
 
-/// What those bytes say. Any byte that is not what `manifest_text` would write: damaged data. Newer version or another
-/// format: input error that says which was found. `directory` is for the errors.
+/// Parses those bytes. Damaged-data error if any byte differs from what `manifest_text` would write. Input error with
+/// the version found for a newer version or another format. `directory` is used in errors.
 Manifest parse_manifest(const std::string& text, const std::string& directory);
 
 inline Manifest read_manifest(const std::string& directory) {

@@ -5,7 +5,7 @@ namespace {
 
 bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// The string whose opening quote is at `at`: where it ends, behind its closing quote; npos when it does not.
+/// The end of the string whose opening quote is at `at`, after its closing quote; npos if unterminated.
 size_t string_end(std::string_view text, size_t at) {
   for (++at; at < text.size(); ++at) {
     at = text.find_first_of("\"\\", at);

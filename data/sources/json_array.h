@@ -8,14 +8,14 @@
 
 namespace ashlar::data {
 
-/// Finds where the elements of one JSON array begin, in memory that does not grow with it: only strings and brackets
-/// are looked at. The bytes come in order, in pieces of any size.
+/// Finds the element boundaries of a JSON array with constant memory: it parses only strings and brackets. The bytes
+/// are given in order, in pieces of any size.
 class JsonArrayScan {
  public:
-  /// Notes one element in about every `block_bytes`.
+  /// Records about one element per `block_bytes`.
   explicit JsonArrayScan(int64_t block_bytes) : block_bytes_(block_bytes) {}
   void add(std::string_view bytes);
-  /// Where blocks of elements begin: each at the first byte of one, in ascending order.
+  /// Starts of blocks: each at the first byte of an element, ascending.
   std::vector<int64_t> take_starts() { return std::move(starts_); }
 
  private:
@@ -25,8 +25,8 @@ class JsonArrayScan {
   std::vector<int64_t> starts_;
 };
 
-/// The end of the element that begins at `begin`: where its brackets close, or before the comma or bracket behind it;
-/// npos when the text ends before.
+/// The end of the element that begins at `begin`: where its brackets close, or before the next comma or bracket; npos
+/// if the text ends before.
 size_t json_element_end(std::string_view text, size_t begin);
 
 }  // namespace ashlar::data

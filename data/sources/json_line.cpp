@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxDepth = 200;
 constexpr size_t kShownKey = 40;  // bytes of a key in a message
 
-/// Writes a text over the bytes that it is read from, which it stays behind of; goes on elsewhere when it cannot.
+/// Writes a text over the bytes that it is read from, if it does not overtake the reader; otherwise elsewhere.
 class InPlace {
  public:
   InPlace(char* begin, std::string& room) : begin_(begin), to_(begin), room_(room) {}
@@ -44,8 +44,8 @@ class InPlace {
   bool moved_ = false;
 };
 
-/// A recursive-descent reader that keeps nothing but the strings it is asked for: parsing a generic tree would be the
-/// slowest part of a build.
+/// A recursive-descent parser that stores only the requested strings: building a generic tree would be the slowest part
+/// of a build.
 class LineReader {
  public:
   explicit LineReader(std::string_view text) : text_(text) {}
@@ -99,7 +99,7 @@ class LineReader {
     if (at_ != text_.size()) fail("more text after the JSON object");
     if (!found) {
       at_ = 0;
-      fail(str_cat("no field \"", field, "\"; it has: ", others.empty() ? "nothing" : others));
+      fail(str_cat("no field \"", field, "\"; it has the fields: ", others.empty() ? "nothing" : others));
     }
     return found_text;
   }
@@ -231,7 +231,7 @@ class LineReader {
       if (low >= 0xDC00U && low <= 0xDFFFU) {
         v = 0x10000U + ((v - 0xD800U) << 10) + (low - 0xDC00U);
       } else {
-        at_ = second;  // another character
+        at_ = second;  // a separate character
         v = lone_surrogate();
       }
     } else if (v >= 0xD800U && v <= 0xDFFFU) {
@@ -243,7 +243,7 @@ class LineReader {
     out->append(character, bytes_ + at_);
   }
 
-  /// The string at at_, into `out` unless null.
+  /// Parses the string at at_, into `out` unless null.
   void string(InPlace* out) {
     expect('"');
     for (;;) {
@@ -277,7 +277,7 @@ class LineReader {
   }
 
   std::string_view text_;
-  char* bytes_ = nullptr;  ///< the same, if texts are asked for
+  char* bytes_ = nullptr;  ///< the same, if strings are requested
   bool replace_ = false;
   size_t at_ = 0;
   int64_t replaced_ = 0;

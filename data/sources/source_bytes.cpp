@@ -7,7 +7,7 @@ namespace ashlar::data {
 namespace {
 
 constexpr int64_t kPiece = int64_t{256} << 10;
-constexpr int64_t kLookBack = 8;  ///< what a block looks at before its begin: a line break, an id
+constexpr int64_t kLookBack = 8;  ///< bytes that a block reads before its begin: a line break, an id
 
 }  // namespace
 

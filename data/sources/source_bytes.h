@@ -13,25 +13,24 @@
 
 namespace ashlar::data {
 
-/// The bytes of one input by their offsets: of a compressed file those of its content, of a token file those of its
-/// ids. Reads from several threads at once are allowed. A compressed file is unpacked once, in order; of what was
-/// unpacked everything stays in memory from the first byte that was not released, so that blocks that are read by many
-/// threads side by side and released when they are done cost as much as the blocks themselves. A read before that is
-/// right too, and unpacks from the start again.
+/// The bytes of one input by offset: the content of a compressed file, the ids of a token file. Thread-safe. A
+/// compressed file is unpacked once, in order; unpacked data stays in memory from the first byte that is not released.
+/// If many threads read blocks in parallel and release them when done, memory is about the size of those blocks.
+/// Reading released bytes is correct too, but unpacks from the start again.
 class SourceBytes {
  public:
   explicit SourceBytes(const SourceFile& file);
 
-  /// Fewer bytes than asked only where the input ends.
+  /// Returns fewer bytes than requested only at the end of the input.
   int64_t read_at_most(int64_t offset, std::span<std::byte> out);
-  /// Nobody will read bytes [begin, end) again. Returns true when that is so for all of the input.
+  /// Declares that bytes [begin, end) are not read again. Returns true when all of the input is released.
   bool release(int64_t begin, int64_t end);
 
  private:
   void unpack_until(int64_t end);
 
   const SourceFile& source_;
-  const int64_t base_;  ///< bytes before the first that counts
+  const int64_t base_;  ///< offset of the first used byte
   io::InputFile file_;
 
   // The rest is for compressed files.
@@ -40,7 +39,7 @@ class SourceBytes {
   std::string window_;  ///< unpacked bytes from window_begin_ on
   int64_t window_begin_ = 0;
   int64_t released_ = 0;              ///< all bytes before
-  std::map<int64_t, int64_t> ahead_;  ///< released behind that: begin, end
+  std::map<int64_t, int64_t> ahead_;  ///< released ranges after that: begin, end
 };
 
 }  // namespace ashlar::data

@@ -11,13 +11,13 @@ using namespace std::string_view_literals;
 
 constexpr int64_t kWindow = 4096;
 constexpr int64_t kTextPerControl = 64;
-constexpr int64_t kShortWindow = 1024;  ///< the last one may be so short that one byte in it would decide
+constexpr int64_t kShortWindow = 1024;  ///< minimum length of the last window, so that a single byte cannot decide
 
 struct Magic {
   size_t offset;
   std::string_view bytes;
   std::string_view what;
-  bool always = false;  ///< no text begins so, although the bytes are letters
+  bool always = false;  ///< never text, although the bytes are letters
 };
 constexpr Magic kMagics[] = {
     {0,
@@ -63,7 +63,7 @@ bool control(char c) {
   return (byte < 0x20 && !(byte >= 0x08 && byte <= 0x0d) && byte != 0x1b) || byte == 0x7f;
 }
 
-/// A 64-bit length, then JSON of about that length.
+/// Safetensors: a 64-bit length, then JSON of about that length.
 bool safetensors(std::string_view head) {
   return head.size() > 10 && head.substr(5, 3) == "\0\0\0"sv && head.substr(8, 2) == "{\"";
 }

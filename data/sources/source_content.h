@@ -6,22 +6,22 @@
 
 namespace ashlar::data {
 
-/// A binary form that is none of those that `data build` reads.
+/// A binary format that `data build` does not read.
 struct BinaryForm {
-  std::string_view what;  ///< "a PNG image"; empty when the bytes are no known form
-  bool certain = false;   ///< no text begins so; otherwise only what TextCheck says decides
+  std::string_view what;  ///< "a PNG image"; empty for an unknown format
+  bool certain = false;   ///< never text; otherwise TextCheck decides
 };
-/// Told by the first bytes of a file.
+/// Detects the format from the first bytes of a file.
 BinaryForm known_binary(std::string_view head);
 
-/// Tells text from other bytes: text has hardly any control characters beside white space, backspace and escape. Of
-/// every window of 4 KB at most one byte in 64 may be one, which all but the shortest pieces of compressed, encrypted
-/// or numeric data exceed, and a stray NUL in a corpus does not.
+/// Distinguishes text from binary data by control characters other than white space, backspace and escape: text has at
+/// most one in 64 bytes of every 4 KB window. A stray NUL in a corpus is still text; compressed, encrypted or numeric
+/// data exceeds the limit except in very short pieces.
 class TextCheck {
  public:
-  /// Bytes that lie at `offset` of the file; continues the window when they follow the ones before.
+  /// Checks bytes at `offset` of the file; continues the window if they follow the previous ones.
   void look(int64_t offset, std::string_view bytes);
-  /// Where the first window without text begins; -1 when there is none. Judges the last, unfinished window too.
+  /// Start of the first window that is not text; -1 if none. Includes the last, incomplete window.
   int64_t first_binary() const;
 
  private:

@@ -33,12 +33,12 @@ struct stat stat_of(const std::string& path) {
 
 struct Candidate {
   std::string path, shown;
-  std::string index;  ///< Megatron's, of a .bin
+  std::string index;  ///< Megatron index of a .bin
 };
 
 std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
 
-/// The name without the endings of compressed files.
+/// The name without extensions of compressed files.
 std::string unpacked_name(const std::string& path) {
   const std::string extension = extension_of(path);
   return extension == ".gz" || extension == ".zst" ? fs::path(path).replace_extension().string() : path;
@@ -59,7 +59,7 @@ bool holds_megatron_index(const std::string& path) {
   return fs::is_regular_file(path, ignored) && is_megatron_index(read_sample(io::InputFile(path), 0));
 }
 
-/// Gives each X.bin with a Megatron index X.idx beside it that index, and takes the index for its .bin.
+/// Assigns X.idx to each X.bin with a Megatron index beside it, and replaces an input X.idx by its .bin.
 std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
   std::set<std::string> bins;
   std::vector<Candidate> paired;
@@ -69,7 +69,7 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
       const std::string bin = with_extension(candidate.path, ".bin");
       if (!fs::exists(bin)) {
         throw input_error("data build", candidate.shown, " is a Megatron index, but ", bin,
-                          " with its ids is not there; put it beside");
+                          " with its ids is missing; put it beside the index");
       }
       candidate = {.path = bin, .shown = bin};
     }
@@ -85,13 +85,13 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
   return paired;
 }
 
-/// What looking at a file finds.
+/// Result of inspecting a file.
 struct Looked {
   SourceFile file;
-  std::string binary;  ///< what it is, when it is neither text nor tokens
+  std::string binary;  ///< its format, if it is neither text nor tokens
 };
 
-/// The bytes of a file that decide what it is.
+/// The bytes of a file that determine its type.
 struct Content {
   std::string head;
   int64_t bytes = 0;
@@ -100,13 +100,13 @@ struct Content {
   std::vector<int64_t> element_starts;
 };
 
-/// What all looks at files share.
+/// Shared state of all inspections.
 struct Looking {
   const SourceQuery& query;
   std::mutex mutex;
-  int64_t done = 0, total = 0;  ///< bytes of files that are read whole to be looked at
+  int64_t done = 0, total = 0;  ///< bytes of files that must be read completely
 
-  /// `tell`: a file that takes its time.
+  /// `tell`: report progress, for a large file.
   void read(int64_t bytes, bool tell) {
     const std::lock_guard lock(mutex);
     done += bytes;
@@ -145,7 +145,7 @@ Content look_at_packed(const io::InputFile& file, const Candidate& from, Packing
   return content;
 }
 
-/// Looks through a JSON array for the places where blocks begin.
+/// Scans a JSON array for block boundaries.
 void scan_array(const io::InputFile& file, Content& content, int64_t block_bytes) {
   JsonArrayScan scan(block_bytes);
   std::string piece;
@@ -185,12 +185,13 @@ std::string binary_in(const Content& content) {
   return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
 }
 
-/// What JSON is read as; doubt is an error.
+/// Determines how JSON is read; an ambiguous file is an error.
 void take_shape(const Candidate& from, Content& content, SourceFile& out) {
   const ShapeFound& shape = content.shape;
   if (!shape.doubt.empty()) {
-    throw input_error("data build", from.shown, " ", shape.doubt, ", which is neither prose nor one object a line; say",
-                      " what it is with --format text (prose, as it is), jsonl or json-array");
+    throw input_error("data build", from.shown, " ", shape.doubt,
+                      ", which is neither prose nor one object per line; set",
+                      " --format text (prose), jsonl or json-array");
   }
   out.shape = shape.shape;
   out.element_starts = std::move(content.element_starts);
@@ -215,7 +216,7 @@ Looked look_at(const Candidate& from, Looking& looking) {
   if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // the first ids may look like anything
   if (claimed != Packing::kNone && out.packing == Packing::kNone) {
     throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; get",
-                      " it again, or give it the name of what it is");
+                      " it again, or rename it to match its content");
   }
   Content content;
   if (out.packing != Packing::kNone) {
@@ -324,7 +325,7 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
 SourceList list_sources(const SourceQuery& query) {
   if (query.inputs.empty()) {
     throw input_error("data build",
-                      "no input; name text files, folders, JSONL files, files of tokens or - for standard input");
+                      "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
   }
   SourceList list;
   const std::vector<Candidate> candidates = find_files(query, list);
@@ -346,9 +347,9 @@ SourceList list_sources(const SourceQuery& query) {
       });
   if (list.binary_files > 0 && !query.skip_binary) {
     const std::string more =
-        list.binary_files > 1 ? str_cat(" (and ", list.binary_files - 1, " more files are no text)") : "";
+        list.binary_files > 1 ? str_cat(" (and ", list.binary_files - 1, " more files are not text)") : "";
     throw input_error("data build", binary, ", not text", more,
-                      "; leave it out (--skip-binary leaves out all such files), or take every file byte by byte with ",
+                      "; leave it out (--skip-binary leaves out all such files), or read every file byte by byte with ",
                       "--format bytes");
   }
   if (list.files.empty()) {

@@ -7,14 +7,14 @@
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kFar = size_t{64} << 10;  // without a place before white space
-constexpr int64_t kStride = 251;           // from there on every so many bytes are asked about
+constexpr size_t kFar = size_t{64} << 10;  // distance without a split before white space
+constexpr int64_t kStride = 251;           // after that, test one byte in this many
 
 bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80U; }
 
-/// Whether a place is worth asking the tokenizer about: before white space, or before a full stop or comma of Chinese
-/// and Japanese, which are written without spaces.
+/// Whether to ask the tokenizer about a place: before white space, or before a full stop or comma of Chinese and
+/// Japanese, which are written without spaces.
 bool worth_asking(std::string_view text, size_t at) {
   if (white(text[at - 1])) return false;
   return text[at] == ' ' || text[at] == '\n' || text.substr(at).starts_with("\xe3\x80\x82") ||
@@ -57,7 +57,7 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
 bool DocumentSeparator::may_cut(std::string_view text, size_t at) const {
   if (at == 0 || white(text[at - 1])) return false;
   if (text_.empty()) return true;
-  // No occurrence, its line break included, may reach over the place; any that does not is found from either side.
+  // No separator, including its line break, may cross the place; the search sees all that do.
   const size_t reach = text_.size() + 2;
   const size_t begin = at - std::min(at, reach - 1);
   const size_t found = text.substr(0, std::min(text.size(), at - 1 + text_.size())).find(text_, begin);

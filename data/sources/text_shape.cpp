@@ -13,7 +13,7 @@ namespace ashlar::data {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr size_t kCutMargin = 16;  ///< a value that the end of the head breaks is found broken this near to it
+constexpr size_t kCutMargin = 16;  ///< a value truncated by the end of the head is invalid within this distance of it
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
@@ -23,9 +23,9 @@ std::string_view trimmed(std::string_view text) {
 
 /// How the JSON value at the beginning of a text ends.
 struct Value {
-  bool good = false;  ///< whole, or good as far as the text goes
-  size_t end = 0;     ///< of a whole one
-  bool cut = false;   ///< the text ends in it
+  bool good = false;  ///< valid, or valid up to the end of the text
+  size_t end = 0;     ///< end of a complete value
+  bool cut = false;   ///< the text ends inside it
 };
 
 Value value_at(std::string_view text, bool whole) {
@@ -37,7 +37,7 @@ Value value_at(std::string_view text, bool whole) {
   }
 }
 
-/// Lines that are JSON, by the character they begin with, and others; blank ones aside.
+/// Counts of lines by the character they begin with, without blank lines.
 struct Lines {
   int64_t objects = 0, arrays = 0, others = 0;
   bool first_is_object = false;
@@ -51,7 +51,7 @@ Lines lines_of(std::string_view head, bool whole) {
     const std::string_view line = trimmed(head.substr(at, stop - at));
     const bool only = at == 0;
     at = stop + 1;
-    if (line.empty() || (last && !only)) continue;  // a line that goes on says little, but for the only one
+    if (line.empty() || (last && !only)) continue;  // an incomplete last line is ignored, unless it is the only one
     const bool json = line[0] == '{' || line[0] == '[';
     const Value value = json ? value_at(line, !last) : Value{};
     const bool good = value.good && (value.cut || value.end == line.size());
@@ -84,14 +84,15 @@ ShapeFound of_objects(std::string_view text, bool whole, Hint hint) {
   if (lines.objects > 0 && (bad == 0 || (hint == Hint::kJson && lines.first_is_object)))
     return {TextShape::kJsonLines, ""};
   if (lines.first_is_object) {
-    if (lines.objects > 4 * bad) return {TextShape::kJsonLines, ""};  // one or two are broken; reading says which
-    if (lines.objects >= bad && hint != Hint::kText) return {TextShape::kText, "has lines of JSON objects and others"};
+    if (lines.objects > 4 * bad) return {TextShape::kJsonLines, ""};  // one or two are invalid; reading reports them
+    if (lines.objects >= bad && hint != Hint::kText)
+      return {TextShape::kText, "has lines of JSON objects and other lines"};
     return {};
   }
   const bool json = value_at(text, whole).good;
   if (json && text.find_first_not_of(kSpace, 1) != std::string_view::npos)
     return {TextShape::kText, "holds a JSON object over several lines"};
-  return hint == Hint::kJson ? ShapeFound{TextShape::kText, "is named .json and holds no JSON"} : ShapeFound{};
+  return hint == Hint::kJson ? ShapeFound{TextShape::kText, "is named .json but has no JSON"} : ShapeFound{};
 }
 
 ShapeFound of_array(std::string_view text, bool whole, Hint hint) {
@@ -102,9 +103,9 @@ ShapeFound of_array(std::string_view text, bool whole, Hint hint) {
     return {TextShape::kJsonArray, ""};
   const Lines lines = lines_of(text, whole);
   if (lines.arrays > 1 && lines.objects + lines.others == 0)
-    return {TextShape::kText, "holds a JSON array a line, not an object"};
+    return {TextShape::kText, "has a JSON array per line, not an object"};
   if (value.good && behind.empty()) return {TextShape::kText, "is a JSON array, but not one of objects"};
-  return hint == Hint::kJson ? ShapeFound{TextShape::kText, "is named .json and holds no JSON array"} : ShapeFound{};
+  return hint == Hint::kJson ? ShapeFound{TextShape::kText, "is named .json but has no JSON array"} : ShapeFound{};
 }
 
 }  // namespace

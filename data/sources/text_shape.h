@@ -6,21 +6,21 @@
 
 namespace ashlar::data {
 
-/// What a file of text is made of: one document, a JSON object a line, or one JSON array of objects.
+/// Structure of a text file: one document, one JSON object per line, or one JSON array of objects.
 enum class TextShape : uint8_t { kText, kJsonLines, kJsonArray };
 
 struct ShapeFound {
   TextShape shape = TextShape::kText;
-  std::string doubt;  ///< not empty: what the bytes are, where neither they nor the name decide
+  std::string doubt;  ///< not empty: description of an ambiguous file
 };
 
-/// Told by the first bytes of a file; `whole`: they are all of it. `name` (without the endings of compressed files) is
-/// asked only where the bytes leave it open. JSON lines: every line there is an object, or most are and the name does
-/// not speak against it. An array: a valid beginning of one whose first element is an object. JSON that is neither is
-/// doubt: trained on as prose it would be a silent mistake. Everything else is text, whatever it begins with.
+/// Detected from the first bytes of a file; `whole`: they are the whole file. `name` (without extensions of compressed
+/// files) is used only if the bytes are ambiguous. JSON lines: every line is an object, or most are and the name does
+/// not contradict. An array: a valid prefix of one whose first element is an object. Other JSON is ambiguous, since
+/// training on it as prose would be a silent mistake. Everything else is text.
 ShapeFound shape_of(std::string_view head, bool whole, const std::string& name);
 
-/// Past a byte order mark of UTF-8.
+/// Skips a UTF-8 byte order mark.
 std::string_view without_bom(std::string_view text);
 
 }  // namespace ashlar::data

@@ -39,7 +39,7 @@ T value_at(std::string_view bytes, size_t offset) {
 
 constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 
-/// What stands behind 'key': in the header, without leading spaces.
+/// The text after 'key': in the header, without leading spaces.
 std::string_view numpy_field(std::string_view header, std::string_view key) {
   const size_t at = header.find(str_cat("'", key, "':"));
   if (at == std::string_view::npos) return "";
@@ -48,7 +48,7 @@ std::string_view numpy_field(std::string_view header, std::string_view key) {
   return rest;
 }
 
-/// The product of the shape's numbers; nothing for a shape that is none or too large.
+/// The product of the shape's numbers; nothing if invalid or too large.
 std::optional<int64_t> numpy_items(std::string_view shape) {
   if (!shape.starts_with('(')) return std::nullopt;
   shape = shape.substr(1, shape.find(')') - 1);
@@ -73,11 +73,11 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
   const size_t prefix = kNumpyMagic.size() + 2;
   const int version = head.size() > prefix ? static_cast<uint8_t>(head[kNumpyMagic.size()]) : 0;
   const size_t length_bytes = version == 1 ? 2 : 4;
-  if (head.size() < prefix + length_bytes) throw refuse("is cut off in its header; get it again");
+  if (head.size() < prefix + length_bytes) throw refuse("is truncated in its header; get it again");
   if (version < 1 || version > 3) throw refuse("of format version ", version, ", expected 1 to 3");
   const size_t length = version == 1 ? value_at<uint16_t>(head, prefix) : value_at<uint32_t>(head, prefix);
   const size_t begin = prefix + length_bytes;
-  if (head.size() < begin + length) throw refuse("is cut off in its header; get it again");
+  if (head.size() < begin + length) throw refuse("is truncated in its header; get it again");
   const std::string_view header = head.substr(begin, length);
   const std::string_view descr = numpy_field(header, "descr");
   const std::string_view name = descr.starts_with('\'') ? descr.substr(1, descr.find('\'', 1) - 1) : descr;
@@ -96,7 +96,7 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
   layout.tokens = *items;
   const int64_t there = bytes - layout.offset;
   if (there / bytes_of(layout.type) < layout.tokens) {
-    throw refuse("is cut off: its header says ", layout.tokens, " ids, the file has ", there / bytes_of(layout.type),
+    throw refuse("is truncated: its header says ", layout.tokens, " ids, the file has ", there / bytes_of(layout.type),
                  "; get it again");
   }
   if (there != layout.tokens * bytes_of(layout.type))
@@ -111,7 +111,7 @@ constexpr int32_t kLlmcGpt2 = 20240520, kLlmcLlama3 = 20240801;
 
 TokenLayout llmc_tokens(std::string_view head, int64_t bytes, const std::string& shown) {
   const auto refuse = [&](const auto&... what) { return input_error("data build", shown, ": llm.c shard ", what...); };
-  if (bytes < kLlmcHeader) throw refuse("is cut off in its header; get it again");
+  if (bytes < kLlmcHeader) throw refuse("is truncated in its header; get it again");
   const bool gpt2 = value_at<int32_t>(head, 0) == kLlmcGpt2;
   const auto version = value_at<int32_t>(head, 4);
   const int32_t expected = gpt2 ? 1 : 7;
@@ -120,8 +120,9 @@ TokenLayout llmc_tokens(std::string_view head, int64_t bytes, const std::string&
   layout.tokens = value_at<int32_t>(head, 8);
   const int64_t size = bytes_of(layout.type), there = bytes - kLlmcHeader;
   if (layout.tokens < 0 || there != layout.tokens * size) {
-    throw refuse(there < layout.tokens * size ? "is cut off: its header says " : "is not what its header says: ",
-                 layout.tokens, " ids, the file has ", there / size, "; get it again");
+    throw refuse(
+        there < layout.tokens * size ? "is truncated: its header says " : "does not match its header, which says ",
+        layout.tokens, " ids, the file has ", there / size, "; get it again");
   }
   return layout;
 }
@@ -148,7 +149,7 @@ std::optional<TokenLayout> recognised_tokens(std::string_view head, int64_t byte
 TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, const std::string& shown) {
   if (bytes % bytes_of(type) != 0) {
     throw input_error("data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
-                      " bytes are no multiple of ", bytes_of(type), ": it is cut off or something else");
+                      " bytes are not a multiple of ", bytes_of(type), ": truncated, or something else");
   }
   return {.form = form, .type = type, .offset = 0, .tokens = bytes / bytes_of(type)};
 }
@@ -157,9 +158,9 @@ TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::
   const MegatronIndex reader(index);
   const int64_t size = bytes_of(reader.type());
   if (bytes != reader.tokens() * size) {
-    throw input_error("data build", shown, bytes < reader.tokens() * size ? " is cut off: " : " does not fit: ", index,
-                      " says ", reader.tokens(), " ids of ", name_of(reader.type()), ", the file has ", bytes,
-                      " bytes; get both again");
+    throw input_error(
+        "data build", shown, bytes < reader.tokens() * size ? " is truncated: " : " does not fit: ", index, " says ",
+        reader.tokens(), " ids of ", name_of(reader.type()), ", the file has ", bytes, " bytes; get both again");
   }
   return {.form = "Megatron", .type = reader.type(), .offset = 0, .tokens = reader.tokens(), .index = index};
 }
@@ -172,7 +173,7 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   };
   std::string head(kMegatronHeader, '\0');
   if (file_.read_at_most(0, std::as_writable_bytes(std::span(head))) < kMegatronHeader)
-    throw refuse("is cut off in its header; get it again");
+    throw refuse("is truncated in its header; get it again");
   const auto version = value_at<int64_t>(head, 9);
   const auto code = static_cast<uint8_t>(head[17]);
   if (version != 1) throw refuse("of version ", version, ", expected 1");
@@ -187,15 +188,15 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   }
   sequences_ = value_at<int64_t>(head, 18);
   documents_ = value_at<int64_t>(head, 26);
-  // An index may have a byte more for each sequence (its mode), which says nothing about ids.
+  // An index may have one more byte per sequence (its mode), which does not affect ids.
   const int64_t most = file_.size_bytes() / 8;
   const bool sane = sequences_ >= 0 && documents_ >= 1 && sequences_ <= most && documents_ <= most;
   const int64_t plain = sane ? kMegatronHeader + sequences_ * 12 + documents_ * 8 : -1;
   if (!sane || (file_.size_bytes() != plain && file_.size_bytes() != plain + sequences_)) {
-    throw refuse("is cut off or damaged: its header says ", sequences_, " sequences and ", documents_,
-                 " document ends, which its ", file_.size_bytes(), " bytes do not hold; get it again");
+    throw refuse("is truncated or damaged: its header says ", sequences_, " sequences and ", documents_,
+                 " document ends; its ", file_.size_bytes(), " bytes do not fit these; get it again");
   }
-  // Sequences must lie one behind the other, as every writer of the format leaves them.
+  // Sequences must be contiguous, as every writer of the format writes them.
   constexpr int64_t kPiece = 65536;
   std::vector<int32_t> sizes(kPiece);
   std::vector<int64_t> pointers(kPiece);
@@ -206,7 +207,7 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
                   std::as_writable_bytes(std::span(pointers).first(static_cast<size_t>(n))));
     for (int64_t i = 0; i < n; ++i) {
       if (sizes[i] < 0 || pointers[i] != tokens_ * bytes_of(type_))
-        throw refuse("has sequence ", at + i, " not behind the one before it; write the dataset again");
+        throw refuse("has sequence ", at + i, " not right after the one before it; write the dataset again");
       tokens_ += sizes[i];
     }
   }
@@ -237,7 +238,7 @@ int64_t MegatronIndex::start_of(int64_t document) const {
 }
 
 std::vector<int64_t> MegatronIndex::starts(int64_t begin, int64_t end) const {
-  int64_t low = 0, high = documents_;  // the first that lies behind `begin`
+  int64_t low = 0, high = documents_;  // the first after `begin`
   while (low < high) {
     const int64_t middle = (low + high) / 2;
     if (start_of(middle) > begin) {

@@ -11,10 +11,10 @@ namespace ashlar::data {
 namespace {
 
 constexpr size_t kPackedBytes = size_t{256} << 10;
-constexpr int kLargestWindowLog = 27;  // what zstd -d takes without being told more
+constexpr int kLargestWindowLog = 27;  // the default limit of zstd -d
 constexpr size_t kFrameHead = 18;      // the longest header of a frame
 
-/// The window that a zstd frame asks for, in bytes; 0 when its first bytes do not say. Source: RFC 8878, 3.1.1.1.
+/// The window size of a zstd frame, in bytes; 0 if its first bytes do not contain it. Source: RFC 8878, 3.1.1.1.
 uint64_t window_of(std::string_view head) {
   if (head.size() < 6 || !head.starts_with("\x28\xb5\x2f\xfd")) return 0;
   const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(head[i])); };
@@ -23,7 +23,7 @@ uint64_t window_of(std::string_view head) {
     const uint64_t base = uint64_t{1} << (10 + (byte(5) >> 3));
     return base + base / 8 * (byte(5) & 7U);
   }
-  // One segment: the window is the content.
+  // Single segment: the window is the content.
   const size_t id_bytes = (descriptor & 3U) == 3 ? 4 : descriptor & 3U;
   const size_t size_bytes = descriptor >> 6 == 0 ? 1 : size_t{1} << (descriptor >> 6);
   uint64_t size = size_bytes == 2 ? 256 : 0;
@@ -40,15 +40,15 @@ Packing packing_of(std::string_view head) {
   return head.starts_with("\x28\xb5\x2f\xfd") || skippable ? Packing::kZstd : Packing::kNone;
 }
 
-/// One kind of decompression.
+/// One decompressor.
 class Unpacker::Stream {
  public:
   virtual ~Stream() = default;
-  /// Takes from `in` and fills `out`, both advanced. Returns what is wrong with the bytes, or nothing.
+  /// Consumes from `in` and fills `out`, both advanced. Returns an error text for invalid bytes, or nothing.
   virtual std::string step(std::string_view& in, std::span<char>& out) = 0;
   /// Whether the file may end here.
   virtual bool complete() const = 0;
-  /// Bytes that it still has to give without taking more.
+  /// Whether it has buffered output that needs no more input.
   virtual bool holds_more() const = 0;
 };
 
@@ -68,9 +68,9 @@ class Unpacker::GzipStream : public Stream {
         padding_ = true;
         const size_t end = in.find_first_not_of('\0');
         in.remove_prefix(std::min(end, in.size()));
-        return end == std::string_view::npos ? "" : "holds something else after zeros behind its last gzip member";
+        return end == std::string_view::npos ? "" : "has other data after zeros after its last gzip member";
       }
-      if (in.front() != '\x1f') return "holds something else behind its last gzip member";
+      if (in.front() != '\x1f') return "has other data after its last gzip member";
       inflateReset(&z_);
       between_members_ = false;
     }
@@ -85,7 +85,7 @@ class Unpacker::GzipStream : public Stream {
     if (code == Z_STREAM_END) between_members_ = true;
     if (code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END) return "";
     if (code == Z_MEM_ERROR) throw resource_error("data build", "no memory to decompress gzip");
-    return str_cat("is no whole gzip file (", z_.msg == nullptr ? "broken" : z_.msg, ")");
+    return str_cat("is not a complete gzip file (", z_.msg == nullptr ? "broken" : z_.msg, ")");
   }
   bool complete() const override { return between_members_; }
   bool holds_more() const override { return full_ && !between_members_; }
@@ -115,10 +115,10 @@ class Unpacker::ZstdStream : public Stream {
       const uint64_t window = window_of(head_);
       if (window > uint64_t{1} << kLargestWindowLog) {
         return str_cat("needs a zstd window of ", window >> 20, " MiB, and at most ", 1 << (kLargestWindowLog - 20),
-                       " MiB are given to one file (pack it again: zstd -d --long=31 <FILE | zstd --long=27)");
+                       " MiB are allowed per file (compress it again: zstd -d --long=31 <FILE | zstd --long=27)");
       }
       if (out_of_memory(left)) throw resource_error("data build", "no memory to decompress zstd");
-      return str_cat("is no whole zstd file (", ZSTD_getErrorName(left), ")");
+      return str_cat("is not a complete zstd file (", ZSTD_getErrorName(left), ")");
     }
     in.remove_prefix(from.pos);
     out = out.subspan(to.pos);
@@ -135,7 +135,7 @@ class Unpacker::ZstdStream : public Stream {
   }
 
   ZSTD_DStream* z_;
-  std::string head_;  ///< of the frame
+  std::string head_;  ///< head of the frame
   bool between_frames_ = true, full_ = false;
 };
 
@@ -165,7 +165,7 @@ size_t Unpacker::read(std::span<char> out) {
   while (!left.empty()) {
     if (used_ == packed_.size() && !stream_->holds_more() && !refill()) {
       if (stream_->complete()) break;
-      throw input_error("data build", shown_, " is cut off: its compressed data ends at byte ", next_offset_,
+      throw input_error("data build", shown_, " is truncated: its compressed data ends at byte ", next_offset_,
                         " in the middle, after ", unpacked_ + static_cast<int64_t>(out.size() - left.size()),
                         " bytes of text; get it again");
     }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
-/// Where the last character before `end` begins.
+/// Start of the last character before `end`.
 size_t character_before(std::string_view text, size_t end) {
   size_t at = end - 1;
   while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) --at;
@@ -59,7 +59,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
       throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
                         vocabulary.used(token.id)
                             ? str_cat(", which is that of ", printable(vocabulary.token(token.id)))
-                            : ", in the vocabulary another one");
+                            : ", but another one in the vocabulary");
     }
     token.pattern = token.content;
     if (token.normalized && normalizer != nullptr) {
@@ -68,7 +68,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
     }
     if (token.pattern.size() > kMaxTokenBytes)
       throw input_error("tokenizer", where, ": ", printable(token.content), ": an added token of ",
-                        token.pattern.size(), " bytes, at most ", kMaxTokenBytes, " are taken");
+                        token.pattern.size(), " bytes, at most ", kMaxTokenBytes, " are allowed");
   }
   by_id_.assign(static_cast<size_t>(vocabulary.size()), -1);
   for (size_t i = 0; i < tokens_.size(); ++i) by_id_[static_cast<size_t>(tokens_[i].id)] = static_cast<int32_t>(i);
@@ -79,7 +79,7 @@ void AddedTokens::make_finders() {
   size_t bytes[2] = {0, 0};
   for (const AddedToken& token : tokens_) bytes[token.normalized ? 1 : 0] += token.pattern.size();
   for (size_t kind : {size_t{0}, size_t{1}}) finders_[kind].tokens = ByteTrie(bytes[kind]);
-  // Of tokens that are looked for alike the first counts; of a trie's the last.
+  // Of tokens with the same pattern the first counts; a trie keeps the last.
   for (size_t i = tokens_.size(); i > 0; --i) {
     const AddedToken& token = tokens_[i - 1];
     if (token.pattern.empty()) continue;
@@ -113,7 +113,7 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
         ++at;
         continue;
       }
-      const AddedToken* found = nullptr;  // the longest
+      const AddedToken* found = nullptr;  // the longest match
       int32_t node = ByteTrie::kRoot;
       for (size_t i = at; i < text.size(); ++i) {
         node = finder.tokens.child(node, static_cast<uint8_t>(text[i]));
@@ -134,7 +134,7 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
       if (found->lstrip) begin = std::max(skip_space_back(text, begin), done);
       if (found->rstrip) end = skip_space(text, end);
       if (done < begin) segments.push_back({span(done, begin), -1});
-      // As the reference does: of what an earlier rstrip took nothing may be left for it.
+      // As in the reference: text removed by an earlier rstrip is not matched again.
       if (begin < end) segments.push_back({span(begin, end), found->id});
       done = end;
     }

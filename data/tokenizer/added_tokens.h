@@ -14,11 +14,11 @@
 
 namespace ashlar::data {
 
-/// A token that is found in the text itself, before the model sees the rest; `added_tokens` of tokenizer.json.
+/// A token that is matched in the text before the model encodes the rest; `added_tokens` of tokenizer.json.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  std::string pattern;  ///< what is looked for: the content, or what the normaliser makes of it
+  std::string pattern;  ///< the matched text: the content, or its normalized form
   bool special = false, normalized = false, single_word = false, lstrip = false, rstrip = false;
   bool operator==(const AddedToken&) const = default;
 };
@@ -29,21 +29,21 @@ struct Segment {
   int32_t id = -1;  ///< -1: text
 };
 
-/// Finds added tokens: those that are not `normalized` in the text, the others in what the normaliser makes of the
-/// rest. Leftmost first, then longest. One that must be a word of its own and is not is passed over as text; lstrip and
-/// rstrip take the white space before and behind.
+/// Finds added tokens: tokens that are not `normalized` in the text, the others in the normalized rest. Leftmost first,
+/// then longest. A token with single_word that is not a separate word stays text; lstrip and rstrip include the white
+/// space before and after.
 class AddedTokens {
  public:
-  /// Normalises the patterns. Tokens go into the vocabulary. Input errors: an id that is another token's.
+  /// Normalizes the patterns. Adds the tokens to the vocabulary. Input error for an id of another token.
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer, Vocabulary& vocabulary,
               const std::string& where);
   const std::vector<AddedToken>& all() const { return tokens_; }
   const AddedToken* find(int32_t id) const;
-  /// Cuts `text` into segments; `normalized`: which of the two kinds is looked for. With `as_text`, special tokens are
-  /// found too, but noted there and left in the text.
+  /// Splits `text` into segments; `normalized` selects the kind of tokens. With `as_text`, special tokens are recorded
+  /// there but left in the text.
   void cut(std::string_view text, bool normalized, std::vector<Segment>& segments,
            std::vector<SpecialSpelling>* as_text = nullptr) const;
-  /// That token is special from now on, if it is one of these.
+  /// Marks a token as special, if it is one of these.
   void make_special(int32_t id);
   bool any(bool normalized) const { return finders_[normalized ? 1 : 0].any; }
 
@@ -51,7 +51,7 @@ class AddedTokens {
   struct Finder {
     std::array<bool, 256> begins{};  ///< by first byte
     bool any = false;
-    ByteTrie tokens;  ///< places in tokens_ by what is looked for
+    ByteTrie tokens;  ///< indices into tokens_ by pattern
   };
   void make_finders();
 
@@ -62,7 +62,7 @@ class AddedTokens {
 
 /// A token as an entry of that list.
 nlohmann::ordered_json json_of(const AddedToken& token);
-/// The list under "added_tokens"; none when there is no list.
+/// The list under "added_tokens"; empty if absent.
 std::vector<AddedToken> read_added_tokens(Fields& fields);
 
 }  // namespace ashlar::data

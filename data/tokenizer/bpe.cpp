@@ -78,7 +78,7 @@ void BpeModel::encode(std::string_view piece, Scratch& scratch, std::vector<int3
 }
 
 void BpeModel::symbols_of(std::string_view piece, std::vector<int32_t>& symbols) const {
-  bool unknown = false;  // one is not written yet
+  bool unknown = false;  // an unknown token is pending
   const auto flush = [&] {
     if (unknown) symbols.push_back(unk_);
     unknown = false;
@@ -111,7 +111,7 @@ void BpeModel::symbols_of(std::string_view piece, std::vector<int32_t>& symbols)
     }
     const auto has = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)] >= 0; };
     if (options_.byte_fallback && std::all_of(character.begin(), character.end(), has)) {
-      // As the reference does: an unknown token that waits comes behind them.
+      // As in the reference: a pending unknown token follows them.
       for (const char c : character) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
       continue;
     }
@@ -124,7 +124,7 @@ void BpeModel::merge_short(Scratch& scratch) const {
   std::vector<int32_t>& s = scratch.symbols;
   size_t n = s.size();
   if (n < 2) return;
-  uint32_t ranks[kShort];  // of the pair that begins at each place
+  uint32_t ranks[kShort];  // rank of the pair that begins at each place
   int32_t joined[kShort];
   const auto look = [&](size_t i) {
     const Slot* const slot = find(s[i], s[i + 1]);

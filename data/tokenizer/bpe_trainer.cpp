@@ -14,14 +14,14 @@ namespace {
 
 using Pair = std::pair<int32_t, int32_t>;
 
-/// A pair to be joined, as often as it was counted when it was put into the queue, and the words that had it.
+/// A pair to be merged, its count when it was queued, and the words that had it.
 struct Candidate {
   Pair pair;
   int64_t count = 0;
   std::vector<int32_t> words;  ///< ascending
 };
 
-/// Whether `a` is joined after `b`.
+/// Order of merging: whether `a` is merged after `b`.
 struct Later {
   bool operator()(const Candidate& a, const Candidate& b) const {
     return a.count != b.count ? a.count < b.count : a.pair > b.pair;
@@ -41,7 +41,7 @@ class Trainer {
       Candidate top = queue_.top();
       queue_.pop();
       const int64_t count = counts_[top.pair];
-      if (top.count != count) {  // words that had it were joined otherwise since
+      if (top.count != count) {  // some of its words have changed since by other merges
         top.count = count;
         queue_.push(std::move(top));
         continue;
@@ -55,7 +55,7 @@ class Trainer {
   }
 
  private:
-  /// A word's symbols: `length` of them from `begin` of symbols_, fewer with each merge.
+  /// The symbols of a word: `length` of them from `begin` in symbols_, fewer with each merge.
   struct Word {
     int64_t begin = 0;
     int32_t length = 0;
@@ -75,7 +75,7 @@ class Trainer {
   std::vector<int32_t> symbols_;
   std::vector<Word> words_;
   HashMap<Pair, int64_t> counts_;
-  HashMap<Pair, std::vector<int32_t>> met_;  ///< pairs that the merge at work made, and in which words
+  HashMap<Pair, std::vector<int32_t>> met_;  ///< pairs made by the current merge, and their words
   std::priority_queue<Candidate, std::vector<Candidate>, Later> queue_;
 };
 
@@ -120,7 +120,7 @@ void Trainer::change(Pair pair, int64_t by, int32_t word) {
 
 void Trainer::join(const Candidate& candidate) {
   const auto [left, right] = candidate.pair;
-  // Two merges can make the same token, which keeps its first id.
+  // Two merges can make the same token, which then keeps its first id.
   const auto next = static_cast<int32_t>(out_.tokens.size());
   const auto [at, fresh] = ids_.emplace(out_.tokens[left] + out_.tokens[right], next);
   const int32_t joined = at->second;
@@ -129,7 +129,7 @@ void Trainer::join(const Candidate& candidate) {
   for (const int32_t w : candidate.words) {
     Word& word = words_[w];
     int32_t* const symbols = symbols_.data() + word.begin;
-    // Read from `i`, written to `kept`, so that what is before is final.
+    // Read from `i`, written to `kept`: everything before `kept` is final.
     int32_t kept = 0;
     for (int32_t i = 0; i < word.length; ++i) {
       if (symbols[i] != left || i + 1 == word.length || symbols[i + 1] != right) {
@@ -162,7 +162,7 @@ TrainedBpe train_bpe(const std::vector<WordCount>& words, const BpeTraining& tra
   const auto least = static_cast<int64_t>(training.special_tokens.size()) + 256;
   if (training.vocab_size < least) {
     throw input_error("tokenizer train", "a vocabulary of ", training.vocab_size, " has no room for 256 bytes and ",
-                      training.special_tokens.size(), " special tokens; ask for ", least, " or more");
+                      training.special_tokens.size(), " special tokens; use ", least, " or more");
   }
   return Trainer(words, training).run();
 }

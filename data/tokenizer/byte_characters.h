@@ -7,17 +7,17 @@
 
 namespace ashlar::data {
 
-/// How byte-level vocabularies write bytes: printable ones of Latin-1 as themselves, the others as U+0100 and on, in
-/// order. Source: Radford et al. 2019, GPT-2's bytes_to_unicode.
+/// Characters for bytes in byte-level vocabularies: printable Latin-1 bytes are themselves, the others are U+0100 and
+/// following, in order. Source: Radford et al. 2019, GPT-2's bytes_to_unicode.
 class ByteCharacters {
  public:
   ByteCharacters();
   char32_t of_byte(uint8_t byte) const { return characters_[byte]; }
-  /// -1 for a character that stands for no byte.
+  /// -1 for a character that represents no byte.
   int byte_of(char32_t c) const { return c < bytes_.size() ? bytes_[c] : -1; }
 
   std::string written(std::string_view bytes) const;
-  /// False, with `bytes` unspecified, when a character stands for no byte or the text is not UTF-8.
+  /// False, with `bytes` unspecified, when a character represents no byte or the text is not UTF-8.
   bool read(std::string_view written, std::string& bytes) const;
 
  private:

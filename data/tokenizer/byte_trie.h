@@ -6,17 +6,17 @@
 
 namespace ashlar::data {
 
-/// Tokens by their bytes, as a trie whose children are found in a hash table. Immutable after the last `add`.
+/// Tokens by their bytes, as a trie with children in a hash table. Immutable after the last `add`.
 class ByteTrie {
  public:
-  /// For tokens of so many bytes in all.
+  /// Reserves space for tokens of `bytes` bytes in total.
   explicit ByteTrie(size_t bytes = 0);
 
-  /// An empty token is not kept; of equal ones the last counts.
+  /// Empty tokens are ignored; of equal ones the last counts.
   void add(std::string_view token, int32_t id);
 
   static constexpr int32_t kRoot = 0;
-  /// The node that a byte leads to; -1: no token goes on so.
+  /// The child of a node for a byte; -1: none.
   int32_t child(int32_t node, uint8_t byte) const {
     const uint64_t key = key_of(node, byte);
     for (size_t at = slot_of(key);; at = (at + 1) & mask_) {

@@ -7,7 +7,7 @@
 
 namespace ashlar::data {
 
-/// Each byte is its own id; 256 ends a document. Takes any input, text or not.
+/// Each byte is its own id; 256 ends a document. Accepts any input, text or not.
 class BytesTokenizer final : public Tokenizer {
  public:
   static constexpr int32_t kEod = 256;

@@ -10,12 +10,12 @@ namespace {
 
 using nlohmann::json;
 
-/// A value of a field that says the same as no field, in a model.
+/// A value of a model's field that equals an absent field.
 bool says_nothing(const json& value) {
   return value.is_null() || value == json(false) || value == json("") || value == json(0);
 }
 
-/// Without what is null and what changes offsets only, at every depth.
+/// Removes, at every depth, nulls and fields that affect offsets only.
 json cleaned(const json& value) {
   if (value.is_array()) {
     json list = json::array();
@@ -30,7 +30,7 @@ json cleaned(const json& value) {
   return object;
 }
 
-/// ByteLevel decodes alike whatever its fields say.
+/// ByteLevel decodes the same for all values of its fields.
 json decoder_of(const json& value) {
   json made = cleaned(value);
   if (!made.is_object()) return made;

@@ -5,9 +5,9 @@
 
 namespace ashlar::data {
 
-/// What of a tokenizer.json decides the ids of a text and the text of ids, as one text that does not depend on how the
-/// file writes it: order of keys, white space, what is left out or null, merges as "a b" or ["a", "b"]. Without what
-/// decides neither: version, truncation, padding, offsets, and the template around a text.
+/// The parts of a tokenizer.json that determine ids of texts and texts of ids, as a canonical text: independent of key
+/// order, white space, absent or null fields, and merges as "a b" or ["a", "b"]. Without the parts that affect neither:
+/// version, truncation, padding, offsets, and the template.
 std::string canonical_tokenizer(std::string_view tokenizer_json);
 
 }  // namespace ashlar::data

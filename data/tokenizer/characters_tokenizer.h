@@ -8,7 +8,7 @@
 namespace ashlar::data {
 
 /// One id for each distinct Unicode code point of the corpus, in ascending order; the id after them ends a document.
-/// Texts are UTF-8; a code point that the corpus did not hold cannot be encoded.
+/// Texts are UTF-8; a code point that the corpus did not contain cannot be encoded.
 class CharactersTokenizer final : public Tokenizer {
  public:
   /// `vocabulary` ascending, distinct.
@@ -22,8 +22,8 @@ class CharactersTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;
-  /// BPE without merges over the characters, "<|endoftext|>" for the end of a document. Its readers leave a character
-  /// out that is none of the vocabulary.
+  /// BPE without merges over the characters, "<|endoftext|>" for the end of a document. Its readers drop characters
+  /// that are not in the vocabulary.
   std::string tokenizer_json_text() const override;
 
  private:

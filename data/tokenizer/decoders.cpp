@@ -145,7 +145,7 @@ std::string as_utf8(std::string_view bytes) {
       at += static_cast<size_t>(n);
       continue;
     }
-    // The bytes that begin a character, as far as they could go on to one, are replaced together.
+    // The bytes of an incomplete character are replaced together.
     const auto byte = [&](size_t i) {
       return at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : uint8_t{0};
     };

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 std::string brief(const json& value) {
-  // A list or object may be the file itself: what is shown of it is its kind.
+  // Lists and objects may be as large as the file, so only their kind and size are shown.
   if (value.is_structured() && value.size() > 8)
     return str_cat(value.is_array() ? "a list of " : "an object of ", value.size());
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -62,7 +62,7 @@ Fields Fields::object(std::string_view key) {
 
 std::string Fields::text(std::string_view key) {
   const json* const value = find(key);
-  if (value == nullptr || !value->is_string()) throw error(key, "expected a text");
+  if (value == nullptr || !value->is_string()) throw error(key, "expected a string");
   return value->get<std::string>();
 }
 
@@ -104,7 +104,7 @@ void Fields::must_be_off(std::string_view key) {
 
 void Fields::finish() const {
   for (const auto& [key, value] : object_.items()) {
-    if (!read_.contains(key)) throw error(key, "this program does not know the field, which may change ids");
+    if (!read_.contains(key)) throw error(key, "unknown field, which may change ids");
   }
 }
 
@@ -121,7 +121,7 @@ Fields Fields::element(std::string_view key, size_t i) {
 
 void Fields::count_step() {
   if (++*steps_ > kMaxSteps)
-    throw input_error("tokenizer", path_, ": more than ", kMaxSteps, " steps in one tokenizer are not taken");
+    throw input_error("tokenizer", path_, ": more than ", kMaxSteps, " steps in one tokenizer are not allowed");
 }
 
 }  // namespace ashlar::data

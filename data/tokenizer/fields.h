@@ -13,14 +13,14 @@
 
 namespace ashlar::data {
 
-/// The fields of one object of a tokenizer's JSON. Each is asked for by name; `finish` refuses, by name, what nobody
-/// asked for: a field that is not understood may change ids. Errors name the file and the path of the field, such as
-/// `tokenizer.json: pre_tokenizer.pretokenizers[1].behavior`.
+/// The fields of one object of a tokenizer's JSON. Each is read by name; `finish` refuses unread fields by name, since
+/// an unknown field may change ids. Errors name the file and the path of the field, such as `tokenizer.json:
+/// pre_tokenizer.pretokenizers[1].behavior`.
 class Fields {
  public:
   static constexpr int kMaxSteps = 64;  ///< published tokenizers have up to twenty
 
-  /// `path` is put before field names: "tokenizer.json: model".
+  /// `path` is the prefix of field names: "tokenizer.json: model".
   Fields(const nlohmann::json& object, std::string path);
 
   const std::string& path() const { return path_; }
@@ -28,7 +28,7 @@ class Fields {
   bool has(std::string_view key);                    ///< present and not null
   const nlohmann::json* find(std::string_view key);  ///< null when absent or null
   const nlohmann::json& array(std::string_view key);
-  bool is_text(std::string_view key);              ///< present and a text
+  bool is_text(std::string_view key);              ///< present and a string
   size_t length(std::string_view key);             ///< of a list
   Fields element(std::string_view key, size_t i);  ///< entry i of a list, an object
   Fields object(std::string_view key);
@@ -37,11 +37,11 @@ class Fields {
   bool boolean(std::string_view key, bool otherwise);
   int64_t integer(std::string_view key, int64_t otherwise, int64_t least, int64_t most);
 
-  /// Counts one step of a pipeline; refuses more than kMaxSteps of them in one file, however they are nested. Each may
-  /// compile a pattern.
+  /// Counts one step of a pipeline; refuses more than kMaxSteps in one file, at any nesting. Each may compile a
+  /// pattern.
   void count_step();
 
-  /// Fields that change no id.
+  /// Fields that do not affect ids.
   void ignore(std::initializer_list<std::string_view> keys);
   /// Refuses a value other than null, false, "" or an empty list or object.
   void must_be_off(std::string_view key);

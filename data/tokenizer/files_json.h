@@ -7,7 +7,7 @@
 
 namespace ashlar::data {
 
-/// The tokenizer of what FormTokenizer::to_json wrote.
+/// The tokenizer from the output of FormTokenizer::to_json.
 std::unique_ptr<Tokenizer> tokenizer_from_files_json(const nlohmann::json& json);
 
 }  // namespace ashlar::data

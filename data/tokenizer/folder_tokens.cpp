@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
-// In the order in which transformers adds them.
+// In transformers' order of adding.
 constexpr const char* kKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
 constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
@@ -24,7 +24,7 @@ class FolderTokens {
  public:
   FolderTokens(const TokenizerFiles& files, std::string_view usual)
       : files_(files), usual_(usual), config_(object_in(files, "tokenizer_config.json")) {
-    // Files of before added_tokens_decoder keep the names of special tokens apart.
+    // Files older than added_tokens_decoder list special tokens separately.
     if (config_.contains("added_tokens_decoder")) return;
     const json map = object_in(files, "special_tokens_map.json");
     for (const auto& [key, value] : map.items()) config_[key] = value;
@@ -35,7 +35,7 @@ class FolderTokens {
       throw error("tokenizer_config.json", "split_special_tokens = true is not supported");
   }
 
-  /// Those with ids, by id.
+  /// Tokens with ids, by id.
   std::vector<AddedToken> listed() const {
     std::vector<AddedToken> tokens;
     if (const auto decoder = config_.find("added_tokens_decoder"); decoder != config_.end() && !decoder->is_null()) {
@@ -46,13 +46,13 @@ class FolderTokens {
       }
     } else {
       json ids = object_in(files_, "added_tokens.json");
-      // A tokenizer.json under that name, beside the one that was named.
+      // The given file has this name, and a tokenizer.json is beside it.
       if (ids.contains("model") && ids["model"].is_object()) ids = json::object();
       std::set<std::string> names;
       for (const AddedToken& token : named()) names.insert(token.content);
       for (const auto& [content, id] : ids.items()) {
         if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > static_cast<double>(kMaxId))
-          throw error("added_tokens.json", str_cat("the id of ", printable(content), " is no number"));
+          throw error("added_tokens.json", str_cat("the id of ", printable(content), " is not a number"));
         const bool special = names.contains(content);
         tokens.push_back({.id = id.get<int32_t>(), .content = content, .special = special, .normalized = !special});
       }
@@ -61,7 +61,7 @@ class FolderTokens {
     return tokens;
   }
 
-  /// Special ones, without ids.
+  /// Special tokens without ids.
   std::vector<AddedToken> named() const {
     std::vector<AddedToken> tokens;
     for (const char* kind : kKinds) {
@@ -82,7 +82,7 @@ class FolderTokens {
       if (at->is_null()) return std::nullopt;
       return token_of(*at, kind + "_token");
     }
-    // "KIND=TOKEN", or "KIND<=TOKEN" for one that takes the space before it.
+    // "KIND=TOKEN", or "KIND<=TOKEN" for a token with lstrip.
     for (size_t begin = 0; begin < usual_.size();) {
       const size_t end = std::min(usual_.find(' ', begin), usual_.size());
       const std::string_view entry = usual_.substr(begin, end - begin);
@@ -140,7 +140,7 @@ class FolderTokens {
   json config_;
 };
 
-/// The list as the library keeps it.
+/// The list as transformers keeps it.
 class List {
  public:
   List(const ModelTokens& model, std::vector<AddedToken>& tokens) : model_(model), tokens_(tokens) {
@@ -150,7 +150,7 @@ class List {
     }
   }
   bool has(const std::string& content) const { return at_.contains(content); }
-  /// The id that it has then; a token that is there takes the new flags.
+  /// Returns the id of the token; an existing token gets the new flags.
   int32_t add(AddedToken token) {
     if (const auto at = at_.find(token.content); at != at_.end()) {
       token.id = tokens_[at->second].id;
@@ -184,8 +184,8 @@ void add_folder_tokens(const TokenizerFiles& files, std::string_view usual, cons
     const int32_t id = list.add(token);
     if (id != token.id)
       throw folder.error(files.find("tokenizer_config.json") != nullptr ? "tokenizer_config.json" : "added_tokens.json",
-                         str_cat("the added token ", printable(token.content), " is to have the id ", token.id,
-                                 "; transformers gives it ", id, ": list every token behind the vocabulary"));
+                         str_cat("the added token ", printable(token.content), " should have the id ", token.id,
+                                 ", but transformers gives it ", id, ": list every token after the vocabulary"));
   }
   for (const AddedToken& token : folder.named()) {
     if (!token.content.empty() && !list.has(token.content)) list.add(token);

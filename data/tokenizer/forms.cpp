@@ -47,7 +47,7 @@ constexpr Form kForms[] = {
      [](std::string_view file) { return file.ends_with(".tiktoken") || file.ends_with(".model"); }, open_tiktoken},
 };
 
-/// Beside any form: who the special tokens are, and the chat template.
+/// Files that may accompany any form: names of special tokens, chat template.
 constexpr std::string_view kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                             "chat_template.jinja"};
 constexpr std::string_view kFormFiles[] = {"tokenizer.json", "vocab.json", "merges.txt"};
@@ -64,7 +64,7 @@ std::string known_forms() {
   return text;
 }
 
-/// What the files say under "eos_token" or "bos_token"; empty when nothing.
+/// The value of "eos_token" or "bos_token" in the files; empty if absent.
 std::string named_token(const TokenizerFiles& files, const char* key) {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     if (files.find(name) == nullptr) continue;
@@ -77,7 +77,7 @@ std::string named_token(const TokenizerFiles& files, const char* key) {
   return "";
 }
 
-/// Why no form takes the files.
+/// The error when no form matches the files.
 Error no_form(const TokenizerFiles& files) {
   std::string models;
   int count = 0;
@@ -85,9 +85,9 @@ Error no_form(const TokenizerFiles& files) {
     if (!name.ends_with(".model") && !name.ends_with(".tiktoken")) continue;
     if (++count <= 8) models += str_cat(count == 1 ? "" : ", ", printable(name));
   }
-  if (count < 2) return input_error("tokenizer", files.shown, " holds no tokenizer of a known form: ", known_forms());
+  if (count < 2) return input_error("tokenizer", files.shown, " has no tokenizer of a known form: ", known_forms());
   return input_error("tokenizer", files.shown, ": expected one tokenizer, got ", count, " models: ", models,
-                     count > 8 ? ", ..." : "", "; give the path of the one that is meant, or take the others out");
+                     count > 8 ? ", ..." : "", "; give the path of one of them, or remove the others");
 }
 
 }  // namespace
@@ -110,7 +110,8 @@ void FormTokenizer::keep(TokenizerFiles files) {
     if (!name.empty()) {
       const auto id = id_of(name);
       if (!id)
-        throw input_error("tokenizer", files_.shown, ": ", key, " is ", printable(name), ", which is no token of it");
+        throw input_error("tokenizer", files_.shown, ": ", key, " is ", printable(name),
+                          ", which is not one of its tokens");
       return id;
     }
     const std::vector<std::string> special = special_tokens();
@@ -133,8 +134,7 @@ void FormTokenizer::keep(TokenizerFiles files) {
 
 int32_t FormTokenizer::eod_id() const {
   if (!eos_id_) {
-    throw input_error("tokenizer", files_.shown,
-                      " names no eos token to end documents with; put a tokenizer_config.json",
+    throw input_error("tokenizer", files_.shown, " has no eos token to end documents; put a tokenizer_config.json",
                       " with \"eos_token\" beside it");
   }
   return *eos_id_;
@@ -149,7 +149,7 @@ std::string FormTokenizer::to_json() const {
   if (rules_ != 1) value["rules"] = rules_;
   json& files = value["files"] = json::object();
   for (const auto& [name, bytes] : files_.bytes) {
-    // JSON holds text; what is none goes as base64.
+    // JSON contains text; other bytes are stored as base64.
     if (valid_utf8_end(bytes) == bytes.size()) {
       files[name] = bytes;
     } else {
@@ -179,7 +179,7 @@ bool holds_tokenizer(const std::string& folder) {
     names.bytes[name];
     model = model || name.ends_with(".model") || name.ends_with(".tiktoken");
   }
-  // One of the pair alone makes nothing.
+  // One file of the pair alone is not a tokenizer.
   return model || kForms[0].there(names) || kForms[1].there(names);
 }
 
@@ -221,18 +221,18 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
     beside.push_back(entry.path());
   }
   if (!folder && !pair) {
-    // A file of another name is a tokenizer.json when it holds one.
+    // A file with another name is a tokenizer.json if its content is one.
     const std::string bytes = io::read_text_file(path, kMaxFileBytes);
     const bool object =
         only.ends_with(".json") && only != "tokenizer.json" && bytes.find("\"model\"") != std::string::npos;
     files.bytes[object ? "tokenizer.json" : only] = bytes;
   }
-  for (const fs::path& file : beside) {  // what says how ranks are split
+  for (const fs::path& file : beside) {  // files that define how text is split
     const bool says =
         file.filename() == "about.json" || (ranks && file.filename() == fs::path(only).stem().string() + ".json");
     if (ranks_there && says && files.find("tokenizer.json") == nullptr) take(file);
   }
-  // A folder may hold one tokenizer in several forms: what is kept, and its hash, is the form that is read.
+  // A folder may have one tokenizer in several forms: the form that is read is stored and hashed.
   const auto* const form =
       std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.there(files); });
   if (form != std::end(kForms))
@@ -257,7 +257,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_files_json(const json& value) {
       files.bytes[name] = content.get<std::string>();
     } else if (!content.is_object() || !content.contains("base64") || !content["base64"].is_string() ||
                !absl::Base64Unescape(content["base64"].get<std::string>(), &files.bytes[name])) {
-      throw list.error(name, "expected the text of a file");
+      throw list.error(name, "expected the content of a file");
     }
   }
   fields.finish();

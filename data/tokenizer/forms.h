@@ -12,42 +12,42 @@
 
 namespace ashlar::data {
 
-/// The `kind` of tokenizers that are read from files.
+/// The `kind` of tokenizers read from files.
 inline constexpr std::string_view kFilesKind = "files";
 
-/// The files of one tokenizer: the one that makes the form, and what lies beside it and says more (names of special
-/// tokens, chat template), by name.
+/// The files of one tokenizer, by name: the file of its form, and accompanying files (names of special tokens, chat
+/// template).
 struct TokenizerFiles {
-  std::string shown;  ///< file or folder as the user named it, for errors
+  std::string shown;  ///< file or folder as given by the user, for errors
   std::map<std::string, std::string> bytes;
-  /// How the files are read. 1: as datasets and checkpoints of before had it, the class and the added tokens beside the
-  /// tokenizer ignored. Datasets and checkpoints say 2 where that makes a difference.
+  /// Rules of reading the files. 1: as in older datasets and checkpoints, where class and added tokens in accompanying
+  /// files are ignored. Datasets and checkpoints store 2 if that makes a difference.
   int rules = 2;
 
   const std::string* find(const std::string& name) const {
     const auto at = bytes.find(name);
     return at == bytes.end() ? nullptr : &at->second;
   }
-  /// The one file whose name ends so; null when there is none.
+  /// The file whose name has this ending; null if none.
   const std::string* find_ending(std::string_view ending, std::string* name = nullptr) const;
 };
 
-/// What a form makes of its files.
+/// A tokenizer made of files by a form.
 class FormTokenizer : public Tokenizer {
  public:
   using Tokenizer::encode;
-  /// The spelling of an id as its vocabulary has it; empty for an id that is not used.
+  /// The spelling of an id in its vocabulary; empty for an unused id.
   virtual std::string token(int32_t id) const = 0;
-  /// The id of a token by its spelling, special ones too.
+  /// The id of a token by its spelling, including special tokens.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
-  /// Tokens that stand for no text, in order of their ids.
+  /// Tokens that represent no text, ordered by id.
   virtual std::vector<std::string> special_tokens() const = 0;
   /// The name of the form: "tokenizer.json", "tiktoken", ...
   virtual std::string form() const = 0;
 
   CutRule cut_rule() const final { return cut_rule_; }
   bool has_special_tokens() const final { return !special_tokens().empty() || eos_id_; }
-  /// Throws an input error when the files name none.
+  /// Throws an input error if the files define none.
   int32_t eod_id() const final;
   std::string to_json() const final;
   std::vector<TokenizerFile> files() const final;
@@ -55,13 +55,13 @@ class FormTokenizer : public Tokenizer {
   const TokenizerFiles& source() const { return files_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
   std::optional<int32_t> bos_id() const { return bos_id_; }
-  /// What a form's open ends with: keeps the files, finds eos and bos in them.
+  /// Last step of a form's open: stores the files, finds eos and bos in them.
   void keep(TokenizerFiles files);
-  /// For a form's open: its files meant something else by the rules of before.
+  /// For a form's open: the files give another result by the older rules.
   void rules_matter() { rules_ = 2; }
 
  protected:
-  /// eos or bos: special whatever its flag says, as transformers has it.
+  /// eos or bos: special regardless of its flag, as in transformers.
   virtual void treat_as_special(int32_t id) { static_cast<void>(id); }
 
  private:
@@ -71,21 +71,21 @@ class FormTokenizer : public Tokenizer {
   CutRule cut_rule_ = CutRule::kNowhere;
 };
 
-/// Reads a tokenizer's file, or the folder that holds one: `tokenizer.json` before `vocab.json` + `merges.txt` before
-/// `.tiktoken`. Input errors name the file and the field that is not supported.
+/// Reads a tokenizer's file, or the folder with one: `tokenizer.json` before `vocab.json` + `merges.txt` before
+/// `.tiktoken`. Input errors name the file and the unsupported field.
 std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path);
-/// Whether a file of this name makes one of the forms.
+/// Whether a file of this name belongs to a form.
 bool makes_form(const std::string& name);
-/// Whether a folder has a file that makes one of the forms, supported or not.
+/// Whether a folder has a file of a form, supported or not.
 bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files);
 
-/// One line in `kForms` of forms.cpp: whether the files hold a tokenizer of the form, which
-/// of them it is read from, and the tokenizer.
+/// A row of `kForms` in forms.cpp: whether the files have a tokenizer of the form, which of them it reads, and how it
+/// is opened.
 struct Form {
   std::string_view name;
   bool (*there)(const TokenizerFiles& files);
-  bool (*reads)(std::string_view file);  ///< of the files that make forms: another form's are left out
+  bool (*reads)(std::string_view file);  ///< which form files it reads; those of other forms are ignored
   std::unique_ptr<FormTokenizer> (*open)(const TokenizerFiles& files);
 };
 

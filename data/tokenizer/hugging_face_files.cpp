@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What the class of every tokenizer reads in the same way. The rest of the keys belongs to classes of one model, whose
-/// steps are in tokenizer.json.
+/// Keys that every tokenizer class reads in the same way. Other keys belong to classes of one model, whose steps are in
+/// tokenizer.json.
 constexpr const char* kKept[] = {"bos_token",
                                  "eos_token",
                                  "unk_token",
@@ -30,13 +30,13 @@ constexpr const char* kKept[] = {"bos_token",
                                  "model_max_length"};
 constexpr const char* kConfig = "tokenizer_config.json";
 
-/// The object of a file that a form has read already; an empty one where there is none.
+/// The object of a file that a form has parsed already; empty if absent.
 Json object_of(const HuggingFaceFiles& files, const char* name) {
   const auto at = files.bytes.find(name);
   return at == files.bytes.end() ? Json::object() : io::parse_ordered_json(at->second);
 }
 
-/// Tokens written with their flags, as their spelling alone: the flags are in tokenizer.json.
+/// Tokens with flags, reduced to their spelling: the flags are in tokenizer.json.
 Json spelled(const Json& value) {
   if (value.is_array()) {
     Json list = Json::array();
@@ -56,7 +56,7 @@ HuggingFaceFiles hugging_face_files(const Tokenizer& tokenizer, int64_t max_posi
     out.bytes["tokenizer.json"] = tokenizer.tokenizer_json_text();
   } catch (const Error& e) {
     if (source.bytes.empty()) throw;
-    source.note = str_cat("the tokenizer goes out in the files it came in: ", e.what());
+    source.note = str_cat("the tokenizer is exported as its original files: ", e.what());
     return source;
   }
   Json config;

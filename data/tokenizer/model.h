@@ -14,8 +14,8 @@
 
 namespace ashlar::data {
 
-/// Ids of words met lately: a table in which a new word takes the place of the one with its hash. Text has the same few
-/// thousand words over and over.
+/// Cache of ids of recent words: a new word replaces the one with the same hash. Text repeats the same few thousand
+/// words.
 class WordCache {
  public:
   WordCache() : entries_(kEntries) {}
@@ -41,10 +41,10 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-/// From a piece of text to ids; `model` of tokenizer.json. Immutable.
+/// Encodes a piece of text; `model` of tokenizer.json. Immutable.
 class Model {
  public:
-  /// Of one thread.
+  /// Memory of one thread.
   struct Scratch {
     WordCache cache;
     std::vector<int32_t> symbols;
@@ -53,29 +53,29 @@ class Model {
   };
 
   virtual ~Model() = default;
-  /// Appends the ids of a piece; `piece` is UTF-8, or bytes for a model that was told so.
+  /// Appends the ids of a piece; `piece` is UTF-8, or bytes for a byte-level model.
   virtual void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const = 0;
 };
 
-/// Byte-pair encoding: of all neighbours that are on the list of merges the ones first on it are joined, from left to
-/// right, until none is. Source: Sennrich et al. 2016, arXiv:1508.07909, with ranks as GPT-2 has them.
+/// Byte-pair encoding: repeatedly merges the adjacent pair with the lowest rank, from left to right, until no pair is
+/// in the list of merges. Source: Sennrich et al. 2016, arXiv:1508.07909, with ranks as in GPT-2.
 class BpeModel final : public Model {
  public:
   struct Options {
-    bool byte_fallback = false;  ///< a character that is no token becomes its bytes' tokens <0x..>
-    bool fuse_unk = false;       ///< neighbouring unknown characters are one unknown token
-    bool ignore_merges = false;  ///< a piece that is a token is that token
+    bool byte_fallback = false;  ///< a character without a token becomes the tokens <0x..> of its bytes
+    bool fuse_unk = false;       ///< adjacent unknown characters are one unknown token
+    bool ignore_merges = false;  ///< a piece that is a token is encoded as that token
     std::string unk_token;       ///< empty: unknown characters have no id
   };
   struct Merge {
     int32_t left = 0, right = 0;
-    uint32_t rank = 0;  ///< lower is earlier; equal ones are joined from left to right
+    uint32_t rank = 0;  ///< lower is merged first; equal ranks from left to right
     int32_t joined = 0;
   };
 
-  /// `whole` for a vocabulary of bytes: pieces are bytes, and it has the id of each token by its bytes.
+  /// `whole` for a byte vocabulary: pieces are bytes, and it has the id of each token by its bytes.
   BpeModel(const Vocabulary& vocabulary, Options options, const std::vector<Merge>& merges);
-  /// Pieces will be bytes: `byte_ids` of each (-1: none), and tokens by their bytes.
+  /// Switches to pieces of bytes: `byte_ids` of each byte (-1: none), and tokens by their bytes.
   void take_bytes(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens);
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
 
@@ -107,11 +107,12 @@ class BpeModel final : public Model {
   size_t mask_ = 0;
 };
 
-/// The most probable way to cut a piece into tokens, by the sum of their scores. Source: Kudo 2018, arXiv:1804.10959.
+/// The most probable segmentation of a piece into tokens, by the sum of their scores. Source: Kudo 2018,
+/// arXiv:1804.10959.
 class UnigramModel final : public Model {
  public:
   struct Options {
-    int32_t unk = -1;  ///< what a character without a token becomes; neighbours are one
+    int32_t unk = -1;  ///< id of characters without a token; adjacent ones are one
     bool byte_fallback = false;
   };
   /// `scores` by id.

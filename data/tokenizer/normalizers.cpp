@@ -60,7 +60,7 @@ class Lowercase final : public Normalizer {
   }
 };
 
-/// Controls go, what reads as a space becomes one. Source: the rules of SentencePiece's nmt_nfkc.
+/// Removes control characters and converts other spaces to a space. Source: the rules of SentencePiece's nmt_nfkc.
 class Nmt final : public Normalizer {
  public:
   bool apply(std::string& text, Regex::Scratch&) const override {
@@ -84,7 +84,7 @@ class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   bool apply(std::string& text, Regex::Scratch&) const override {
-    size_t begin = text.size(), end = 0, at = 0;  // of what is no white space
+    size_t begin = text.size(), end = 0, at = 0;  // range without white space
     for_code_points(text, [&](char32_t c, std::string_view bytes) {
       if (!is_white_space(c)) {
         begin = std::min(begin, at);
@@ -141,14 +141,15 @@ std::string regex_escaped(std::string_view text) {
 std::string read_content(Fields& fields) {
   std::string content = fields.text("content");
   if (content.size() > kMaxPatternBytes)
-    throw fields.error("content", str_cat("has ", content.size(), " bytes, at most ", kMaxPatternBytes, " are taken"));
+    throw fields.error("content",
+                       str_cat("has ", content.size(), " bytes, at most ", kMaxPatternBytes, " are allowed"));
   return content;
 }
 
 void check_growth(size_t bytes, const Regex::Scratch& scratch) {
   if (bytes <= scratch.most_bytes) return;
-  throw input_error("tokenizer", "its rules make more than ", scratch.most_bytes,
-                    " bytes of a text, over 64 times what it has: repeated replacements multiply it");
+  throw input_error("tokenizer", "expected its rules to make at most ", scratch.most_bytes,
+                    " bytes, 64 times the text: repeated replacements multiply it");
 }
 
 Regex read_pattern(Fields& fields, std::string_view key) {

@@ -24,7 +24,7 @@ std::string all_characters() {
   return all;
 }
 
-/// Which of `all` PCRE2 itself takes for a property: its Unicode is that of its own release.
+/// The members of a property in PCRE2 among `all`: its Unicode version is that of its release.
 CodeSet own_set(const std::string& property, const std::string& all) {
   const std::string pattern = str_cat("\\p{", property, "}+");
   int error = 0;
@@ -33,7 +33,7 @@ CodeSet own_set(const std::string& property, const std::string& all) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &at, nullptr),
       pcre2_code_free);
   if (code == nullptr) return {};
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without it matching is slower, no more
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // optional: without it matching is slower
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
                                                                                  pcre2_match_data_free);
   CodeSet set;
@@ -49,7 +49,7 @@ CodeSet own_set(const std::string& property, const std::string& all) {
                    next_code_point(std::string_view(all).substr(last)).value});
     start = bounds[1];
   }
-  // A run over the surrogates' place is two.
+  // A run across the surrogates becomes two runs.
   CodeSet parted;
   for (const CodeRange& r : set) {
     if (r.first < 0xD800 && r.last > 0xDFFF) {
@@ -132,7 +132,7 @@ class Translator {
     copy(1);
   }
 
-  /// A set, in a class or as one.
+  /// Writes a set, as part of a class or as a class.
   void put(const std::string& inside, bool in_class) { out_ += in_class ? inside : str_cat("[", inside, "]"); }
 
   void escape(bool in_class) {
@@ -218,7 +218,7 @@ class Translator {
     if (all_.empty()) all_ = all_characters();
     if (fresh) at->second = own_set(name, all_);
     if (negated) return wanted == at->second ? str_cat("\\P{", name, "}") : ranges_text(complement(wanted));
-    // The property and what came later: a look-up and a few ranges instead of hundreds of ranges.
+    // PCRE2's property plus the differences: a look-up and a few ranges instead of hundreds of ranges.
     if (!difference(at->second, wanted).empty()) return ranges_text(wanted);
     return str_cat("\\p{", name, "}", ranges_text(difference(wanted, at->second)));
   }
@@ -228,7 +228,7 @@ class Translator {
   const std::string& where_;
   size_t at_ = 0;
   std::string out_;
-  std::string all_;  ///< once a property has asked for it
+  std::string all_;  ///< computed when a property needs it
   std::map<std::string, CodeSet> own_;
 };
 

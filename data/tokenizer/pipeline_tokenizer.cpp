@@ -48,7 +48,7 @@ size_t valid_utf8_end(std::string_view text, size_t begin) {
 }
 
 void check_text(std::string_view text) {
-  // Normalisers and byte characters may make it longer.
+  // Normalizers and byte characters may make it longer.
   if (text.size() > std::numeric_limits<uint32_t>::max() / 4) {
     throw TextError{0, str_cat("a text of ", text.size(), " bytes, at most ", std::numeric_limits<uint32_t>::max() / 4,
                                " are encoded at once")};
@@ -65,7 +65,7 @@ PipelineTokenizer::PipelineTokenizer(std::string text, std::string form, const T
   io::reading_json([](const std::string& sentence) { return input_error("tokenizer", "tokenizer.json: ", sentence); },
                    [&] { json = io::parse_json(text_); });
   Fields fields(json, "tokenizer.json");
-  // Texts are encoded whole, whatever a file says of cutting and filling them for a batch.
+  // Texts are encoded whole: truncation and padding are ignored.
   fields.ignore({"version", "truncation", "padding"});
   if (fields.has("normalizer")) normalizer_ = read_normalizer(fields.object("normalizer"));
   if (fields.has("pre_tokenizer")) pre_tokenizer_ = read_pre_tokenizer(fields.object("pre_tokenizer"));
@@ -133,8 +133,8 @@ void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scra
   }
 }
 
-/// A piece whose ids may have a special token's among them. Where the model's vocabulary has the spelling as a token,
-/// the piece is cut inside the spelling; an unknown character's token stays what it is.
+/// A piece whose ids may include a special token's. If the model's vocabulary has the spelling as a token, the piece is
+/// split inside the spelling; the token of an unknown character stays.
 void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
   const size_t first = ids.size();
   model_->encode(piece, scratch.model, ids);
@@ -155,7 +155,7 @@ void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, s
   }
 }
 
-/// What the model would be given of `text`, in order. False when it has an added token.
+/// The parts of `text` that the model encodes, in order. False if it has an added token.
 bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const {
   const TextLimit limit(scratch.regex, text.size());
   std::vector<SpecialSpelling> special;
@@ -186,7 +186,7 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
   const bool plain = parts_of(window, *scratch, whole) && parts_of(window.substr(0, at), *scratch, left);
   for (size_t skip = 0; plain && !left_out && !left.empty() && skip <= (window[at] == ' ' ? 1U : 0U); ++skip) {
     if (!parts_of(window.substr(at + skip), *scratch, right) || right.empty()) continue;
-    // A part that the model gets whole is cut too where every token ends: before the mark of a space.
+    // A part that the model encodes whole can also be split where every token ends: before the mark of a space.
     const bool mark = marks_begin_words_ && right[0].starts_with(kMark) && !left.back().ends_with(kMark);
     if (mark && left.size() + right.size() == whole.size() + 1) {
       right[0] = left.back() + right[0];
@@ -223,7 +223,7 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
   scratch.inner.clear();
   const size_t known = scratch.as_text == nullptr ? 0 : scratch.as_text->size();
   added_->cut(text, true, scratch.inner, scratch.as_text);
-  // Their places are those in a text that the normaliser changed.
+  // Offsets are those in the normalized text.
   if (scratch.as_text != nullptr)
     for (size_t i = known; i < scratch.as_text->size(); ++i) (*scratch.as_text)[i].offset = scratch.text_offset;
   for (const Segment& s : scratch.inner) {
@@ -249,13 +249,13 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
   scratch->as_text = &found;
   const size_t first = ids.size(), known = found.size();
   encode_whole(text, *scratch, ids);
-  // The ids lie together in most vocabularies, and a range of numbers is looked for much faster than a table.
+  // In most vocabularies these ids are contiguous, and testing a range is much faster than a table.
   const auto low = static_cast<uint32_t>(special_low_), span = static_cast<uint32_t>(special_high_ - special_low_);
   uint32_t near = 0;
   for (size_t i = first; i < ids.size(); ++i) near |= static_cast<uint32_t>(ids[i]) - low <= span ? 1U : 0U;
   const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)] != 0; };
   if (near != 0 && std::any_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) {
-    // Hardly ever: a look at each piece would cost every text a twentieth of its time.
+    // Rare: checking each piece would cost every text 5% of its time.
     ids.resize(first);
     found.resize(known);
     scratch->apart = true;

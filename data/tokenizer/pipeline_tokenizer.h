@@ -16,12 +16,12 @@
 
 namespace ashlar::data {
 
-/// A tokenizer as tokenizer.json describes it: added tokens are found in the text, the rest is normalised, cut into
-/// pieces, and each piece goes through the model. The ids are those of the Hugging Face library (0.23).
+/// A tokenizer defined by tokenizer.json: added tokens are matched in the text, the rest is normalized and split into
+/// pieces, and each piece is encoded by the model. The ids equal those of the Hugging Face library (0.23).
 class PipelineTokenizer final : public FormTokenizer {
  public:
-  /// `text` is that of a tokenizer.json; `form` says what it was read as. `beside`: files that may name more added
-  /// tokens (folder_tokens.h).
+  /// `text` is a tokenizer.json; `form` names the form it was read from. `beside`: files with further added tokens
+  /// (folder_tokens.h).
   PipelineTokenizer(std::string text, std::string form, const TokenizerFiles* beside = nullptr);
 
   using FormTokenizer::encode;
@@ -41,7 +41,7 @@ class PipelineTokenizer final : public FormTokenizer {
   std::string tokenizer_json_text() const override { return text_; }
 
  private:
-  /// What one encode needs, kept from call to call.
+  /// Memory of encode, reused between calls.
   struct Scratch {
     Regex::Scratch regex;
     Model::Scratch model;
@@ -49,8 +49,8 @@ class PipelineTokenizer final : public FormTokenizer {
     std::string normal;
     std::vector<Segment> outer, inner;
     std::vector<SpecialSpelling>* as_text = nullptr;  ///< not null: special tokens are text
-    bool apart = false;                               ///< the model may make special tokens of pieces
-    size_t text_offset = 0;                           ///< of what encode_text has, in the whole
+    bool apart = false;                               ///< the model may encode pieces as special tokens
+    size_t text_offset = 0;                           ///< offset of encode_text's text in the whole text
   };
   std::vector<AddedToken> added_tokens(Fields& fields, const TokenizerFiles* beside);
   std::unique_ptr<Scratch> take_scratch() const;
@@ -72,14 +72,14 @@ class PipelineTokenizer final : public FormTokenizer {
   std::unique_ptr<Decoder> decoder_;
   Template template_;
   bool model_reads_bytes_ = false;
-  bool marks_begin_words_ = false;  ///< no token has U+2581 behind another character
+  bool marks_begin_words_ = false;  ///< no token has U+2581 after another character
   std::vector<char> special_;       ///< by id
-  int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;  ///< of their ids
+  int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;  ///< range of special ids
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
-/// Where `text` is no UTF-8 from `begin` on; its size when it is.
+/// Offset of the first invalid UTF-8 byte of `text` from `begin`; its size if valid.
 size_t valid_utf8_end(std::string_view text, size_t begin = 0);
 /// Throws a TextError when `text` is not UTF-8 or longer than 4 GB.
 void check_text(std::string_view text);

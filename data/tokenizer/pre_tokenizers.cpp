@@ -25,8 +25,8 @@ void Pieces::reset(std::string_view of, bool starts) {
 
 namespace {
 
-/// Takes the parts of one piece from left to right, matches and what lies between, and appends the pieces that they
-/// become to `out`.
+/// Receives the parts of one piece from left to right, matches and the text between, and appends the resulting pieces
+/// to `out`.
 class Parts {
  public:
   Parts(Split split, bool invert, Span piece, std::vector<Span>& out)
@@ -52,7 +52,7 @@ class Parts {
       case Split::kContiguous: return match == before && !none ? extend(s) : put(s);
       case Split::kMergedWithPrevious: return match && !before && !none ? extend(s) : put(s);
       case Split::kMergedWithNext:
-        // A match waits for what is behind it; the last of several matches has it.
+        // A match waits for the next part; the last of several matches is merged with it.
         if (pending_.end > pending_.begin && !match) return put({std::exchange(pending_, {}).begin, s.end});
         if (pending_.end > pending_.begin) put(pending_);
         pending_ = match ? s : Span{};
@@ -68,7 +68,7 @@ class Parts {
   bool invert_;
   Span piece_;
   uint32_t done_;
-  size_t first_;  // of this piece's parts in out_
+  size_t first_;  // index of this piece's first part in out_
   std::vector<Span>& out_;
   bool last_was_match_ = false;
   Span pending_;
@@ -84,7 +84,7 @@ void split_by(const Regex& pattern, Split split, bool invert, Pieces& pieces, Re
   pieces.take_next();
 }
 
-/// Each character that `matches` is a match of its own.
+/// Each character that satisfies `matches` is a separate match.
 template <typename Matches>
 void split_by_characters(Matches matches, Split split, Pieces& pieces) {
   for (const Span s : pieces.spans) {
@@ -100,7 +100,7 @@ void split_by_characters(Matches matches, Split split, Pieces& pieces) {
   pieces.take_next();
 }
 
-/// Rewrites every piece: `write` appends what it becomes to the text given.
+/// Rewrites every piece: `write` appends the new form to the given text.
 template <typename Write>
 void rewrite(Pieces& pieces, const Regex::Scratch& scratch, Write write) {
   std::string text;
@@ -235,11 +235,11 @@ std::unique_ptr<PreTokenizer> read_metaspace(Fields& fields) {
   const std::string mark = fields.text("replacement", "\xE2\x96\x81");
   if (mark.empty() || static_cast<size_t>(next_code_point(mark).bytes) != mark.size())
     throw fields.error("replacement", "expected one character");
-  fields.ignore({"str_rep"});  // the old form's name for the replacement
+  fields.ignore({"str_rep"});  // older name of the replacement
   const std::string scheme =
       fields.text("prepend_scheme", fields.boolean("add_prefix_space", true) ? "always" : "never");
   if (!fields.boolean("add_prefix_space", true) && scheme != "never")
-    throw fields.error("prepend_scheme", "add_prefix_space = false says never");
+    throw fields.error("prepend_scheme", "expected \"never\", since add_prefix_space = false");
   using Prepend = Metaspace::Prepend;
   Prepend prepend = Prepend::kAlways;
   if (scheme == "first") {

@@ -12,13 +12,13 @@
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kGraphemeBytes = 6;  // shorter ones are looked up as one
+constexpr size_t kGraphemeBytes = 6;  // shorter ones are looked up as a whole
 
 class Precompiled final : public Normalizer {
  public:
   Precompiled(std::vector<uint32_t> units, std::string texts) : units_(std::move(units)), texts_(std::move(texts)) {}
 
-  /// The reference counts a first character that a rule removes as if it were still there.
+  /// The reference treats a first character that a rule removes as if it were still there.
   bool apply(std::string& text, Regex::Scratch& scratch) const override {
     if (units_.empty()) return true;
     std::string out;
@@ -42,7 +42,7 @@ class Precompiled final : public Normalizer {
   }
 
  private:
-  /// Appends what the shortest rule that begins `part` gives; false when there is none.
+  /// Appends the replacement of the shortest rule that is a prefix of `part`; false if there is none.
   bool replace(std::string_view part, std::string& out) const {
     size_t node = offset(units_[0]);
     for (const char c : part) {
@@ -59,8 +59,8 @@ class Precompiled final : public Normalizer {
       if (at >= texts_.size()) return false;
       if ((static_cast<uint8_t>(texts_[at]) & 0xC0U) == 0x80U) {
         throw input_error("tokenizer",
-                          "precompiled_charsmap: expected a rule to give whole characters, got the middle of one; ",
-                          "the file is damaged, fetch it again");
+                          "precompiled_charsmap: expected a rule to produce whole characters, got a part of one; ",
+                          "the file is damaged; download it again");
       }
       out += std::string_view(texts_).substr(at, texts_.find('\0', at) - at);
       return true;

@@ -15,7 +15,7 @@ constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 int32_t take_id(const json& value, const Fields& fields, std::string_view key, const std::string& token,
                 size_t tokens) {
   if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxId))
-    throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is no number from 0 to ",
+    throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is not a number from 0 to ",
                       kMaxId);
   const auto id = value.get<int32_t>();
   if (id_too_far(id, tokens))
@@ -55,7 +55,7 @@ std::unique_ptr<Model> read_bpe(Fields& fields, Vocabulary& vocabulary, bool byt
     const auto id = vocabulary.find(token);
     if (!id)
       throw input_error("tokenizer", fields.path_of("merges"), "[", i, "] names ", printable(token),
-                        ", no token of vocab");
+                        ", which is not a token of vocab");
     return *id;
   };
   std::vector<BpeModel::Merge> merges;
@@ -68,7 +68,7 @@ std::unique_ptr<Model> read_bpe(Fields& fields, Vocabulary& vocabulary, bool byt
                       .joined = id_of(left + right, i)});
   }
   if (!options.unk_token.empty() && !vocabulary.find(options.unk_token))
-    throw fields.error("unk_token", "no token of vocab");
+    throw fields.error("unk_token", "not a token of vocab");
   auto model = std::make_unique<BpeModel>(vocabulary, options, merges);
   if (bytes && !options.byte_fallback) {
     const ByteCharacters characters;
@@ -96,11 +96,11 @@ std::unique_ptr<Model> read_unigram(Fields& fields, Vocabulary& vocabulary) {
     if (!good) throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: expected [\"token\", score]");
     if (!vocabulary.add(entry[0].get<std::string>(), static_cast<int32_t>(i)))
       throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: ", printable(entry[0].get<std::string>()),
-                        " is there twice");
+                        " appears twice");
     if (entry[0].get_ref<const std::string&>().size() > kMaxTokenBytes)
       throw input_error("tokenizer", fields.path_of("vocab"), "[", i, "]: a token of ",
                         entry[0].get_ref<const std::string&>().size(), " bytes, at most ", kMaxTokenBytes,
-                        " are taken");
+                        " are allowed");
     scores.push_back(entry[1].get<double>());
   }
   if (scores.empty()) throw fields.error("vocab", "expected tokens and scores");
@@ -114,7 +114,7 @@ std::unique_ptr<Model> read_unigram(Fields& fields, Vocabulary& vocabulary) {
 }  // namespace
 
 std::unique_ptr<Model> read_model(Fields fields, Vocabulary& vocabulary, bool bytes) {
-  // Old files leave the type out; only a Unigram has scores.
+  // Older files omit the type; only a Unigram has scores.
   const json* const vocab = fields.find("vocab");
   const std::string type = fields.text("type", vocab != nullptr && vocab->is_array() ? "Unigram" : "BPE");
   std::unique_ptr<Model> model;

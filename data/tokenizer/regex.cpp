@@ -46,7 +46,7 @@ Regex::Regex(std::string_view pattern, Dialect dialect, const std::string& where
     : code_(std::make_unique<Code>()), where_(where) {
   if (pattern.size() > kMaxPatternBytes)
     throw input_error("tokenizer", where, ": a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes,
-                      " are taken");
+                      " are allowed");
   const std::string text = translated_pattern(pattern, dialect, where);
   const std::unique_ptr<pcre2_compile_context, Release<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
@@ -82,12 +82,12 @@ bool Regex::next(Finder& finder, Scratch& scratch) const {
     if (result < 0) {
       char message[256] = "";
       pcre2_get_error_message(result, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-      // The pattern and the text are the user's; a bad pattern takes time that doubles with each character.
+      // Pattern and text are the user's; a bad pattern takes exponential time.
       throw input_error("tokenizer", where_, ": the pattern cannot be matched at byte ", finder.at, " of a text of ",
                         text.size(), " bytes (", message, "); it takes too many steps for such a text");
     }
     const size_t* const bounds = pcre2_get_ovector_pointer(data);
-    // An empty match right behind a match is none.
+    // An empty match right after a match does not count.
     if (bounds[0] == bounds[1] && finder.after_match && bounds[1] == finder.found.end) {
       if (finder.at >= text.size()) return false;
       finder.at += static_cast<size_t>(next_code_point(text.substr(finder.at)).bytes);

@@ -15,18 +15,17 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// Whose pattern it is. kOniguruma (tokenizer.json): `^` and `$` are those of lines, `{1,3}+` is a repeated repetition,
-/// which is refused. kPerl (tiktoken): of the text, and possessive.
+/// Syntax of a pattern. kOniguruma (tokenizer.json): `^` and `$` match at lines, `{1,3}+` is a repeated repetition,
+/// which is refused. kPerl (tiktoken): they match at the text's ends, and `{1,3}+` is possessive.
 enum class Dialect : uint8_t { kOniguruma, kPerl };
 
-/// The longest pattern that is taken, in bytes; those of published tokenizers have some hundreds.
+/// The longest supported pattern, in bytes; published tokenizers have some hundreds.
 inline constexpr size_t kMaxPatternBytes = 8192;
 
-/// A pattern of a tokenizer, matched by PCRE2's compiled code: character classes, `\p{..}` of general categories,
-/// `\s \d \w`, groups, lookaround, quantifiers. Character classes are those of Unicode 16, whatever PCRE2 was built
-/// with, and `\s` is White_Space, where PCRE2 adds U+180E. Whatever could mean another thing there is refused by name.
-/// Immutable; matching is safe from many threads, each with a `Scratch` of its own. Source: pcre2pattern(3); Oniguruma,
-/// doc/RE.
+/// A tokenizer's pattern, matched by PCRE2's JIT: character classes, `\p{..}` of general categories, `\s \d \w`,
+/// groups, lookaround, quantifiers. Character classes are those of Unicode 16, independent of PCRE2's version, and `\s`
+/// is White_Space without PCRE2's U+180E. Syntax with another meaning in PCRE2 is refused by name. Immutable; matching
+/// is thread-safe with one `Scratch` per thread. Source: pcre2pattern(3); Oniguruma, doc/RE.
 class Regex {
  public:
   /// `where` names the field, for errors (input errors).
@@ -38,7 +37,7 @@ class Regex {
   /// Memory of one matching thread.
   class Scratch {
    public:
-    /// How long a text may become that rules rewrite; see TextLimit.
+    /// Limit on the length of a text that rules rewrite; see TextLimit.
     size_t most_bytes = ~size_t{0};
     Scratch();
     ~Scratch();
@@ -51,8 +50,8 @@ class Regex {
     std::unique_ptr<Parts> parts_;
   };
 
-  /// Calls `match` with the bounds of each match of `text`, valid UTF-8, from left to right, empty ones too. Throws an
-  /// input error when a match takes more steps than PCRE2 allows (10 million) or more than 64 MiB of stack.
+  /// Calls `match` with the bounds of each match of `text`, valid UTF-8, from left to right, including empty ones.
+  /// Throws an input error when a match takes more steps than PCRE2 allows (10 million) or more than 64 MiB of stack.
   template <typename Match>
   void find_all(std::string_view text, Scratch& scratch, Match match) const {
     Finder finder{text};
@@ -73,7 +72,7 @@ class Regex {
   std::string where_;
 };
 
-/// The pattern as PCRE2 takes it: properties and `\s \d \w` as sets of Unicode 16. For tests.
+/// The pattern for PCRE2: properties and `\s \d \w` as sets of Unicode 16. For tests.
 std::string translated_pattern(std::string_view pattern, Dialect dialect, const std::string& where);
 
 }  // namespace ashlar::data

@@ -26,19 +26,19 @@ bool has(const SentencePieceModelFile& model, Type type) {
   return std::any_of(model.pieces.begin(), model.pieces.end(), [&](const auto& piece) { return piece.type == type; });
 }
 
-/// Why there is no tokenizer.json of the same ids; empty when there is.
+/// Why no tokenizer.json gives the same ids; empty if one does.
 std::string obstacle(const SentencePieceModelFile& model) {
   if (model.space_as_suffix) return "treat_whitespace_as_suffix";
   if (!model.escape_spaces) return "escape_whitespaces = false";
-  // The library cuts such a piece again where it would come out; tokenizer.json has no word for that.
+  // The library splits such a piece again if it would be the result; tokenizer.json cannot express that.
   if (has(model, Type::kUnused)) return "pieces that are marked as unused";
-  // They are cut out of the text first, and what is left of it would begin with a space each time.
-  if (has(model, Type::kUserDefined) && model.dummy_prefix) return "symbols of the user beside add_dummy_prefix";
+  // They are matched in the text first, and each remainder would begin with a space.
+  if (has(model, Type::kUserDefined) && model.dummy_prefix) return "user-defined symbols with add_dummy_prefix";
   return "";
 }
 
-/// The steps from a text to what is cut into pieces. The space before it is that of no pre-tokenizer: Metaspace puts
-/// none before a text whose first characters were removed.
+/// The steps before splitting into pieces. The space at the start is added here and not by the pre-tokenizer: Metaspace
+/// adds none if the first characters were removed.
 Json normalizer(const SentencePieceModelFile& model) {
   Json steps = Json::array();
   if (model.charsmap.size() > 4)
@@ -55,7 +55,7 @@ Json normalizer(const SentencePieceModelFile& model) {
 }
 
 Json bpe(const SentencePieceModelFile& model) {
-  absl::flat_hash_map<std::string_view, int32_t> ids;  // of what is merged
+  absl::flat_hash_map<std::string_view, int32_t> ids;  // pieces that can be merged
   Json vocab = Json::object();
   std::string unknown;
   for (size_t i = 0; i < model.pieces.size(); ++i) {
@@ -64,7 +64,7 @@ Json bpe(const SentencePieceModelFile& model) {
     if (piece.type == Type::kNormal) ids.emplace(piece.text, static_cast<int32_t>(i));
     if (piece.type == Type::kUnknown) unknown = piece.text;
   }
-  /// One way to make a piece. Of the ways to make the same piece the one with the better parts comes first.
+  /// One way to make a piece. Of several ways to make the same piece, the one with the better parts comes first.
   struct Merge {
     float score;
     int32_t joined, left, right;
@@ -141,7 +141,7 @@ Json decoder(const SentencePieceModelFile& model) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-/// The model's own tokens that are found in a text, and those that are added; of both the added ones' flags.
+/// The model's own tokens that are matched in a text, and the added ones; both with the flags of added tokens.
 Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToken> added) {
   Json list = Json::array();
   const auto is_added = [&](size_t id) {
@@ -155,7 +155,7 @@ Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToke
       list.push_back(added_token_json(piece.text, static_cast<int64_t>(i), special));
   }
   for (AddedToken token : added) {
-    token.normalized = false;  // they are found in the text as it is, before a space is put in front
+    token.normalized = false;  // they are matched in the original text, before a space is added at the start
     list.push_back(json_of(token));
   }
   return list;
@@ -166,7 +166,7 @@ Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToke
 std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
                                             const std::vector<int32_t>& after, std::span<const AddedToken> added) {
   if (const std::string wrong = obstacle(model); !wrong.empty())
-    throw input_error("tokenizer", "tokenizer.json has no word for a SentencePiece model with ", wrong);
+    throw input_error("tokenizer", "tokenizer.json cannot express a SentencePiece model with ", wrong);
   Json parts = {{"added_tokens", added_tokens(model, added)}};
   parts["normalizer"] = normalizer(model);
   parts["decoder"] = decoder(model);

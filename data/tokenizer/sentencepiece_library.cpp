@@ -9,7 +9,7 @@
 namespace ashlar::data {
 namespace {
 
-/// The sentence of an error, without the place in the library's source.
+/// The message of an error, without the source position in the library.
 std::string wrong(const sentencepiece::util::Status& status) {
   if (status.ok()) return "";
   std::string text = status.ToString();

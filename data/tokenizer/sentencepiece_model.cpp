@@ -10,13 +10,13 @@
 namespace ashlar::data {
 namespace {
 
-/// The fields of one message, one after the other.
+/// Iterates over the fields of a protobuf message.
 /// Source: protobuf.dev, encoding.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Moves to the next field; false at the end, or when the bytes are no message (`good` tells).
+  /// Moves to the next field; false at the end, or if the bytes are not a valid message (then `good` is false).
   bool next() {
     if (bytes_.empty()) return false;
     const uint64_t key = varint();
@@ -119,7 +119,7 @@ std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view
 
 namespace {
 
-/// The rules are a double array (Darts) and the texts that it points to. What a text can lead to lies within both.
+/// The rules are a double array (Darts) and the texts it points to. Checks that every lookup stays inside both.
 bool rules_are_good(const std::string& charsmap) {
   if (charsmap.empty()) return true;
   const auto word = [&](size_t at) {
@@ -160,16 +160,17 @@ void check_sentencepiece_model(const SentencePieceModelFile& model, const std::s
     const auto& piece = model.pieces[i];
     if (piece.text.size() > kMaxTokenBytes)
       throw input_error("tokenizer", shown, ": piece ", i, " has ", piece.text.size(), " bytes, at most ",
-                        kMaxTokenBytes, " are taken");
+                        kMaxTokenBytes, " are allowed");
     if (valid_utf8_end(piece.text) != piece.text.size())
-      throw input_error("tokenizer", shown, ": piece ", i, " is no UTF-8; fetch the file again");
-    if (!std::isfinite(piece.score)) throw input_error("tokenizer", shown, ": the score of piece ", i, " is no number");
+      throw input_error("tokenizer", shown, ": piece ", i, " is not UTF-8; download the file again");
+    if (!std::isfinite(piece.score))
+      throw input_error("tokenizer", shown, ": the score of piece ", i, " is not a number");
     unknown += piece.type == SentencePieceModelFile::Type::kUnknown ? 1 : 0;
   }
   if (unknown != 1) throw input_error("tokenizer", shown, " has ", unknown, " pieces for unknown texts, expected one");
   if (!rules_are_good(model.charsmap))
     throw input_error("tokenizer", shown,
-                      ": its rules of normalisation (precompiled_charsmap) point outside themselves");
+                      ": its rules of normalisation (precompiled_charsmap) point outside their table");
 }
 
 }  // namespace ashlar::data

@@ -8,7 +8,7 @@
 
 namespace ashlar::data {
 
-/// What a SentencePiece `.model` holds that decides ids.
+/// The parts of a SentencePiece `.model` that determine ids.
 struct SentencePieceModelFile {
   enum class Type : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
   struct Piece {
@@ -17,20 +17,20 @@ struct SentencePieceModelFile {
     Type type = Type::kNormal;
   };
   std::vector<Piece> pieces;  ///< by id
-  bool unigram = true;        ///< otherwise BPE, or a kind that only the library knows
+  bool unigram = true;        ///< otherwise BPE, or a kind that only the library supports
   bool byte_fallback = false;
   bool space_as_suffix = false;
-  std::string charsmap;  ///< rules of normalisation, as the library writes them
+  std::string charsmap;  ///< normalization rules in the library's format
   bool dummy_prefix = true;
   bool remove_extra_spaces = true;
   bool escape_spaces = true;
 };
 
-/// Reads the protocol buffer (sentencepiece_model.proto); nothing when it is none.
+/// Parses the protocol buffer (sentencepiece_model.proto); nothing if it is not one.
 std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view bytes);
 
-/// Refuses, with an input error, what the library would take and then read beyond its memory or spend hours with: rules
-/// of normalisation that point outside themselves, pieces longer than kMaxTokenBytes, several pieces for the unknown.
+/// Refuses, with an input error, models on which the library would read out of bounds or run for hours: normalization
+/// rules that point outside their table, pieces longer than kMaxTokenBytes, several unknown pieces.
 void check_sentencepiece_model(const SentencePieceModelFile& model, const std::string& shown);
 
 }  // namespace ashlar::data

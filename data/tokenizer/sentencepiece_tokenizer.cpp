@@ -32,16 +32,17 @@ class SentencePieceTokenizer final : public FormTokenizer {
       : file_(std::move(file)) {
     const std::string wrong = library_.load(model);
     if (!wrong.empty())
-      throw input_error("tokenizer", shown, " is no SentencePiece model; its library says: ", escaped(wrong));
+      throw input_error("tokenizer", shown, " is not a SentencePiece model; its library reports: ", escaped(wrong));
     if (library_.size() != static_cast<int32_t>(file_.pieces.size()))
-      throw input_error("tokenizer", shown, " has ", file_.pieces.size(), " pieces, for its library ", library_.size());
+      throw input_error("tokenizer", shown, " has ", file_.pieces.size(), " pieces, but its library reports ",
+                        library_.size());
     if (file_.unigram) unigram_.emplace(file_);
     cuttable_ = may_be_cut();
     for (const std::string& token : special_tokens()) add_special(token, library_.id_of(token));
     sort_special();
   }
 
-  /// Tokens that are found in the text before the library sees the rest.
+  /// Tokens that are matched in the text before the library encodes the rest.
   void take_added(std::vector<AddedToken> tokens, const std::string& where) {
     for (const AddedToken& token : tokens) vocabulary_size_ = std::max(vocabulary_size_, token.id + 1);
     for (size_t i = 0; i < file_.pieces.size(); ++i) vocabulary_.add(file_.pieces[i].text, static_cast<int32_t>(i));
@@ -101,7 +102,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
                       ascii_letter(window[at - 1]) && ascii_letter(window[at + 1]);
     return word ? std::optional<size_t>(1) : std::nullopt;
   }
-  /// The library never takes a text for a special token.
+  /// The library never reads text as a special token.
   void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                       std::vector<SpecialSpelling>& found) const override {
     encode_all(text, ids, true);
@@ -138,7 +139,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
   void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
   void decode_pieces(std::span<const int32_t> ids, std::string& text) const;
-  /// An added token that no piece of the model is; null for any other id.
+  /// An added token that is not a piece of the model; null for any other id.
   const AddedToken* behind(int32_t id) const { return added_ && id >= library_.size() ? added_->find(id) : nullptr; }
 
   SentencePieceModelFile file_;
@@ -146,18 +147,18 @@ class SentencePieceTokenizer final : public FormTokenizer {
   std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
   bool cuttable_ = false;
   std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
-  std::array<bool, 256> begins_special_{};                ///< by the first byte
+  std::array<bool, 256> begins_special_{};                ///< by first byte
   int32_t vocabulary_size_ = 0;
   Vocabulary vocabulary_;
   std::unique_ptr<AddedTokens> added_;  ///< null: none are looked for
 };
 
-/// What a model is given before and after a text: a .model does not say, the tokenizer_config.json beside it does.
+/// The ids of the template before and after a text: not in a .model, but in the tokenizer_config.json beside it.
 std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::around() const {
   const std::string* const text = source().find("tokenizer_config.json");
   if (text == nullptr) return {};
-  const auto config = io::parse_json(*text);  // keep() has read it
-  // The class of Llama adds bos where nobody says otherwise.
+  const auto config = io::parse_json(*text);  // validated by keep()
+  // The Llama class adds bos unless the file says otherwise.
   const bool llama = config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizer" ||
                      config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizerFast";
   const auto side = [&](const char* key, bool usual, const std::optional<int32_t>& id) {
@@ -167,8 +168,8 @@ std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::ar
   return {side("add_bos_token", llama, bos_id()), side("add_eos_token", false, eos_id())};
 }
 
-/// Whether a text may be cut at a single space between letters, when that space is left out: words begin with U+2581,
-/// which the library puts before each text, and no piece has it behind another character.
+/// Whether a text may be split at a single space between letters, dropping that space: words begin with U+2581, which
+/// the library adds before each text, and no piece has it after another character.
 bool SentencePieceTokenizer::may_be_cut() const {
   std::vector<int32_t> first;
   if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpace))
@@ -192,7 +193,7 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
   if (!added_) return encode_plain(text, ids);
   std::vector<SpecialSpelling> left;  // in the text
   std::vector<SpecialSpelling>* const as_text = special_as_text ? &left : nullptr;
-  // Without a normaliser before them both kinds are found in one go: first those that are not normalised.
+  // Without a normalizer before them both kinds are matched in one pass: first those that are not normalized.
   std::vector<Segment> outer, inner;
   added_->cut(text, false, outer, as_text);
   for (const Segment& s : outer) {
@@ -214,7 +215,7 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
 }
 
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
-  // The library takes some 50 bytes of memory for each of a text, and more than twice the time for twice of it.
+  // The library uses about 50 bytes of memory per byte of text, and time grows faster than linearly.
   while (cuttable_ && text.size() > kLongText) {
     size_t cut = kLongText;
     const auto good = [&] { return text[cut] == ' ' && ascii_letter(text[cut - 1]) && ascii_letter(text[cut + 1]); };
@@ -267,7 +268,7 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-/// The library takes the space off the first word of what it decodes, which is one within a text.
+/// The library removes the space before the first word of the decoded text, which may be inside a text here.
 void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::string& text) const {
   std::string part;
   const std::string wrong = library_.decode(ids, part);
@@ -276,8 +277,8 @@ void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::st
   text += part;
 }
 
-/// The class of Llama does not look at the normalisation that a model says. With `"legacy": false` the spaces in front
-/// of a text are others in its slow class than in its fast one; what is left is the ids of the library.
+/// The Llama class ignores the normalization of a model. With `"legacy": false` its slow and fast classes treat leading
+/// spaces differently; otherwise the ids are those of the library.
 void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files) {
   const auto config = object_in(files, "tokenizer_config.json");
   for (const char* key : {"legacy", "add_prefix_space"}) {
@@ -288,7 +289,7 @@ void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files
   }
   if (file.unigram || file.charsmap.size() > 4 || file.remove_extra_spaces || !file.escape_spaces || !file.dummy_prefix)
     throw input_error("tokenizer", files.shown,
-                      ": the tokenizer class LlamaTokenizer is not supported for a SentencePiece model that is no BPE "
+                      ": the tokenizer class LlamaTokenizer is not supported for a SentencePiece model that is not BPE "
                       "or that normalises texts (charsmap, remove_extra_whitespaces, add_dummy_prefix): ",
                       "transformers gives other ids than its library; give its tokenizer.json");
 }
@@ -306,7 +307,7 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
   const std::string* const model = files.find_ending(".model", &name);
   const std::string shown = files.shown == name ? name : str_cat(files.shown, ": ", name);
   std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(*model);
-  if (!file) throw input_error("tokenizer", shown, " is no SentencePiece model: it is cut off or something else");
+  if (!file) throw input_error("tokenizer", shown, " is not a SentencePiece model, or truncated");
   check_sentencepiece_model(*file, shown);
   if (files.rules == 1) return std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
   const TokenizerClass& own = class_for_model(files);

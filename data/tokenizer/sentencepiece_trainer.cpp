@@ -12,10 +12,10 @@ namespace ashlar::data {
 namespace {
 
 constexpr size_t kLongestLine = 4192;  // the library's own limit
-// Sums of the expectation step are added up by thread: their number is part of the result.
+// The expectation step adds sums per thread, so the number of threads is part of the result.
 constexpr int kThreads = 16;
 
-/// Lines of texts, or a sample of them in which each is as likely as any other. Source: Vitter 1985, algorithm R.
+/// Lines of texts, or a uniform sample of them. Source: Vitter 1985, algorithm R.
 class Sample {
  public:
   explicit Sample(int64_t most) : most_(static_cast<uint64_t>(most)) {}
@@ -50,7 +50,7 @@ SentencePieceModel train_sentencepiece(const SentencePieceTraining& training, co
   Sample sample(training.sentences);
   corpus([&](std::string_view text) { sample.add(text); });
   if (sample.lines().empty())
-    throw input_error("tokenizer train", "the input holds no line of 1 to ", kLongestLine, " bytes");
+    throw input_error("tokenizer train", "the input has no line of 1 to ", kLongestLine, " bytes");
   const std::map<std::string, std::string> options = {
       {"model_type", training.unigram ? "unigram" : "bpe"},
       {"vocab_size", str_cat(training.vocab_size)},
@@ -64,7 +64,7 @@ SentencePieceModel train_sentencepiece(const SentencePieceTraining& training, co
   };
   SentencePieceModel model;
   const std::string wrong = SentencePieceLibrary::train(options, sample.lines(), model.bytes);
-  if (!wrong.empty()) throw input_error("tokenizer train", "SentencePiece's library refuses: ", wrong);
+  if (!wrong.empty()) throw input_error("tokenizer train", "SentencePiece's library reports: ", wrong);
   SentencePieceLibrary library;
   const std::string unread = library.load(model.bytes);
   ASHLAR_CHECK(unread.empty(), unread);

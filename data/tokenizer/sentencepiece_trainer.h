@@ -14,17 +14,16 @@ struct SentencePieceTraining {
 };
 
 struct SentencePieceModel {
-  std::string bytes;  ///< what a .model file holds
+  std::string bytes;  ///< content of a .model file
   int64_t vocab_size = 0;
 };
 
-/// Calls the function it is given for each text of a corpus, in order.
+/// Calls the given function for each text of a corpus, in order.
 using EachText = std::function<void(const std::function<void(std::string_view)>&)>;
 
-/// Trains a SentencePiece model through its library on the lines of texts, or on `sentences` of them taken by chance
-/// (the same for the same corpus): byte fallback, no normalisation, white space kept as it is. Lines over 4 KB are left
-/// out, as the library does. Input errors say what the library finds wrong, such as a vocabulary that the text is too
-/// small for.
+/// Trains a SentencePiece model with its library on the lines of texts, or on `sentences` randomly sampled lines (the
+/// same for the same corpus): byte fallback, no normalization, white space unchanged. Lines over 4 KB are skipped, as
+/// in the library. Input errors contain the library's message, such as a vocabulary too large for the text.
 SentencePieceModel train_sentencepiece(const SentencePieceTraining& training, const EachText& corpus);
 
 }  // namespace ashlar::data

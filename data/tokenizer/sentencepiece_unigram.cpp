@@ -12,7 +12,7 @@ namespace {
 using Type = SentencePieceModelFile::Type;
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581
-constexpr float kUnknownPenalty = 10;                // below the least score
+constexpr float kUnknownPenalty = 10;                // below the lowest score
 
 std::string byte_piece(int byte) {
   char text[8];
@@ -69,7 +69,7 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
     if (piece.type == Type::kNormal || piece.type == Type::kUserDefined) pieces.emplace_back(piece.text, id);
     if (piece.type == Type::kUserDefined) user_defined.emplace_back(piece.text, id);
   }
-  // A symbol of the user is always taken: it scores more than any cut of its bytes.
+  // A user-defined symbol is always used: its score exceeds that of any segmentation of its bytes.
   for (const auto& [text, id] : user_defined)
     scores_[static_cast<size_t>(id)] = static_cast<float>(text.size()) * most - 0.1F;
   unknown_score_ = least - kUnknownPenalty;
@@ -77,7 +77,7 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
   user_defined_ = trie_of(user_defined);
 }
 
-/// The longest rule that begins the text: what it gives, and how many bytes it takes (0: there is none).
+/// The longest rule that is a prefix of the text: its replacement, and the bytes it consumes (0: none).
 std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& taken) const {
   taken = 0;
   std::string_view found;
@@ -101,7 +101,7 @@ std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& t
   return found;
 }
 
-/// What the first character, rule or symbol of the user becomes.
+/// The replacement of the first character, rule or user-defined symbol.
 std::string_view SentencePieceUnigram::normal_prefix(std::string_view text, size_t& taken) const {
   size_t symbol = 0;
   int32_t node = ByteTrie::kRoot;
@@ -152,7 +152,7 @@ std::string SentencePieceUnigram::normalised(std::string_view text) const {
 
 void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   const std::string normal = normalised(text);
-  /// The best way to reach a place: its score, its last piece, and where that begins.
+  /// The best path to a position: its score, its last piece, and the start of that piece.
   struct Best {
     float score = 0;
     int32_t id = -1;
@@ -190,7 +190,7 @@ void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& i
       ids.push_back(piece.id);
     } else if (byte_fallback_) {
       for (size_t i = end; i > begin; --i) ids.push_back(bytes_[static_cast<uint8_t>(normal[i - 1])]);
-    } else if (ids.size() == first || ids.back() != unknown_) {  // neighbours are one
+    } else if (ids.size() == first || ids.back() != unknown_) {  // adjacent ones are one
       ids.push_back(unknown_);
     }
     end = begin;

@@ -11,17 +11,17 @@
 
 namespace ashlar::data {
 
-/// A Unigram model of SentencePiece as release 0.2 of its library encodes with it, normalisation included. Of two ways
-/// to cut a text that are equally probable the sums of scores decide, in float, from left to right; earlier releases
-/// round one of the two less, and cut runs such as "000" otherwise. Immutable.
-/// Source: Kudo 2018, arXiv:1804.10959; sentencepiece, src/normalizer.cc, src/unigram_model.cc.
+/// A SentencePiece Unigram model, encoding as release 0.2 of its library, including normalization. Ties between
+/// segmentations are decided by float sums from left to right; earlier releases round once less and split runs such as
+/// "000" differently. Immutable. Source: Kudo 2018, arXiv:1804.10959; sentencepiece, src/normalizer.cc,
+/// src/unigram_model.cc.
 class SentencePieceUnigram {
  public:
   explicit SentencePieceUnigram(const SentencePieceModelFile& model);
 
   /// Appends the ids of a text, valid UTF-8.
   void encode(std::string_view text, std::vector<int32_t>& ids) const;
-  /// The text that is cut into pieces: normalised, spaces written as pieces have them.
+  /// The text before splitting: normalized, with spaces in the form of the pieces.
   std::string normalised(std::string_view text) const;
 
  private:

@@ -29,7 +29,7 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
   Template made;
   bool text_seen = false;
   const json* const special_tokens = fields.find("special_tokens");
-  fields.ignore({"pair"});  // two texts at once are not encoded
+  fields.ignore({"pair"});  // pairs of texts are not supported
   for (size_t i = 0; i < fields.length("single"); ++i) {
     Fields piece = fields.element("single", i);
     if (piece.has("Sequence")) {
@@ -46,8 +46,8 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
     piece.finish();
   }
   if (made.before.size() + made.behind.size() > kMaxAround)
-    throw fields.error("single", str_cat("puts more than ", kMaxAround, " ids around a text"));
-  if (!text_seen) throw fields.error("single", "has no place for the text");
+    throw fields.error("single", str_cat("adds more than ", kMaxAround, " ids around a text"));
+  if (!text_seen) throw fields.error("single", "expected A, the place of the text");
   return made;
 }
 

@@ -8,7 +8,7 @@
 
 namespace ashlar::data {
 
-/// What `post_processor` of tokenizer.json puts around the ids of one text.
+/// The ids that `post_processor` of tokenizer.json adds around one text.
 struct Template {
   std::vector<int32_t> before, behind;
 };

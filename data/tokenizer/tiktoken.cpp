@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, int32_t>> llama3_special() {
   return special;
 }
 
-/// Of a published file. Source: tiktoken, tiktoken_ext/openai_public.py; Llama 3, tokenizer.py.
+/// For a published file. Source: tiktoken, tiktoken_ext/openai_public.py; Llama 3, tokenizer.py.
 std::optional<Splitting> published(size_t ranks) {
   switch (ranks) {
     case 50256:  // r50k_base
@@ -76,7 +76,7 @@ std::optional<Splitting> published(size_t ranks) {
 
 using Ranks = std::vector<std::pair<std::string, int32_t>>;
 
-/// One line; nothing when it is none.
+/// Parses one line; nothing if invalid.
 std::optional<std::pair<std::string, int32_t>> parse_line(std::string_view line) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
@@ -104,17 +104,17 @@ Ranks parse_ranks(std::string_view text, const std::string& name) {
     auto entry = parse_line(line);
     if (!entry)
       throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", printable(line, 40));
-    // Each way to cut a token in two is looked up.
+    // Each way to split a token in two is looked up.
     work += static_cast<uint64_t>(entry->first.size()) * entry->first.size();
     if (entry->first.size() > kMaxTokenBytes || work > kMaxWork)
       throw input_error("tokenizer", name, ", line ", number, ": a token of ", entry->first.size(), " bytes, at most ",
-                        kMaxTokenBytes, " are taken, and fewer for many of them");
+                        kMaxTokenBytes, " are allowed, less if the file has many long tokens");
     ranks.push_back(std::move(*entry));
   }
   return ranks;
 }
 
-/// The file of ranks among the files, and its name.
+/// The ranks file among the files, and its name.
 const std::string* ranks_file(const TokenizerFiles& files, std::string* name) {
   if (const std::string* const found = files.find_ending(".tiktoken", name)) return found;
   const std::string* const model = files.find("tokenizer.model");
@@ -143,21 +143,20 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
     return made;
   }
   if (auto known = published(ranks)) return *known;
-  throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks,
-                    " ranks, which is no published file; give its",
+  throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks, " ranks, unlike any published file; give its",
                     " \"pattern\" and \"special\" (names and ids) in a file about.json beside it");
 }
 
-/// What the files of transformers list beside ranks must be among the special tokens: ranks hold none of their own.
+/// Tokens that transformers' files list must be among the special tokens: ranks contain none.
 void check_listed(const TokenizerFiles& files, const std::string& name, const Splitting& splitting) {
-  if (files.rules == 1) return;  // a dataset of before has its ids
+  if (files.rules == 1) return;  // an older dataset has fixed ids
   for (const AddedToken& token : listed_tokens(files)) {
     const auto known =
         std::find(splitting.special.begin(), splitting.special.end(), std::pair(token.content, token.id));
     if (known == splitting.special.end())
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder (or added_tokens.json) has ",
-                        printable(token.content), " with the id ", token.id, ", which is no special token of ", name,
-                        "; name all of them with their ids under \"special\" of about.json beside it");
+                        printable(token.content), " with the id ", token.id, ", which is not a special token of ", name,
+                        "; list all of them with their ids under \"special\" of about.json beside it");
     if (token.lstrip || token.rstrip || token.single_word)
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder: ", printable(token.content),
                         ": lstrip, rstrip and single_word are not supported for tiktoken ranks");
@@ -175,13 +174,13 @@ class TiktokenTokenizer final : public FormTokenizer {
       if (id_too_far(rank, ranks.size()))
         throw input_error("tokenizer", name, ": the rank ", rank, " is far beyond the ", ranks.size(), " tokens");
       if (!ids.emplace(bytes, rank).second || !vocabulary_.add(characters_.written(bytes), rank))
-        throw input_error("tokenizer", name, ": the rank ", rank, " or its token is there twice");
+        throw input_error("tokenizer", name, ": the rank ", rank, " or its token appears twice");
       if (bytes.size() == 1) byte_ids[static_cast<uint8_t>(bytes[0])] = rank;
     }
     const auto missing = std::find(byte_ids.begin(), byte_ids.end(), -1);
     if (missing != byte_ids.end())
       throw input_error("tokenizer", name, ": no rank for the byte ", missing - byte_ids.begin());
-    // Any two tokens whose bytes make a third join to it, the one of least rank first.
+    // Any two tokens whose bytes form a third one merge to it, lowest rank first.
     for (const auto& [bytes, rank] : ranks) {
       for (size_t i = 1; i < bytes.size(); ++i) {
         const auto left = ids.find(bytes.substr(0, i)), right = ids.find(bytes.substr(i));
@@ -243,7 +242,7 @@ class TiktokenTokenizer final : public FormTokenizer {
     check_size(text);
     std::unique_ptr<Scratch> scratch = take_scratch();
     scratch->segments.clear();
-    // Special tokens are ASCII or at least whole characters, so that they are found between broken bytes too.
+    // Special tokens are ASCII or whole characters, so they can be matched between invalid bytes too.
     for (size_t at = 0; at < text.size();) {
       const size_t good = valid_utf8_end(text, at);
       const size_t known = as_text == nullptr ? 0 : as_text->size();
@@ -299,7 +298,7 @@ class TiktokenTokenizer final : public FormTokenizer {
     std::vector<Segment> segments;
   };
   static void check_size(std::string_view text) {
-    if (text.size() > (size_t{1} << 30)) throw TextError{0, "a text of more than 1 GiB, encoded at once"};
+    if (text.size() > (size_t{1} << 30)) throw TextError{0, "expected a text of at most 1 GiB"};
   }
   std::unique_ptr<Scratch> take_scratch() const {
     const std::lock_guard lock(mutex_);
@@ -323,7 +322,7 @@ class TiktokenTokenizer final : public FormTokenizer {
       }
       const std::string_view part = text.substr(s.span.begin, s.span.end - s.span.begin);
       pattern_.find_all(part, scratch.regex, [&](Span found) {
-        // A pattern that leaves something out leaves it out of the ids.
+        // Text that the pattern does not match has no ids.
         model_->encode(part.substr(found.begin, found.end - found.begin), scratch.model, ids);
       });
     }

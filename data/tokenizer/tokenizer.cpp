@@ -28,13 +28,14 @@ std::unique_ptr<Tokenizer> characters_from(const nlohmann::json& json) {
   for (const nlohmann::json& entry : json["code_points"]) {
     const bool good = entry.is_number_unsigned() && entry.get<uint64_t>() <= kLastCodePoint &&
                       (vocabulary.empty() || entry.get<uint64_t>() > vocabulary.back());
-    if (!good) throw input_error("tokenizer", "code_points must ascend within U+10FFFF, got ", entry.dump());
+    if (!good) throw input_error("tokenizer", "expected ascending code_points up to U+10FFFF, got ", entry.dump());
     vocabulary.push_back(static_cast<char32_t>(entry.get<uint32_t>()));
   }
   return std::make_unique<CharactersTokenizer>(std::move(vocabulary));
 }
 
-/// One line a kind: as typed after --tokenizer, from its JSON, from a corpus (null: it is read from files).
+/// One row per kind: name as typed after --tokenizer, how to make it from its JSON, and from a corpus (null: read from
+/// files).
 struct Kind {
   std::string_view name;
   std::unique_ptr<Tokenizer> (*from_json)(const nlohmann::json&);
@@ -86,7 +87,7 @@ std::string known_kinds() {
 }  // namespace
 
 size_t first_cut(CutRule rule, std::string_view text) {
-  ASHLAR_CHECK(rule == CutRule::kAnyByte || rule == CutRule::kCodePoint, "a text that must not be cut anywhere");
+  ASHLAR_CHECK(rule == CutRule::kAnyByte || rule == CutRule::kCodePoint, "expected a rule that allows splitting");
   if (rule == CutRule::kAnyByte) return 0;
   size_t at = 0;
   while (at < text.size() && at < 3 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) ++at;
@@ -102,7 +103,7 @@ std::string Tokenizer::fingerprint() const {
     what = canonical_tokenizer(tokenizer_json_text());
   } catch (const Error&) {
     if (form == nullptr) throw;
-    // No tokenizer.json says it: the files that make the form.
+    // No tokenizer.json can express it: use the files of its form.
     for (const TokenizerFile& file : files()) {
       if (makes_form(file.name)) what += str_cat(file.name, " ", digest_of(file.bytes).hex(), " ");
     }

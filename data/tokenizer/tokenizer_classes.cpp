@@ -15,14 +15,14 @@ using nlohmann::json;
 
 constexpr std::string_view kOfGpt2 = "bos=<|endoftext|> eos=<|endoftext|> unk=<|endoftext|>";
 constexpr std::string_view kOfRoberta = "bos=<s> eos=</s> unk=<unk> sep=</s> pad=<pad> cls=<s> mask=<mask>";
-constexpr std::string_view kNoSteps = "it says nothing of how a text is cut: its steps are in its tokenizer.json alone";
-constexpr std::string_view kWordEnds = "its words end with </w>, which is another model of BPE";
+constexpr std::string_view kNoSteps = "its files do not define how a text is split; only its tokenizer.json does";
+constexpr std::string_view kWordEnds = "its words end with </w>, which is another BPE variant";
 constexpr std::string_view kWords = "it has more than text (boxes, entities, tags)";
-constexpr std::string_view kOwnText = "it rewrites texts in program code of its own";
-constexpr std::string_view kRenumbers = "it gives the pieces other ids than the model file";
-constexpr std::string_view kRewrites = "it normalises texts otherwise than the model file says";
+constexpr std::string_view kOwnText = "it rewrites texts in its own program code";
+constexpr std::string_view kRenumbers = "its ids differ from the model file's";
+constexpr std::string_view kRewrites = "it normalizes texts differently from the model file";
 constexpr std::string_view kReleases = "releases of transformers give its texts different ids";
-constexpr std::string_view kTwoFiles = "its ids are in a second file, which is not read";
+constexpr std::string_view kTwoFiles = "its ids are in a second file, which is not supported";
 
 /// Every class of transformers 4.57 and 5.24 whose files are vocab.json with merges.txt or a SentencePiece model.
 constexpr TokenizerClass kClasses[] = {
@@ -84,7 +84,7 @@ constexpr TokenizerClass kClasses[] = {
     {.name = "PhobertTokenizer", .why = kWordEnds},
     {.name = "BertweetTokenizer", .why = kWordEnds},
     {.name = "ClvpTokenizer", .why = kOwnText},
-    {.name = "WhisperTokenizer", .why = "what it puts around a text depends on its language and task"},
+    {.name = "WhisperTokenizer", .why = "its template depends on its language and task"},
     {.name = "NougatTokenizer", .why = kNoSteps},
     {.name = "Qwen3_5Tokenizer", .why = kNoSteps},
     {.name = "BloomTokenizer", .why = kNoSteps},
@@ -139,7 +139,7 @@ constexpr TokenizerClass kClasses[] = {
 };
 constexpr TokenizerClass kNoClass = {.pairs = Steps::kGpt2, .model = ModelRule::kLibrary};
 
-/// Whose class another model's type means, where its files name none.
+/// The class of a model type, for files that name no class.
 struct ModelType {
   std::string_view type, name;
 };
@@ -213,16 +213,16 @@ Error refusal(const TokenizerFiles& files, const std::string& name, std::string_
                      pairs ? "vocab.json with merges.txt" : "a SentencePiece model", ": ", why,
                      "; give its tokenizer.json, which AutoTokenizer.from_pretrained(...).save_pretrained(DIR) of ",
                      "transformers writes",
-                     pairs ? "" : ", or the .model in a folder of its own for the ids of the SentencePiece library");
+                     pairs ? "" : ", or the .model in a separate folder for the ids of the SentencePiece library");
 }
 
 const TokenizerClass& class_for(const TokenizerFiles& files, bool pairs) {
   const std::string name = class_name_of(files);
   if (name.empty()) return kNoClass;
   const TokenizerClass* const found = find_class(name);
-  if (found == nullptr) throw refusal(files, name, "it is none that this program knows", pairs);
+  if (found == nullptr) throw refusal(files, name, "unknown class", pairs);
   const bool refused = pairs ? found->pairs == Steps::kRefused : found->model == ModelRule::kRefused;
-  if (refused) throw refusal(files, name, found->why.empty() ? "its files are others" : found->why, pairs);
+  if (refused) throw refusal(files, name, found->why.empty() ? "it has other files" : found->why, pairs);
   return *found;
 }
 

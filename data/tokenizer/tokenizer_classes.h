@@ -9,7 +9,7 @@
 
 namespace ashlar::data {
 
-/// What a class of transformers does to a text before its byte-level BPE (vocab.json with merges.txt) sees it.
+/// The steps of a transformers class before its byte-level BPE (vocab.json with merges.txt).
 enum class Steps : uint8_t {
   kGpt2,     ///< GPT-2's pattern
   kQwen2,    ///< NFC, Qwen2's pattern
@@ -18,40 +18,41 @@ enum class Steps : uint8_t {
   kRefused,
 };
 
-/// What it makes of a SentencePiece model.
+/// How a class uses a SentencePiece model.
 enum class ModelRule : uint8_t { kLibrary, kRefused };
 
-/// What a class puts around a text.
+/// The template of a class.
 enum class Around : uint8_t { kNothing, kClsSep, kEos };
 
-/// One tokenizer class of transformers: how its files become a pipeline, or why they do not. A class is served where
-/// its ids are known exactly: releases 4.57 and 5.24, and in 4.57 its slow and its fast kind, agree on them, or only
-/// one of them reads its files; settings in which they differ are refused by name. LlamaTokenizer of a SentencePiece
-/// model is served as its slow kind, whose ids are those of the library; 5.24 reads every model as `"legacy": false`.
-/// A tokenizer.json says its pipeline itself: the class decides nothing there.
+/// One tokenizer class of transformers: how its files become a pipeline, or why they are not supported. A class is
+/// supported if its ids are known exactly: releases 4.57 and 5.24, and in 4.57 its slow and fast kind, agree on them,
+/// or only one of them reads its files. Settings in which they differ are refused by name. LlamaTokenizer of a
+/// SentencePiece model is supported as its slow kind, whose ids are those of the library; 5.24 reads every model as
+/// `"legacy": false`. A tokenizer.json defines its own pipeline: the class has no effect there.
 struct TokenizerClass {
   std::string_view name;  ///< without "Fast"
   Steps pairs = Steps::kRefused;
   ModelRule model = ModelRule::kRefused;
-  std::string_view why;    ///< of what is refused
-  std::string_view usual;  ///< special tokens that it has when the files name no others: "bos=<s> eos=</s>"
+  std::string_view why;    ///< reason of a refusal
+  std::string_view usual;  ///< default special tokens: "bos=<s> eos=</s>"
   Around around = Around::kNothing;
-  /// A config file must say it, since releases take it differently: "add_prefix_space", "mask_token" (with its lstrip).
+  /// A config file must contain it, since releases differ in its default: "add_prefix_space", "mask_token" (with its
+  /// lstrip).
   std::string_view must_say;
 };
 
-/// The class that the files name: `tokenizer_class` of tokenizer_config.json or config.json, or the one that belongs to
-/// `model_type` of config.json. Empty when none is named.
+/// The class of the files: `tokenizer_class` of tokenizer_config.json or config.json, or the class of `model_type` in
+/// config.json. Empty if none is named.
 std::string class_name_of(const TokenizerFiles& files);
 
-/// Its row; input error, with the name, for a class that is not known or whose files of the form are refused. Files
-/// that name no class: vocab.json with merges.txt is GPT-2's, a SentencePiece model its library's.
+/// Its row; input error, with the name, for an unknown class or one whose files of the form are refused. Files without
+/// a class: vocab.json with merges.txt is GPT-2's, a SentencePiece model its library's.
 const TokenizerClass& class_for_pairs(const TokenizerFiles& files);
 const TokenizerClass& class_for_model(const TokenizerFiles& files);
-/// Whether config.json alone decides what the files mean, and not as they are read without it.
+/// Whether config.json alone changes the meaning of the files.
 bool config_json_decides(const TokenizerFiles& files, const std::string& config_json, bool pairs);
 
-/// The object of a file; an empty one when there is no such file. Input error for any other value.
+/// The object in a file; empty if the file is absent. Input error for any other value.
 nlohmann::json object_in(const TokenizerFiles& files, const std::string& name);
 
 }  // namespace ashlar::data

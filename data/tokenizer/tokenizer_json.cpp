@@ -29,7 +29,7 @@ OrderedJson bpe_model_json(OrderedJson parts) {
 }
 
 void add_token(OrderedJson& vocab, const std::string& token, int64_t id) {
-  // An object that keeps its order looks through all of its keys before it takes another; its vector does not.
+  // nlohmann's ordered object searches all keys on insertion; its underlying vector does not.
   vocab.get_ref<OrderedJson::object_t&>().push_back({token, id});
 }
 

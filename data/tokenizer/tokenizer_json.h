@@ -7,21 +7,20 @@
 
 namespace ashlar::data {
 
-/// How the end of a document is spelled where a tokenizer has an id for it and no spelling.
+/// Spelling of the end-of-document id for tokenizers that have only an id for it.
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// A tokenizer.json of the parts that `parts` has (added_tokens, normalizer, pre_tokenizer, post_processor, decoder,
-/// model), in the order in which the `tokenizers` library writes them, null for the others. `indent` as in nlohmann's
-/// dump.
+/// A tokenizer.json from `parts` (added_tokens, normalizer, pre_tokenizer, post_processor, decoder, model), in the
+/// order of the `tokenizers` library, null for absent parts. `indent` as in nlohmann's dump.
 std::string tokenizer_json_of_parts(const OrderedJson& parts, int indent = -1);
 
-/// The model of a tokenizer.json for BPE: what `parts` has of its fields (vocab and merges at least), else what leaves
-/// a step out.
+/// The BPE model of a tokenizer.json: the fields in `parts` (at least vocab and merges), defaults without effect for
+/// the others.
 OrderedJson bpe_model_json(OrderedJson parts);
 
-/// Puts a token behind those of an object, which has none of that spelling.
+/// Appends a token to an object that does not have it.
 void add_token(OrderedJson& vocab, const std::string& token, int64_t id);
 
 /// The pre-tokenizer and decoder "ByteLevel".

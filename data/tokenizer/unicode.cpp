@@ -20,7 +20,7 @@ constexpr CodeRange kWhiteSpace[] = {{0x9, 0xD},       {0x20, 0x20},     {0x85, 
                                      {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                                      {0x205F, 0x205F}, {0x3000, 0x3000}};
 
-/// Numeric characters that Unicode 17 has more than 16.
+/// Numeric characters added in Unicode 17.
 constexpr CodeRange kNumericOf17[] = {{0x11DE0, 0x11DE9}, {0x16FF4, 0x16FF6}};
 
 void append(CodeSet& set, CodeRange r) {
@@ -95,7 +95,7 @@ bool is_punctuation(char32_t c) {
   if (c < 0x80) {
     return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
   }
-  if (c == 0x166D || c == 0x111C9) return true;  // punctuation until they became a symbol and a mark
+  if (c == 0x166D || c == 0x111C9) return true;  // punctuation until reclassified as a symbol and a mark
   return category_of(c)[0] == 'P' && !contains(tables::kPunctuationSince9, c);
 }
 
@@ -121,14 +121,14 @@ void append_lower(char32_t c, std::string& out) {
     out.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
     return;
   }
-  if (c == 0x130) {  // the one with two
+  if (c == 0x130) {  // maps to two code points
     out += "i\xCC\x87";
     return;
   }
   const auto runs = tables::kLowerRuns;
   const auto after = std::upper_bound(runs.begin(), runs.end(), c,
                                       [](char32_t value, const tables::LowerRun& r) { return value < r.first; });
-  // A run of every second may lie around runs of their own.
+  // A stride-2 run may surround other runs.
   for (auto at = after; at != runs.begin() && after - at < 3;) {
     --at;
     if (c <= at->last && (c - at->first) % static_cast<uint32_t>(at->stride) == 0) {
@@ -161,7 +161,7 @@ std::string normalised(NormalForm form, std::string_view text) {
       UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
   std::string out;
   out.reserve(text.size());
-  // To version 9 a later character is one that stands for itself, and nothing moves or composes over it.
+  // Characters newer than version 9 map to themselves, and nothing is reordered or composed across them.
   size_t from = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = next_code_point(text.substr(at));

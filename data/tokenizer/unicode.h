@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-// Character properties in the versions of Unicode that the reference library of tokenizers (0.23) has, which differ by
-// part: ids depend on them.
+// Character properties in the Unicode versions that the reference tokenizers library (0.23) uses, which differ by
+// property: ids depend on them.
 namespace ashlar::data {
 
 /// Code points [first, last].
@@ -15,11 +15,11 @@ struct CodeRange {
   char32_t first = 0, last = 0;
   bool operator==(const CodeRange&) const = default;
 };
-/// Ascending, without overlap or touch.
+/// Ascending, disjoint and not adjacent.
 using CodeSet = std::vector<CodeRange>;
 
 bool contains(std::span<const CodeRange> set, char32_t c);
-CodeSet complement(const CodeSet& set);  ///< within the scalar values: surrogates belong to neither
+CodeSet complement(const CodeSet& set);  ///< within the scalar values, without surrogates
 CodeSet difference(const CodeSet& a, const CodeSet& b);
 
 /// General categories of Unicode 16 by their short names, one ("Lu") or a group ("L"). Empty for an unknown name.
@@ -31,7 +31,7 @@ bool is_numeric(char32_t c);      ///< Nd, Nl, No of Unicode 17, as Digits sees 
 bool is_punctuation(char32_t c);  ///< P of Unicode 8 and ASCII punctuation, as Punctuation sees them
 bool is_word(char32_t c);         ///< Alphabetic, M, Nd, Pc, Join_Control of Unicode 16, as single_word sees them
 CodeSet word_characters();        ///< the same as a set
-/// `\w` of Oniguruma: superscripts and fractions of Latin-1 too, Join_Control not.
+/// `\w` of Oniguruma: includes superscripts and fractions of Latin-1, excludes Join_Control.
 CodeSet pattern_word_characters();
 
 /// Lower case by full mappings without context, of Unicode 17.
@@ -41,7 +41,7 @@ void append_lower(char32_t c, std::string& out);
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 std::string normalised(NormalForm form, std::string_view text);
 
-/// The end of the grapheme cluster that starts at `begin`, told apart as far as clusters of less than 6 bytes need.
+/// The end of the grapheme cluster that starts at `begin`, exact for clusters of less than 6 bytes.
 /// Source: UAX 29, version 16, rules GB3 to GB9b.
 size_t grapheme_end(std::string_view text, size_t begin);
 

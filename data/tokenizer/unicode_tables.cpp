@@ -1,6 +1,6 @@
 #include "data/tokenizer/unicode_tables.h"
 
-// Facts of the Unicode Character Database, versions 16 and 17, and what version 9 and 8 do not have of them.
+// Data of the Unicode Character Database, versions 16 and 17, and differences to versions 9 and 8.
 // clang-format off
 namespace ashlar::data::tables {
 

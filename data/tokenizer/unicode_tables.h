@@ -12,7 +12,7 @@ inline constexpr const char* kCategoryNames[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "
                                                  "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                                  "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
 
-/// Every `stride`-th of first..last has its lower case `distance` away.
+/// The lower case of every `stride`-th of first..last is at `distance`.
 struct LowerRun {
   char32_t first, last;
   int32_t stride, distance;
@@ -20,11 +20,11 @@ struct LowerRun {
 
 extern const std::span<const uint32_t> kCategoryRuns;        ///< Unicode 16
 extern const std::span<const LowerRun> kLowerRuns;           ///< Unicode 17
-extern const std::span<const CodeRange> kNotInUnicode9;      ///< of what has a decomposition or a combining class
+extern const std::span<const CodeRange> kNotInUnicode9;      ///< characters with a decomposition or a combining class
 extern const std::span<const CodeRange> kPunctuationSince9;  ///< P that Unicode 8 does not have
-extern const std::span<const CodeRange> kOtherAlphabetic;    ///< word characters that are no L, M, Nd, Pc
-extern const std::span<const CodeRange> kExtendNotMn;        ///< Grapheme_Cluster_Break = Extend that is no Mn, Me
+extern const std::span<const CodeRange> kOtherAlphabetic;    ///< word characters not in L, M, Nd, Pc
+extern const std::span<const CodeRange> kExtendNotMn;        ///< Grapheme_Cluster_Break = Extend not in Mn, Me
 extern const std::span<const CodeRange> kPrepend;            ///< Grapheme_Cluster_Break = Prepend
-extern const std::span<const CodeRange> kNoSpacingMark;      ///< Mc that is no SpacingMark
+extern const std::span<const CodeRange> kNoSpacingMark;      ///< Mc without SpacingMark
 
 }  // namespace ashlar::data::tables

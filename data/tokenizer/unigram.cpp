@@ -10,7 +10,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the least score
+constexpr double kUnknownPenalty = 10;  // below the lowest score
 
 }  // namespace
 
@@ -24,7 +24,7 @@ UnigramModel::UnigramModel(const Vocabulary& vocabulary, const std::vector<doubl
 }
 
 void UnigramModel::put_unknown(std::string_view text, std::vector<int32_t>& ids) const {
-  // Several unknown characters may spell a token that no path took.
+  // Several unknown characters may together spell a token that no path used.
   if (const auto id = vocabulary_.find(text)) {
     ids.push_back(*id);
     return;
@@ -42,7 +42,7 @@ void UnigramModel::encode(std::string_view piece, Scratch& scratch, std::vector<
   const uint64_t hash = cached ? XXH3_64bits(piece.data(), piece.size()) : 0;
   if (cached && scratch.cache.find(piece, hash, ids)) return;
   constexpr uint32_t kNone = ~uint32_t{0};
-  // The best way to reach each byte: its score, its last token, and where that begins.
+  // The best path to each byte: its score, its last token, and the start of that token.
   const size_t n = piece.size();
   scratch.scores.assign(n + 1, 0);
   scratch.symbols.assign(n + 1, -1);

@@ -50,7 +50,7 @@ OrderedJson model_of(const TokenizerFiles& files, const json& vocab) {
   return bpe_model_json({{"vocab", vocab}, {"merges", merges_of(files)}});
 }
 
-/// As releases of before read the files: always by GPT-2's pattern, in every class.
+/// As in older releases: always GPT-2's pattern, for every class.
 std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
   const json config = object_in(files, "tokenizer_config.json");
   std::map<std::string, OrderedJson> added;
@@ -89,7 +89,7 @@ std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
 
 bool flag(const json& config, const char* key) { return config.value(key, json()) == json(true); }
 
-/// What the class does to a text before the model.
+/// The steps of the class before the model.
 void put_steps(Steps steps, bool prefix, OrderedJson& parts) {
   const OrderedJson nfc = {{"type", "NFC"}};
   const auto after = [&](OrderedJson first, bool use_regex) {
@@ -106,7 +106,7 @@ void put_steps(Steps steps, bool prefix, OrderedJson& parts) {
   if (steps == Steps::kCohere) parts["pre_tokenizer"] = after({{"type", "Digits"}, {"individual_digits", true}}, true);
 }
 
-/// The post-processor that puts ids of these special tokens before and behind a text; null when there are none.
+/// The post-processor that adds the ids of these special tokens before and after a text; null if none.
 OrderedJson around(const std::vector<const AddedToken*>& before, const std::vector<const AddedToken*>& behind) {
   if (before.empty() && behind.empty()) return nullptr;
   OrderedJson single = OrderedJson::array(), special = OrderedJson::object();
@@ -122,16 +122,15 @@ OrderedJson around(const std::vector<const AddedToken*>& before, const std::vect
 }
 
 Error disagreement(const TokenizerFiles& files, const char* file, const std::string& sentence) {
-  return input_error(
-      "tokenizer", files.shown, ": ", file, ": ", sentence,
-      "; the tokenizer.json that AutoTokenizer.from_pretrained(...).save_pretrained(DIR) writes is read");
+  return input_error("tokenizer", files.shown, ": ", file, ": ", sentence,
+                     "; use the tokenizer.json that AutoTokenizer.from_pretrained(...).save_pretrained(DIR) writes");
 }
 
-/// What a config file must say, because releases of transformers take it differently where it says nothing.
+/// Keys that a config file must contain because releases of transformers differ in their defaults.
 void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
   const auto unsaid = [&](const char* what) {
     return input_error("tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
-                       " in tokenizer_config.json: releases of transformers differ where it is not said");
+                       " in tokenizer_config.json: releases of transformers differ in its default");
   };
   if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
     throw unsaid("\"add_prefix_space\": false");
@@ -146,8 +145,8 @@ void check_said(const TokenizerFiles& files, const TokenizerClass& own, const js
   throw unsaid("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
 }
 
-/// The classes that are written in Python ("slow") take the lines of merges.txt but the first and what is behind the
-/// last end of line, whatever stands there; others take every line.
+/// The slow (Python) classes drop the first line of merges.txt and the text after the last line break; fast ones read
+/// every line.
 void check_lines(const TokenizerFiles& files) {
   const std::string& merges = *files.find("merges.txt");
   const std::string first = merges.substr(0, merges.find_first_of("\r\n"));
@@ -155,18 +154,18 @@ void check_lines(const TokenizerFiles& files) {
   if (!first.empty() && !first.starts_with("#version"))
     throw disagreement(files, "merges.txt",
                        str_cat("expected the line \"#version: 0.2\" before the merges, got ", printable(first),
-                               ": classes of transformers 4 leave the first line out; put that line before it"));
+                               ": classes of transformers 4 skip the first line; add that line before it"));
   if (!last.empty() && last != first)
     throw disagreement(files, "merges.txt",
-                       str_cat("expected an end of line behind the last merge, ", printable(last),
-                               ": classes of transformers 4 leave it out without one; add it"));
+                       str_cat("expected a line break after the last merge, ", printable(last),
+                               ": classes of transformers 4 skip it without one; add it"));
 }
 
-/// What a class does otherwise in Python ("slow", in transformers 4.57) than in the tokenizers library.
+/// Differences between a slow (Python) class of transformers 4.57 and the tokenizers library.
 void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, const json& config, const json& vocab,
                        const std::vector<AddedToken>& added) {
   const bool gpt2 = own.pairs == Steps::kGpt2, qwen2 = own.pairs == Steps::kQwen2;
-  if (!gpt2 && !qwen2) return;  // there is no class in Python
+  if (!gpt2 && !qwen2) return;  // no slow class
   if (gpt2) check_lines(files);
   constexpr const char* kConfig = "tokenizer_config.json";
   if (gpt2 && flag(config, "add_prefix_space"))
@@ -178,7 +177,7 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
     if (ignored && flag(config, key))
       throw disagreement(files, kConfig,
                          str_cat("\"", key, "\": true is not supported for vocab.json with merges.txt: transformers 4 ",
-                                 "does not look at it, transformers 5 does"));
+                                 "ignores it, transformers 5 does not"));
   }
   for (const AddedToken& token : added) {
     if (token.single_word)
@@ -191,7 +190,7 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
     if (!vocab.contains(characters.written(std::string(1, static_cast<char>(byte)))))
       throw disagreement(files, "vocab.json",
                          str_cat("expected a token for each of the 256 bytes, got none for byte ", byte,
-                                 ": the slow class of transformers reads it as unk_token, the fast one leaves it out"));
+                                 ": the slow class of transformers reads it as unk_token, the fast one drops it"));
   }
 }
 
@@ -241,7 +240,7 @@ bool pairs_differ_by_rules(const TokenizerFiles& files, const std::string& now) 
   try {
     return canonical_tokenizer(json_of_rules_1(files, object_in(files, "vocab.json"))) != canonical_tokenizer(now);
   } catch (const Error&) {
-    return true;  // they refused what is taken now
+    return true;  // rules 1 refused files that are supported now
   }
 }
 

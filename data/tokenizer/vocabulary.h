@@ -13,14 +13,14 @@ namespace ashlar::data {
 /// Tokens by id and ids by token. Ids may have gaps.
 class Vocabulary {
  public:
-  /// False, and nothing is changed, when the token has another id, or the id another token.
+  /// False, without a change, if the token has another id, or the id another token.
   bool add(const std::string& token, int32_t id);
   std::optional<int32_t> find(std::string_view token) const;
-  /// Empty for an id that is not used.
+  /// Empty for an unused id.
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
   bool used(int32_t id) const { return id >= 0 && id < size() && used_[static_cast<size_t>(id)]; }
-  int32_t size() const { return static_cast<int32_t>(tokens_.size()); }  ///< the last id and one
-  /// Ids of the tokens "<0x00>" to "<0xFF>"; -1 where there is none.
+  int32_t size() const { return static_cast<int32_t>(tokens_.size()); }  ///< last id + 1
+  /// Ids of the tokens "<0x00>" to "<0xFF>"; -1 if absent.
   std::vector<int32_t> byte_tokens() const;
 
  private:
@@ -29,15 +29,15 @@ class Vocabulary {
   HashMap<std::string, int32_t> ids_;
 };
 
-/// The longest token that is looked for in a text, in bytes: a text of one character over and over costs as many steps
-/// at each of its places. The longest of published tokenizers has some hundreds.
+/// The longest token that is matched in a text, in bytes: a text of one repeated character costs that many steps at
+/// each position. The longest in published tokenizers has some hundreds.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
-/// Whether an id is too far from the number of tokens: memory goes by the greatest id. Published vocabularies leave
+/// Whether an id is too far beyond the number of tokens: memory grows with the largest id. Published vocabularies have
 /// gaps of some hundreds.
 constexpr bool id_too_far(int64_t id, size_t tokens) { return id >= 4 * static_cast<int64_t>(tokens) + 100'000; }
 
-/// The byte that a token "<0x41>" stands for; -1 for any other token.
+/// The byte of a token "<0x41>"; -1 for any other token.
 int byte_of_token(std::string_view token);
 
 }  // namespace ashlar::data

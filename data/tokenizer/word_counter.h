@@ -11,13 +11,13 @@
 
 namespace ashlar::data {
 
-/// Counts the words of texts, as ByteLevel's pattern (GPT-2's) splits them. One object a thread.
+/// Counts the words of texts, split by ByteLevel's pattern (GPT-2's). One object per thread.
 class WordCounter {
  public:
   WordCounter();
   /// Throws TextError for a text that is not UTF-8.
   void add(std::string_view text);
-  void merge(WordCounter& other);   ///< takes the other's counts
+  void merge(WordCounter& other);   ///< adds the other's counts
   std::vector<WordCount> finish();  ///< sorted by word
 
  private:

@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
-// fp32 moves 8 to 12 B an element forward and 12 to 20 B backward; an exponential and a division (about 25 flops) keep
-// it near the memory bound with AVX-512 and above it with AVX2. Threads take contiguous rows; contiguous matrices are
-// cut as one long row.
+// fp32 moves 8 to 12 B per element forward and 12 to 20 B backward; an exponential and a division (about 25 flops) keep
+// it near the memory bound with AVX-512 and above it with AVX2. Threads process contiguous rows; a contiguous matrix is
+// one long row.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -23,7 +23,7 @@
 #ifndef ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 #define ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 namespace ashlar::cpu {
-/// Rows of one partial sum of xielu's scalars: a function of their width alone.
+/// Rows per partial sum of xielu's scalars: a function of their width only.
 inline int64_t xielu_rows(int64_t cols) { return rows_grain(cols, kExpensiveGrain); }
 inline int64_t xielu_blocks(const ConstView& x) { return (x.rows + xielu_rows(x.cols) - 1) / xielu_rows(x.cols); }
 }  // namespace ashlar::cpu
@@ -33,7 +33,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Without a clamp and an offset nothing is done to the linear half.
+/// Without a clamp and an offset the linear half is unchanged.
 struct Plain {
   template <class D>
   HWY_INLINE VecOf<D> linear(D, VecOf<D> up) const {
@@ -45,13 +45,13 @@ struct Plain {
   }
 };
 
-/// act(x) and, where wanted, act'(x). The compiler drops what a caller does not use.
+/// act(x) and, if needed, act'(x). The compiler removes unused results.
 struct Relu : Plain {
   template <class D>
   static HWY_INLINE void apply(D d, VecOf<D> x, VecOf<D>& value, VecOf<D>& slope) {
     using A = hn::TFromD<D>;
     const auto positive = hn::Gt(x, hn::Zero(d));
-    value = hn::Max(hn::Zero(d), x);  // in this order a NaN stays
+    value = hn::Max(hn::Zero(d), x);  // this order keeps NaN
     slope = hn::IfThenElseZero(positive, hn::Set(d, A{1}));
   }
 };
@@ -82,7 +82,7 @@ struct GeluTanh : Plain {
   static HWY_INLINE void apply(D d, VecOf<D> x, VecOf<D>& value, VecOf<D>& slope) {
     using A = hn::TFromD<D>;
     constexpr double kTwoRootTwoOverPi = 1.59576912160573071175978;
-    const auto bound = hn::Set(d, A{30});  // there the function is flat; keeps x^3 finite
+    const auto bound = hn::Set(d, A{30});  // the function is constant beyond; keeps x^3 finite
     const auto inside = hn::Max(hn::Neg(bound), hn::Min(bound, x));
     const auto square = hn::Mul(inside, inside);
     const auto scale = hn::Set(d, static_cast<A>(kTwoRootTwoOverPi));
@@ -142,11 +142,11 @@ void with_kind(Activation kind, const F& f) {
     case Activation::kSilu: return f(Silu());
     case Activation::kSigmoid: return f(Sigmoid());
     case Activation::kIdentity: return f(Identity());
-    case Activation::kXielu: return;  // has learned scalars, so kernels of its own
+    case Activation::kXielu: return;  // has learned scalars and separate kernels
   }
 }
 
-/// Any kind behind the clamp and the offset. Comparisons stand so that a NaN stays.
+/// Any kind with clamp and offset. Comparisons are ordered to keep NaN.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -172,7 +172,7 @@ struct Limited {
   }
 };
 
-/// f(what `args` ask for).
+/// Calls f with the activation of `args`.
 template <class Args, typename F>
 void with_activation(const Args& args, const F& f) {
   if (args.limited()) {
@@ -215,11 +215,11 @@ void backward_row(const Act& act, const T* dy, const T* x, const T* up, T* dx, T
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons stand so that a NaN stays.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered to keep NaN.
 template <typename A>
 struct Xielu {
   A p, n;              ///< softplus(alpha_p), beta + softplus(alpha_n)
-  A p_slope, n_slope;  ///< of p and n, by alpha_p and alpha_n
+  A p_slope, n_slope;  ///< derivatives of p and n by alpha_p and alpha_n
 
   static Xielu of(A alpha_p, A alpha_n) {
     const auto softplus = [](A a) { return std::max(a, A{0}) + std::log1p(std::exp(-std::abs(a))); };
@@ -227,7 +227,7 @@ struct Xielu {
     return {softplus(alpha_p), static_cast<A>(kXieluBeta) + softplus(alpha_n), logistic(alpha_p), logistic(alpha_n)};
   }
 
-  /// expm1(min(x, eps)), for x above 0 of eps.
+  /// expm1(min(x, eps)); for x > 0 it is that of eps.
   template <class D>
   static HWY_INLINE VecOf<D> below(D d, VecOf<D> x) {
     const auto eps = hn::Set(d, static_cast<A>(kXieluEps));
@@ -240,7 +240,7 @@ struct Xielu {
     const auto under = hn::Mul(hn::Set(d, n), hn::Sub(below(d, x), x));
     return hn::MulAdd(beta, x, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), above, under));
   }
-  /// dy f'(x); adds dy's share of the sums that dalpha_p and dalpha_n are made of.
+  /// dy f'(x); accumulates dy's contributions to the sums for dalpha_p and dalpha_n.
   template <class D>
   HWY_INLINE VecOf<D> backward(D d, VecOf<D> x, VecOf<D> dy, VecOf<D>& sum_p, VecOf<D>& sum_n) const {
     const auto beta = hn::Set(d, static_cast<A>(kXieluBeta));
@@ -249,7 +249,7 @@ struct Xielu {
     sum_p = hn::Add(sum_p, hn::IfThenElseZero(positive, hn::Mul(dy, hn::Mul(x, x))));
     sum_n = hn::Add(sum_n, hn::IfThenZeroElse(positive, hn::Mul(dy, hn::Sub(e, x))));
     const auto above = hn::Mul(hn::Set(d, p + p), x);
-    // From eps on the exponential stands still.
+    // Above eps the exponential is constant.
     const auto curve = hn::IfThenElse(hn::Lt(x, hn::Set(d, static_cast<A>(kXieluEps))), e, hn::Set(d, A{-1}));
     return hn::Mul(dy, hn::Add(beta, hn::IfThenElse(positive, above, hn::Mul(hn::Set(d, n), curve))));
   }

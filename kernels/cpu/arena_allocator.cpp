@@ -20,7 +20,7 @@ constexpr int64_t kAlignment = 256;
 constexpr int64_t kHugePage = 2 * kMiB;
 constexpr int64_t kCommitStep = 64 * kMiB;
 constexpr int64_t kFirstReserve = 32 * kMiB;
-constexpr int64_t kLargestReserve = 1024 * kMiB;  // beyond what is asked for
+constexpr int64_t kLargestReserve = 1024 * kMiB;  // beyond the request
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -51,15 +51,15 @@ bool ArenaAllocator::reserve(int64_t bytes) {
   void* const range = mmap(nullptr, static_cast<size_t>(whole + kHugePage), PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return false;
-  // mmap aligns to huge pages on current kernels only; what lies before and behind goes back.
+  // mmap aligns to huge pages only on recent kernels; unaligned ends are unmapped.
   char* const begin = static_cast<char*>(range);
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range));
   const int64_t skip = round_up(address, kHugePage) - address;
   if (skip > 0) munmap(begin, static_cast<size_t>(skip));
   munmap(begin + skip + whole, static_cast<size_t>(kHugePage - skip));
-  // Advice only: without huge pages everything works, first touches are slower.
+  // Optional: without huge pages first touches are slower.
   madvise(begin + skip, static_cast<size_t>(whole), MADV_HUGEPAGE);
-  // Apart from the segment before: blocks of two segments never merge.
+  // Not adjacent to the previous segment: blocks of two segments never merge.
   const int64_t offset = segments_.empty() ? 0 : segments_.back().end() + kAlignment;
   segments_.push_back({.base = begin + skip, .offset = offset, .reserved_bytes = whole});
   const int64_t usable = cap_bytes_ > 0 ? cap_bytes_ : whole;
@@ -75,7 +75,7 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
     }
     if (reserve(cap_bytes_)) return;
   } else {
-    check_left(size, requested_bytes);  // before addresses are taken for what can never be backed
+    check_left(size, requested_bytes);  // before addresses are reserved for memory that is not available
     int64_t reserved = 0;
     for (const Segment& segment : segments_) reserved += segment.reserved_bytes;
     const int64_t more = std::clamp(reserved, kFirstReserve, kLargestReserve);
@@ -119,7 +119,7 @@ ArenaAllocator::Segment& ArenaAllocator::segment_at(int64_t offset) {
 
 void* ArenaAllocator::allocate(int64_t bytes) {
   ASHLAR_CHECK(bytes >= 0, "bytes = ", bytes);
-  constexpr int64_t kSane = int64_t{1} << 50;  // no rounding overflows below it, and no machine has it
+  constexpr int64_t kSane = int64_t{1} << 50;  // below it rounding cannot overflow; no machine has this much
   const int64_t size = bytes < kSane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
   const auto hole_for = [&] {
     auto at = free_.begin();
@@ -149,7 +149,7 @@ void* ArenaAllocator::allocate(int64_t bytes) {
 void ArenaAllocator::release(void* block) {
   if (block == nullptr) return;
   const auto found = live_.find(block);
-  ASHLAR_CHECK(found != live_.end(), name_of(kind_), ": released a block that is not live");
+  ASHLAR_CHECK(found != live_.end(), name_of(kind_), ": released a block that is not allocated");
   auto [offset, size] = found->second;
   live_.erase(found);
   used_bytes_ -= size;

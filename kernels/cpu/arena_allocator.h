@@ -9,22 +9,22 @@
 
 namespace ashlar::cpu {
 
-/// First-fit arena over ranges of addresses, reserved as they are needed, huge pages asked for.
-/// Blocks are handed out at the lowest free offset that holds them, 256-byte aligned, and merged when released, so the
-/// high-water offsets of the ranges are what the arena has made resident. A request that no range holds makes a new
-/// one, as large as all before it but at most 1 GiB, or as the request. Memory is committed in steps of 64 MiB and
-/// never given back before destruction: a step that repeats its sizes makes no system call and no page fault.
-/// Free blocks are poisoned under AddressSanitizer. Not thread-safe.
+/// First-fit arena over address ranges, reserved on demand, with huge pages requested. Blocks are allocated at the
+/// lowest free offset that fits, 256-byte aligned, and merged when released, so the high-water offsets of the ranges
+/// equal the resident memory. A request that fits in no range creates a new one, as large as all earlier ones but at
+/// most 1 GiB, or as large as the request. Memory is committed in steps of 64 MiB and not returned before destruction:
+/// a step that repeats its sizes makes no system call and no page fault. Free blocks are poisoned under
+/// AddressSanitizer. Not thread-safe.
 class ArenaAllocator final : public Allocator {
  public:
-  /// Takes no addresses yet. `cap_bytes` > 0: the most that the arena may hold, in one range.
+  /// Reserves no addresses yet. `cap_bytes` > 0: limit of the arena, in one range.
   explicit ArenaAllocator(MemoryKind kind, int64_t cap_bytes = 0);
   ~ArenaAllocator() override;
   ArenaAllocator(const ArenaAllocator&) = delete;
   ArenaAllocator& operator=(const ArenaAllocator&) = delete;
 
-  /// Throws resource_error (exit 6) with kind, sizes and the limit that was met: the cap, what the system has left, or
-  /// the addresses that this process may have.
+  /// Throws resource_error (exit 6) with kind, sizes and the limit: the cap, the system's free memory, or the process's
+  /// address space.
   void* allocate(int64_t bytes) override;
   /// `block` must come from allocate; null is allowed and ignored.
   void release(void* block) override;
@@ -34,18 +34,18 @@ class ArenaAllocator final : public Allocator {
   int64_t num_system_calls() const override { return num_system_calls_; }
 
  private:
-  /// A range of addresses; its part of the arena's offsets follows that of the range before, apart from it.
+  /// An address range; its offsets in the arena follow those of the previous range with a gap.
   struct Segment {
     char* base = nullptr;
-    int64_t offset = 0;            // of `base` in the arena
+    int64_t offset = 0;            // offset of `base` in the arena
     int64_t reserved_bytes = 0;    // addresses
     int64_t committed_bytes = 0;   // readable and writable prefix
     int64_t high_water_bytes = 0;  // the largest end of a block so far
     int64_t end() const { return offset + reserved_bytes; }
   };
 
-  void add_segment(int64_t size, int64_t requested_bytes);  // that holds a block of `size`
-  bool reserve(int64_t bytes);                              // a segment; false when the system has no addresses
+  void add_segment(int64_t size, int64_t requested_bytes);  // large enough for a block of `size`
+  bool reserve(int64_t bytes);                              // reserves a segment; false if the system refuses
   void commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes);
   void check_left(int64_t bytes, int64_t requested_bytes);
   Segment& segment_at(int64_t offset);
@@ -62,7 +62,7 @@ class ArenaAllocator final : public Allocator {
   std::unordered_map<const void*, Block> live_;
 };
 
-/// A block of an allocator for the length of a scope: scratch space of a kernel.
+/// A block of an allocator with the lifetime of a scope: scratch space of a kernel.
 class ScopedBlock {
  public:
   ScopedBlock(Allocator& allocator, int64_t bytes) : allocator_(allocator), data_(allocator.allocate(bytes)) {}

@@ -1,6 +1,6 @@
 // Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P), backward the other way round with an
-// addition for each of the H S shared ones. Threads take contiguous rows; a row's sums add the heads in order.
+// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P), backward the reverse with an addition for
+// each of the H S shared ones. Threads process contiguous rows; a row's sums add the heads in order.
 
 #include "kernels/cpu/simd_targets.h"
 

@@ -33,7 +33,7 @@ CpuBackend::CpuBackend(const CpuOptions& options)
   if (log_ != nullptr && info_.isa != Isa::kAvx512Bf16) {
     const bool has_it = info_.detected == Isa::kAvx512Bf16;
     log_->info_once(str_cat("cpu: bf16 matrices are widened to fp32 while they are packed: ",
-                            has_it ? "the bf16 dot product is slower on this machine, or held back"
+                            has_it ? "the bf16 dot product is slower on this machine, or disabled"
                                    : "this machine has no bf16 dot product"));
   }
 }
@@ -42,7 +42,7 @@ CpuBackend::~CpuBackend() = default;
 
 std::string CpuBackend::description() const {
   std::string held;
-  if (info_.isa != info_.detected) held = str_cat(" (held below ", name_of(info_.detected), ")");
+  if (info_.isa != info_.detected) held = str_cat(" (limited below ", name_of(info_.detected), ")");
   return str_cat("cpu: ", info_.model, ", ", threads(), threads() == 1 ? " thread of " : " threads of ", info_.cores,
                  info_.cores == 1 ? " core, " : " cores, ", name_of(info_.isa), held, ", ", gemm_->description());
 }
@@ -59,7 +59,8 @@ std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<Sync
 
 std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<SynchronousEvent>(); }
 
-// Few enough rows that logits stay near 64 MB, enough that the weight gradient's pass over [V, C] is cheap beside them.
+// Few enough rows that logits use about 64 MB, enough that the weight gradient's pass over [V, C] is comparatively
+// cheap.
 int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{64} << 20) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
@@ -67,7 +68,7 @@ int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
 
 void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
   ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
-  // A checkpoint's snapshot is gigabytes, and one core does not use the memory's bandwidth.
+  // A checkpoint's snapshot has gigabytes, and one core cannot saturate memory bandwidth.
   const auto* from = static_cast<const std::byte*>(device.data);
   parallel_for(threads_, device.size() * size_of(device.dtype), int64_t{1} << 20, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<std::byte*>(host) + begin, from + begin, static_cast<size_t>(end - begin));

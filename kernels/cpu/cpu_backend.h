@@ -15,8 +15,8 @@ namespace ashlar::cpu {
 
 class Gemm;
 
-/// The backend of the host's own cores. Every call has finished when it returns. Each contract X.h of core/backend is
-/// implemented in kernels/cpu/X.cpp. Not thread-safe: one thread drives it, it computes with `threads()` threads.
+/// The backend of the host's cores. Calls are complete when they return. Each contract X.h of core/backend is
+/// implemented in kernels/cpu/X.cpp. Not thread-safe: used by one thread, it computes with `threads()` threads.
 class CpuBackend final : public Backend, public HostThreads {
  public:
   /// Throws input_error when options.threads is negative or options.max_isa unknown.

@@ -20,7 +20,8 @@ Isa detected_isa() {
 }
 
 /// Intel's vdpbf16ps has half the rate of its fp32 multiply-adds (Sapphire Rapids: 148 and 276 GFLOP/s on two cores),
-/// AMD's twice (Zen 4: 472 and 236). By the maker's name and not by a measurement: bits may not depend on noise.
+/// AMD's twice (Zen 4: 472 and 236). Decided by vendor name and not by a measurement, since results must not depend on
+/// noise.
 Isa preferred_isa(Isa detected) {
   return detected == Isa::kAvx512Bf16 && __builtin_cpu_is("intel") ? Isa::kAvx512 : detected;
 }

@@ -10,7 +10,7 @@ namespace ashlar::cpu {
 
 class Threads;
 
-/// Instruction sets a kernel may be chosen for, each containing the ones before it.
+/// Instruction sets for kernels, each including the previous ones.
 enum class Isa : uint8_t {
   kBaseline,    ///< x86-64 without AVX2
   kAvx2,        ///< AVX2 + FMA
@@ -19,23 +19,23 @@ enum class Isa : uint8_t {
 };
 std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_bf16"
 
-/// What this process may use of the machine.
+/// Resources of the machine for this process.
 struct CpuInfo {
-  Isa isa = Isa::kBaseline;  ///< the fastest both detected and allowed
+  Isa isa = Isa::kBaseline;  ///< the fastest that is detected and allowed
   Isa detected = Isa::kBaseline;
   int cores = 1;      ///< cores that this process may use (usable_cores in core/device/host_limits.h)
-  std::string model;  ///< the processor's own name
+  std::string model;  ///< the processor's model name
 };
 
-/// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") holds `isa` down; so do the
-/// environment variable ASHLAR_MAX_ISA (same words), read here and nowhere else. The lower wins. Where the bf16 dot
-/// product is slower than widening to fp32 (Intel), `isa` stays below avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA
-/// names that. Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
+/// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") limits `isa`; so does the
+/// environment variable ASHLAR_MAX_ISA (same words), read only here. The lower limit applies. If the bf16 dot product
+/// is slower than widening to fp32 (Intel), `isa` is below avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA requests it.
+/// Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
 /// Multiply-add rate in FLOP/s of the cores of `threads` on registers only, measured now for about `seconds`: fp32 and
-/// fp64 FMA at the vector width of `isa`; bf16 the dot-product instruction, or the fp32 rate where there is none. The
-/// yardstick for every "percent of peak".
+/// fp64 FMA at the vector width of `isa`; for bf16 the dot-product instruction, or the fp32 rate without one. The
+/// reference of every "percent of peak".
 double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds);
 
 }  // namespace ashlar::cpu

@@ -11,8 +11,8 @@ namespace ashlar::cpu {
 struct CpuOptions {
   int threads = 0;              ///< 0 = every core that this process may use
   Log* log = nullptr;           ///< capability notices; null = silent. Must outlive the backend.
-  std::string max_isa;          ///< see detect_cpu in cpu_info.h; empty = the best there is
-  int64_t arena_cap_bytes = 0;  ///< most bytes of each memory kind; 0 = what the system has is the limit
+  std::string max_isa;          ///< see detect_cpu in cpu_info.h; empty = the best available
+  int64_t arena_cap_bytes = 0;  ///< limit per memory kind; 0 = the system's memory
 };
 
 }  // namespace ashlar::cpu

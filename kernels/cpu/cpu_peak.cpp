@@ -30,7 +30,7 @@ constexpr int kChains = 24;
 constexpr int kChains = 12;
 #endif
 
-/// Runs `steps` rounds of chains; returns the flops of a round and leaves the sums in `sink`.
+/// Runs `steps` rounds of chains; returns the flops per round and stores the sums in `sink`.
 template <typename T>
 HWY_ATTR double fma_rounds(int64_t steps, double* sink) {
   const hn::ScalableTag<T> d;
@@ -90,7 +90,7 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
   const Rounds rounds = dot                        ? &dot_rounds
                         : dtype == DType::kFloat64 ? ASHLAR_FOR_ISA(isa, fma_rounds<double>)
                                                    : ASHLAR_FOR_ISA(isa, fma_rounds<float>);
-  // A thread is timed by its own use of the processor: a core that others take away for a while is no slower core.
+  // A thread's time is its own CPU time: preemption does not count as a slower core.
   const auto cpu_seconds = [] {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -119,7 +119,7 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
     rates.push_back(rate);
   } while (Clock::now() < end);
   ASHLAR_CHECK(sink != 0, "the loop was optimised away");
-  // A disturbed slice can only be too slow; the upper decile is the machine, a single outlier is the clock.
+  // Other programs can only slow a slice down, so the rate is the upper decile. The maximum may be noise of the clock.
   std::sort(rates.begin(), rates.end());
   return rates[rates.size() * 9 / 10];
 }

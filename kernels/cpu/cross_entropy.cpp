@@ -1,7 +1,7 @@
-// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits.
-// Statistics sweep a row for its maximum and then, mostly from cache, for its sum of exponentials; the gradient is one
-// more sweep that also writes 2 or 4 B an element. Each reads 4 B (fp32) and takes one exponential (about 20 flops) an
-// element. Memory-bound with AVX-512, near it with AVX2. Threads take whole rows.
+// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits. Statistics
+// sweep a row for its maximum and then, mostly from cache, for its sum of exponentials; the gradient is one more sweep
+// that also writes 2 or 4 B per element. Each reads 4 B (fp32) and computes one exponential (about 20 flops) per
+// element. Memory-bound with AVX-512, near it with AVX2. Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -23,7 +23,7 @@
 #define ASHLAR_KERNELS_CPU_LOSS_ONCE
 namespace ashlar::cpu {
 
-/// Row n's target, below 0 where the row does not count.
+/// Row n's target, negative if the row is skipped.
 inline int32_t target_of(const LossShape& shape, int64_t n) { return row_of<int32_t>(shape.targets, 0)[n]; }
 
 /// The target's column in this slice, or -1.
@@ -102,7 +102,7 @@ void with_z(const LossShape& shape, const F& f) {
   return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
 }
 
-/// What z makes of one logit.
+/// z of one logit.
 template <class Z, typename A>
 A z_of(const Z& z, A logit) {
   const TagOf<A> d;
@@ -111,15 +111,15 @@ A z_of(const Z& z, A logit) {
 
 template <typename A, class Z>
 void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
-  constexpr int64_t kBlock = 4096;  // fp32 sums of so many columns are added in double
+  constexpr int64_t kBlock = 4096;  // columns per fp32 sum; these sums are added in double
   const TagOf<A> d;
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
   const A* z = row_of<A>(a.logits, n);
-  // 1. max(z, acc) drops a NaN; it comes back in the row's sum.
+  // 1. max(z, acc) drops NaN; the row's sum shows it.
   const A row_max = reduce_lanes(d, a.shape.valid_cols, lowest, MaxOp(),
                                  [&](auto acc, int64_t c, auto part)
                                      ASHLAR_SIMD { return hn::Max(z_of_row.z(load(d, z + c, part)), acc); });
-  // 2. a row without a finite logit sums to 0 and not to exp(-inf + inf); a NaN still shows
+  // 2. a row without a finite logit sums to 0 and not to exp(-inf + inf); NaN is kept
   const auto shift = hn::Set(d, row_max == -std::numeric_limits<A>::infinity() ? A{0} : row_max);
   double sum = 0;
   for (int64_t first = 0; first < a.shape.valid_cols; first += kBlock) {
@@ -164,7 +164,7 @@ void loss_max_count_impl(const LossMaxCount& a, Threads& threads) {
   });
 }
 
-/// What a row's z-loss of its largest logit adds to the columns that have it; kWanted false: nothing.
+/// Gradient of the z-loss of a row's largest logit, added to the columns with the maximum. kWanted false: no z-loss.
 template <bool kWanted>
 struct LargestGrad {
   template <class D>
@@ -249,7 +249,7 @@ void rescale_rows(const LossRescale& a) {
   const A* global = static_cast<const A*>(a.global_max.data);
   A* sum = static_cast<A*>(a.row_sum.data);
   for (int64_t n = 0; n < a.row_sum.size(); ++n) {
-    // Without a finite logit in this slice the sum is 0, or NaN: either stays.
+    // Without a finite logit in this slice the sum is 0 or NaN: both are kept.
     if (local[n] == -std::numeric_limits<A>::infinity()) continue;
     sum[n] = static_cast<A>(sum[n] * std::exp(static_cast<double>(local[n]) - static_cast<double>(global[n])));
   }
@@ -287,7 +287,7 @@ void mask_logits(const LossMask& a) {
 
 void check_logits(std::string_view where, const ConstView& logits) {
   if (logits.dtype == accumulate_dtype(logits.dtype)) return;
-  throw input_error(where, "logits of ", name_of(logits.dtype), " are not supported by the cpu backend; keep them in ",
+  throw input_error(where, "logits of ", name_of(logits.dtype), " are not supported by the cpu backend; use ",
                     name_of(accumulate_dtype(logits.dtype)));
 }
 

@@ -5,8 +5,8 @@
 
 namespace ashlar::cpu {
 
-/// What was compiled for an instruction set. The choice is the backend's and not Highway's own, which is one for the
-/// whole process, so that a process can hold backends for several of them.
+/// A function compiled for several instruction sets. The backend chooses, not Highway, whose choice is one for the
+/// whole process, so that a process can have backends for several of them.
 template <typename Function>
 Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline) {
   switch (isa) {
@@ -20,6 +20,6 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 
 }  // namespace ashlar::cpu
 
-/// `function` of the HWY_NAMESPACE of this place, as compiled for `isa`; in a file's HWY_ONCE part.
+/// `function` of this place's HWY_NAMESPACE, compiled for `isa`; in a file's HWY_ONCE part.
 #define ASHLAR_FOR_ISA(isa, function) \
   ::ashlar::cpu::for_isa(isa, &N_AVX3::function, &N_AVX2::function, &HWY_STATIC_DISPATCH(function))

@@ -1,7 +1,7 @@
 // Residual additions with dropout, copies, fills and random weights.
-// Memory-bound: a residual addition moves 3 or 4 storage elements an element for 1 or 2 flops; dropout adds a quarter
-// of a Philox block (about 3 to 5 vector instructions a word). Random normals are bound by log, sine and cosine in
-// double. Threads take contiguous rows or pieces.
+// Memory-bound: a residual addition moves 3 or 4 storage elements per element for 1 or 2 flops; dropout adds a quarter
+// of a Philox block (about 3 to 5 vector instructions per word). Random normals are bound by log, sine and cosine in
+// double. Threads process contiguous rows or pieces.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -25,8 +25,8 @@
 #define ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
 namespace ashlar::cpu {
 
-constexpr int64_t kTile = 1024;             // elements whose random words are made at once
-constexpr int64_t kTileWords = kTile + 64;  // and the rest of the first and last Philox block and vector
+constexpr int64_t kTile = 1024;             // elements whose random words are generated at once
+constexpr int64_t kTileWords = kTile + 64;  // plus the rest of the first and last Philox block and vector
 
 }  // namespace ashlar::cpu
 #endif
@@ -169,7 +169,7 @@ void dropout_backward_impl(const DropoutBackward& a, Threads& threads) {
   });
 }
 
-/// y = min(max(x, -limit), limit), by comparisons that a NaN fails and so passes.
+/// y = min(max(x, -limit), limit); comparisons with NaN fail, so NaN is kept.
 void clamp_impl(const Clamp& a, Threads& threads) {
   with_storage("clamp", a.x.dtype, [&](auto t) {
     using T = decltype(t);
@@ -209,7 +209,7 @@ void clamp_backward_impl(const ClampBackward& a, Threads& threads) {
   });
 }
 
-/// dst (+)= src for two types that are computed in the same one: fp32 and bf16, or fp64 alone.
+/// dst (+)= src for two types with the same accumulate type: fp32 and bf16, or fp64.
 template <typename S, typename T>
 HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count) {
   const TagOf<T> d;
@@ -242,7 +242,7 @@ void copy_impl(const Copy& a, Threads& threads) {
   });
 }
 
-/// Standard normals of whole Philox blocks as Philox::normal_at makes them, from `words`, into `out` (double).
+/// Standard normals of whole Philox blocks as in Philox::normal_at, from `words`, to `out` (double).
 HWY_INLINE void normals(const uint32_t* words, int64_t num_words, double* out) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<int64_t, decltype(d)> di;
@@ -294,7 +294,7 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
 }
 
 void random_fill_impl(const RandomFill& a, Threads& threads) {
-  // Rows that follow each other in the global tensor are one long row.
+  // Adjacent rows of the global tensor are processed as one long row.
   const bool contiguous = a.dst.contiguous() && (a.dst.cols == a.global_cols || a.dst.rows <= 1);
   with_storage("random_fill", a.dst.dtype, [&](auto t) {
     using T = decltype(t);

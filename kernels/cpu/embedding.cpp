@@ -1,7 +1,7 @@
 // Table lookup and its gradient.
-// Memory-bound: forward moves 2 storage elements an element; backward reads dy once and reads and writes the named
-// table rows. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are added
-// in ascending order; threads take (run of equal ids, block of columns).
+// Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
+// rows of its ids. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are
+// added in ascending order; threads process (run of equal ids, block of columns).
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -75,13 +75,13 @@ void embedding_backward_impl(const EmbeddingBackward& a, Threads& threads) {
   with_storage("embedding_backward", a.dy.dtype, [&](auto t) {
     using T = decltype(t);
     using A = hn::TFromD<TagOf<T>>;
-    // 1. a fresh gradient starts from zero, named or not
+    // 1. a new gradient starts from zero, in all rows
     if (a.mode == GradMode::kOverwrite) {
       parallel_for(threads, a.dtable.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
         for (int64_t v = begin; v < end; ++v) std::fill_n(row_of<A>(a.dtable, v), cols, A{0});
       });
     }
-    // 2. the part of the sorted rows whose ids this table holds
+    // 2. the part of the sorted rows whose ids are in this table
     const auto first_at_least = [&](int64_t id) {
       const int32_t* end = order + a.dy.rows;
       return std::partition_point(order, end, [&](int32_t row) { return ids[row] < id; }) - order;

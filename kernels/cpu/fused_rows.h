@@ -6,8 +6,7 @@
 
 namespace ashlar::cpu {
 
-// Rows [begin, end) of a call, on the calling thread: for kernels that make several of them in turn while rows are in
-// the cache.
+// Rows [begin, end) of a call on the calling thread: for kernels that run several calls in turn while rows are cached.
 
 using ResidualRows = void (*)(const ResidualForward& args, int64_t begin, int64_t end);
 using NormRows = void (*)(const NormForward& args, int64_t begin, int64_t end);

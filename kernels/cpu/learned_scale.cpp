@@ -1,6 +1,6 @@
 // A matrix times one learned number, and the gradients of both.
-// Memory-bound: forward moves 2 storage elements an element for 1 flop, backward 3 for 3. Threads take whole rows. ds:
-// a sum for each row, added in row order in double, so that the thread count does not change a bit.
+// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward 3 for 3. Threads process whole rows.
+// ds: a sum for each row, added in row order in double, so that the thread count does not change a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// The number as it multiplies.
+/// The scalar in the type of the arithmetic.
 template <typename T>
 HWY_INLINE VecOf<TagOf<T>> factor_of(const ConstView& s) {
   const TagOf<T> d;
@@ -40,7 +40,7 @@ void learned_scale_impl(const LearnedScale& a, Threads& threads) {
   });
 }
 
-/// `row_sums` has room for a number in the accumulate type a row when ds is wanted.
+/// `row_sums` has space for one accumulate-type number per row if ds is needed.
 void learned_scale_backward_impl(const LearnedScaleBackward& a, Threads& threads, void* row_sums) {
   with_storage("learned_scale_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);

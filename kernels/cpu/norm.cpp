@@ -1,7 +1,7 @@
 // LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
-// Memory-bound: forward moves 2 storage elements an element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
-// a row stays in L1 between the sweeps over it. Threads take contiguous rows. dgamma and dbeta: partial sums of fixed
-// blocks of rows, added in block order, so that the thread count does not change a bit.
+// Memory-bound: forward moves 2 storage elements per element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
+// a row stays in L1 between the sweeps over it. Threads process contiguous rows. dgamma and dbeta: partial sums of
+// fixed blocks of rows, added in block order, so that the thread count does not change a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -24,14 +24,14 @@ namespace ashlar::cpu {
 constexpr int64_t kMinBlockRows = 16;
 constexpr int64_t kMaxBlocks = 64;
 
-/// Rows of one partial sum of dgamma and dbeta: a function of the number of rows alone.
+/// Rows per partial sum of dgamma and dbeta: a function of the number of rows only.
 inline int64_t block_rows(int64_t rows) { return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks); }
 inline int64_t num_blocks(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
 
-/// Where head h of a row lies: its columns, gains and statistics.
+/// Location of head h in a row: its columns, gains and statistics.
 struct Heads {
   int64_t count = 1, width = 0, rows = 0;
-  bool own_gains = false;  ///< else all heads have the same
+  bool own_gains = false;  ///< else shared by all heads
 
   int64_t column(int64_t h) const { return h * width; }
   int64_t gain(int64_t h) const { return own_gains ? h * width : 0; }
@@ -50,7 +50,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// gamma as it multiplies: 1 when absent, 1 + gamma with unit_offset.
+/// gamma as a factor: 1 if absent, 1 + gamma with unit_offset.
 template <class D, typename T, class Part>
 HWY_INLINE VecOf<D> gain(D d, const T* gamma, bool unit_offset, int64_t c, Part part) {
   using A = hn::TFromD<D>;
@@ -190,7 +190,7 @@ HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool 
                                   int64_t cols, A& sum_h, A& sum_hx) {
   const TagOf<T> d;
   const auto mean_v = hn::Set(d, mean);
-  // rstd multiplies the whole sum: one product a row instead of one an element.
+  // rstd multiplies the whole sum: one product per row instead of one per element.
   sum_lanes_twice(d, cols, sum_h, sum_hx, [&](auto& h_acc, auto& hx_acc, int64_t c, auto part) ASHLAR_SIMD {
     const auto h = hn::Mul(load(d, dy + c, part), gain(d, gamma, unit_offset, c, part));
     h_acc = hn::Add(h_acc, h);
@@ -199,7 +199,7 @@ HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool 
   sum_hx *= rstd;
 }
 
-/// dx of one row by mode, and this row's share of dgamma, dbeta added to the block's partial sums.
+/// dx of one row by mode, and this row's contribution to dgamma, dbeta in the block's partial sums.
 template <typename T, typename A>
 HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd, A mean_h,
                                    A mean_hx, GradMode mode, T* dx, A* dgamma, A* dbeta, int64_t cols) {

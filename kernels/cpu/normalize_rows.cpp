@@ -1,6 +1,6 @@
 // Rows of length one, and their gradient.
 // Forward reads a row twice, the second time from cache, and writes it; backward reads two rows twice. Memory-bound.
-// Threads take whole rows.
+// Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -46,7 +46,7 @@ void normalize_row_backward(const NormalizeRowsBackward& a, int64_t v) {
   const T* w = row_of<T>(a.w, v);
   const A* dy = row_of<A>(a.dy, v);
   A* dw = row_of<A>(a.dw, v);
-  // 1. w . dy, scaled to what is taken away from dy a unit of w
+  // 1. w . dy, times the factor by which w is subtracted from dy
   const A inverse = static_cast<const A*>(a.inverse.data)[v];
   const A product = sum_lanes(d, a.w.cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
     return hn::MulAdd(load(d, w + c, part), load(d, dy + c, part), acc);

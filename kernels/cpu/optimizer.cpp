@@ -1,7 +1,7 @@
-// Update rules over the segments of a rank in one pass, the formula of each one function. Memory-bound. AdamW reads
-// grad, master, m, v and writes the last three (28 B an element in fp32, 30 with bf16 weights) for about 15 flops, a
-// root and a division; Lion reads grad, master, m and writes the last two (20 B and 22) for about 8. Threads take
-// contiguous parts; every element stands alone.
+// Update rules over the segments of a rank in one pass; one function per rule. Memory-bound. AdamW reads grad, master,
+// m, v and writes the last three (28 B per element in fp32, 30 with bf16 weights) for about 15 flops, a square root and
+// a division. Lion reads grad, master, m and writes the last two (20 B and 22) for about 8 flops. Elements are
+// independent; threads process contiguous parts.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -20,11 +20,11 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Elements of one segment, where they begin. W is the weights' type.
+/// Elements of one segment, with their start. W is the weights' type.
 template <typename A, typename W>
 struct UpdateRange {
   int64_t size;
-  int64_t packed;  ///< where the state begins
+  int64_t packed;  ///< start of the state
   const A* grad;
   A* master;
   W* weights;  ///< null: master is the weights
@@ -93,7 +93,7 @@ void lion(const Lion& a, const UpdateRange<A, W>& r) {
   });
 }
 
-/// Calls `rule` with every range of every segment, shared out to threads.
+/// Calls `rule` with every range of every segment, distributed over threads.
 template <typename A, typename W, typename Rule>
 void update_segments(const Update& a, Threads& threads, const Rule& rule) {
   constexpr int64_t kPart = 2048;
@@ -101,7 +101,7 @@ void update_segments(const Update& a, Threads& threads, const Rule& rule) {
   if (segments.empty()) return;
   const int64_t size = segments.back().packed_begin + segments.back().size;
   parallel_for(threads, (size + kPart - 1) / kPart, kExpensiveGrain / kPart, [&](int64_t first, int64_t last) {
-    const int64_t begin = first * kPart, end = std::min(size, last * kPart);  // of the packed state
+    const int64_t begin = first * kPart, end = std::min(size, last * kPart);  // range of the packed state
     auto segment = std::partition_point(segments.begin(), segments.end(),
                                         [&](const UpdateSegment& g) { return g.packed_begin + g.size <= begin; });
     for (; segment != segments.end() && segment->packed_begin < end; ++segment) {

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// The four words of as many counters as a vector has 64-bit lanes, each in the low half of its lane. What gathers in
-/// the high halves is never read: products take low halves only, and whoever stores the words masks.
+/// The four words of as many counters as a vector has 64-bit lanes, each in the low half of its lane. The high halves
+/// are undefined: products use low halves only, and stores mask them.
 struct PhiloxLanes {
   hn::Vec<hn::ScalableTag<uint64_t>> word[4];
 };
@@ -40,7 +40,7 @@ HWY_INLINE void philox_round(PhiloxLanes& x, uint32_t k0, uint32_t k1) {
   x.word[3] = p0;
 }
 
-/// Philox4x32-10 of each of `lanes`, from counters to words. Two at a time hide the products' latency.
+/// Philox4x32-10 of each of `lanes`, from counters to words. Two at a time hide the latency of the products.
 template <typename... Lanes>
 HWY_INLINE void philox(uint64_t key, Lanes&... lanes) {
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -52,8 +52,8 @@ HWY_INLINE void philox(uint64_t key, Lanes&... lanes) {
   }
 }
 
-/// Words of blocks first, first+1, ... of the function Philox::apply({lo(block), hi(block), c2, c3}, key), four a block
-/// in order. `words` has room for num_blocks rounded up to kPhiloxBlocks.
+/// Words of blocks first, first+1, ... of the function Philox::apply({lo(block), hi(block), c2, c3}, key), four per
+/// block in order. `words` has room for num_blocks rounded up to kPhiloxBlocks.
 inline constexpr int64_t kPhiloxBlocks = 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<uint64_t>()));
 
 HWY_INLINE void philox_words(uint64_t first, int64_t num_blocks, uint32_t c2, uint32_t c3, uint64_t key,

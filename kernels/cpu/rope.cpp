@@ -1,6 +1,6 @@
 // Rotary positions on the leading heads of each row.
-// Memory-bound: 2 storage elements moved (8 B in fp32) for 3 flops an element; the tables of a row stay in L1 over its
-// heads. Threads take contiguous rows. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so that a
+// Memory-bound: 2 storage elements moved (8 B in fp32) for 3 flops per element; the tables of a row stay in L1 over its
+// heads. Threads process contiguous rows. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so that a
 // permutation of the rows of the projection turns one into the other without changing a bit.
 
 #include "kernels/cpu/simd_targets.h"

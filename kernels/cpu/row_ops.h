@@ -9,11 +9,11 @@
 
 namespace ashlar::cpu {
 
-/// Elements a thread must have before another is worth its start: cheap = a few flops each, expensive = an exponential.
+/// Minimum number of elements per thread: cheap = a few flops each, expensive = an exponential.
 inline constexpr int64_t kCheapGrain = 16384;
 inline constexpr int64_t kExpensiveGrain = 4096;
 
-/// Rows of `cols` elements that make up a grain.
+/// Rows of `cols` elements that form a grain.
 inline int64_t rows_grain(int64_t cols, int64_t grain) {
   return std::max<int64_t>(1, grain / std::max<int64_t>(1, cols));
 }
@@ -58,8 +58,7 @@ T* row_of(const MutView& v, int64_t n) {
   return static_cast<T*>(v.data) + n * v.stride;
 }
 
-/// Asks for row n of a view with gaps between its rows (a column range): at each gap the hardware's own read-ahead
-/// stops.
+/// Prefetches row n of a view with gaps between its rows (a column range): the hardware prefetcher stops at gaps.
 inline void prefetch_row(const ConstView& v, int64_t n) {
   if (v.contiguous() || n >= v.rows) return;
   constexpr int64_t kLine = 64;
@@ -69,11 +68,11 @@ inline void prefetch_row(const ConstView& v, int64_t n) {
 }
 
 /// f(row, first column, count) on pieces that cover [rows, cols] once: whole rows, or with `contiguous` pieces of the
-/// one long row (row 0) that the matrix then is.
+/// whole matrix as one long row (row 0).
 template <typename F>
 void for_row_pieces(Threads& threads, int64_t rows, int64_t cols, bool contiguous, int64_t grain, const F& f) {
   if (contiguous) {
-    constexpr int64_t kPiece = 256;  // no two threads within a cache line
+    constexpr int64_t kPiece = 256;  // keeps threads in separate cache lines
     parallel_for(threads, (rows * cols + kPiece - 1) / kPiece, std::max<int64_t>(1, grain / kPiece),
                  [&](int64_t begin, int64_t end) {
                    f(0, begin * kPiece, std::min(rows * cols, end * kPiece) - begin * kPiece);

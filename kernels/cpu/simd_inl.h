@@ -30,7 +30,7 @@ namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The vectors in which a storage type is computed: float for fp32 and bf16, double for fp64.
+/// The vectors for computing with a storage type: float for fp32 and bf16, double for fp64.
 template <typename T>
 using TagOf = hn::ScalableTag<std::conditional_t<std::is_same_v<T, double>, double, float>>;
 template <class D>
@@ -38,7 +38,7 @@ using VecOf = hn::Vec<D>;
 template <class D>
 inline constexpr int64_t kLanesOf = static_cast<int64_t>(hn::MaxLanes(D()));
 
-/// Which lanes of a vector a load or store touches: all, or the first n (0 < n < lanes; loads fill with zero).
+/// Lanes of a load or store: all, or the first n (0 < n < lanes; loads fill with zero).
 struct Whole {};
 struct First {
   size_t n;
@@ -74,7 +74,7 @@ HWY_INLINE void for_lanes(D, int64_t cols, const F& f) {
   if (c < cols) f(c, First{static_cast<size_t>(cols - c)});
 }
 
-/// The lanes that count: all, or the first n, the others taken from `otherwise`.
+/// The valid lanes: all, or the first n, the others from `otherwise`.
 template <class D>
 HWY_INLINE VecOf<D> keep_lanes(D, VecOf<D> v, VecOf<D>, Whole) {
   return v;

@@ -18,14 +18,14 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// exp(x) for x <= 88, NaN kept (a NaN loss must show); results below the smallest normal number are 0.
-/// fp32: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 fitted at Chebyshev nodes to 1.1e-8:
-/// about 1 ulp and half the instructions of Highway's Exp, which serves fp64.
+/// exp(x) for x <= 88, NaN kept (a NaN loss must show); results below the smallest normal number are 0. fp32: x = n ln2
+/// + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 fitted at Chebyshev nodes to 1.1e-8: about 1 ulp and
+/// half the instructions of Highway's Exp, which is used for fp64.
 template <class D>
 HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
   using A = hn::TFromD<D>;
   if constexpr (sizeof(A) == 8) {
-    return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);  // Highway's Exp answers NaN with zero
+    return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);  // Highway's Exp returns zero for NaN
   } else {
     const hn::RebindToUnsigned<D> du;
     // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
@@ -64,12 +64,12 @@ HWY_INLINE void normal_distribution(D d, VecOf<D> x, VecOf<D>& distribution, Vec
   using A = hn::TFromD<D>;
   const auto t = hn::Min(hn::Set(d, A{40}), hn::Abs(x));
   const auto half = hn::Set(d, static_cast<A>(0.5));
-  // exp(-t^2/2), with the rounding error of the square put back.
+  // exp(-t^2/2), compensated for the rounding error of the square.
   const auto square = hn::Mul(t, t);
 #if HWY_NATIVE_FMA
   const auto lost = hn::MulSub(t, t, square);
 #else
-  // t = high + low with 12 bits in high (fp32), so that high^2 is exact. fp64 does without: it has digits to spare.
+  // t = high + low with 12 bits in high (fp32), so that high^2 is exact. Not needed for fp64.
   const hn::RebindToUnsigned<D> du;
   const auto high =
       sizeof(A) == 4 ? hn::BitCast(d, hn::And(hn::BitCast(du, t), hn::Set(du, ~hwy::MakeUnsigned<A>{0xFFF}))) : t;

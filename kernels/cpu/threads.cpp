@@ -23,7 +23,7 @@ int64_t now_ns() {
 
 void pause() { __builtin_ia32_pause(); }
 
-// Returns when woken, when the word is not `old` (any more), or for no reason.
+// Returns when woken, when the word differs from `old`, or spuriously.
 void sleep_on(const void* word, uint32_t old, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, old, nullptr, nullptr, bits);
 }
@@ -31,7 +31,7 @@ void wake(const void* word, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, nullptr, nullptr, bits);
 }
 
-// Sleepers are woken by number, those from 31 on together.
+// Sleepers are woken by bit; threads from 31 on share one.
 uint32_t bit_of(int thread) { return uint32_t{1} << std::min(thread, 31); }
 uint32_t bits_below(int count) { return count > 31 ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
 
@@ -80,7 +80,7 @@ void Threads::Waiter::spun(bool in_time) {
 
 template <typename Done, typename Sleep>
 int64_t Threads::wait(const Done& done, const Sleep& sleep, Waiter& waiter) const {
-  constexpr int kPauses = 16;  // between two looks at the clock
+  constexpr int kPauses = 16;  // between two clock reads
   const int64_t begin = now_ns();
   int64_t now = begin;
   bool over = done();
@@ -110,7 +110,8 @@ void Threads::run_region(const Region& region) {
   region_ = region;
   remaining_.store(static_cast<uint32_t>(region.count - 1), std::memory_order_relaxed);
   const uint64_t number = (go_.load(std::memory_order_relaxed) + 1) & UINT32_MAX;
-  go_.store(number | static_cast<uint64_t>(region.count) << 32);  // sequentially consistent with the read of who sleeps
+  go_.store(number | static_cast<uint64_t>(region.count)
+                         << 32);  // sequentially consistent with the read of the sleepers
   if (idle_sleepers_.load() > 0) wake(&go_, bits_below(region.count));
   region.call(region.work, 0, region.count);
   const auto done = [this] { return remaining_.load(std::memory_order_acquire) == 0; };
@@ -139,14 +140,14 @@ void Threads::serve(int thread) {
     seen = go_.load(std::memory_order_acquire);
     const int count = static_cast<int>(seen >> 32);
     if (count == 0) return;
-    if (thread >= count) continue;  // the region may be over, and another begun
+    if (thread >= count) continue;  // the region may be over and another started
     region_.call(region_.work, thread, count);
     if (remaining_.fetch_sub(1) == 1 && caller_sleeps_.load()) wake(&remaining_);
   }
 }
 
 void Threads::barrier(int thread) {
-  const uint32_t number = barriers_.load(std::memory_order_relaxed);  // stays until this thread has arrived
+  const uint32_t number = barriers_.load(std::memory_order_relaxed);  // unchanged until this thread has arrived
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(region_.count)) {
     arrived_.store(0, std::memory_order_relaxed);
     barriers_.store(number + 1);

@@ -9,17 +9,17 @@
 
 namespace ashlar::cpu {
 
-/// The threads that a backend computes with: the one that calls, and size() - 1 of its own that wait for work.
-/// A waiting thread (for work, at a barrier, for the end of a region) spins for `spin_us` microseconds, then sleeps in
-/// the kernel (futex). Where other programs want cores too, spinning for longer takes the core from the thread that is
-/// waited for; sleeping at once costs an interrupt at each of the thousands of waits of a step.
+/// The compute threads of a backend: the caller, and size() - 1 of its own that wait for work. A waiting thread (for
+/// work, at a barrier, for the end of a region) spins for `spin_us` microseconds, then sleeps in the kernel (futex). If
+/// other programs need cores too, longer spinning takes the core from the thread that is waited for; immediate sleeping
+/// costs an interrupt at each of the thousands of waits of a step.
 class Threads {
  public:
-  /// Long beside the gaps of a step on cores of its own, short beside the time that a scheduler gives a program.
+  /// Longer than the gaps of a step on dedicated cores, shorter than a scheduler's time slice.
   static constexpr int64_t kSpinMicroseconds = 100;
 
-  /// Starts the threads. `spin_us` = 0: sleep at once, right for more threads than cores. Throws resource_error (exit
-  /// 6) when the system refuses a thread.
+  /// Starts the threads. `spin_us` = 0: sleep at once, best for more threads than cores. Throws resource_error (exit 6)
+  /// if the system refuses a thread.
   explicit Threads(int size, int64_t spin_us = kSpinMicroseconds);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -27,8 +27,8 @@ class Threads {
 
   int size() const { return size_; }
 
-  /// work(thread, count) on count = min(wanted, size()) threads, the caller as thread 0, and returns when all have done
-  /// it; work(0, 1) when called inside a region, or while another thread has one. `work` must not throw: that ends the
+  /// Calls work(thread, count) on count = min(wanted, size()) threads, the caller as thread 0, and returns when all
+  /// have finished; work(0, 1) inside a region, or while another thread has one. `work` must not throw: that ends the
   /// process.
   template <typename Work>
   void run(int wanted, const Work& work) {
@@ -40,10 +40,10 @@ class Threads {
                 .count = count});
     busy_.store(false, std::memory_order_release);
   }
-  /// Inside `work`, by all threads of its region: returns when all have called it.
+  /// Barrier inside `work`, for all threads of its region.
   void barrier(int thread);
 
-  /// How long threads of regions have waited for others of theirs, all together. Any thread may ask.
+  /// Total time that threads of regions have waited for each other. Thread-safe.
   double waited_sec() const;
 
  private:
@@ -52,8 +52,8 @@ class Threads {
     const void* work = nullptr;
     int count = 1;
   };
-  /// Whether a thread spins before it sleeps. After several spins in vain it does not, for more and more waits: the
-  /// thread that it waits for shares its core, or has none at the moment.
+  /// Whether a thread spins before it sleeps. After several unsuccessful spins it does not, for increasingly many
+  /// waits: the awaited thread probably shares its core or has none.
   class Waiter {
    public:
     bool spins();
@@ -69,20 +69,20 @@ class Threads {
   };
 
   void run_region(const Region& region);
-  void serve(int thread);  // what a thread of its own does
+  void serve(int thread);  // loop of an own thread
   void stop() noexcept;
   void count(int thread, int64_t waited_ns);
   template <typename Done, typename Sleep>
-  int64_t wait(const Done& done, const Sleep& sleep, Waiter& waiter) const;  // how long it was, in ns
+  int64_t wait(const Done& done, const Sleep& sleep, Waiter& waiter) const;  // returns the duration in ns
 
   const int size_;
   const int64_t spin_ns_;
-  alignas(64) std::atomic<bool> busy_ = false;  // a region is under way
-  // The number of the region in the lower half, which sleepers watch; how many threads it has in the upper: 0 ends all.
+  alignas(64) std::atomic<bool> busy_ = false;  // a region is running
+  // The region's number in the lower half, watched by sleepers; its number of threads in the upper half: 0 ends all.
   alignas(64) std::atomic<uint64_t> go_ = 0;
   std::atomic<int> idle_sleepers_ = 0;
-  Region region_;                                    // of `go_`; its threads alone read it
-  alignas(64) std::atomic<uint32_t> remaining_ = 0;  // threads of the region, but the caller, that have not ended
+  Region region_;                                    // of `go_`; read only by its threads
+  alignas(64) std::atomic<uint32_t> remaining_ = 0;  // unfinished threads of the region, except the caller
   std::atomic<bool> caller_sleeps_ = false;
   alignas(64) std::atomic<uint32_t> arrived_ = 0;  // at the barrier
   alignas(64) std::atomic<uint32_t> barriers_ = 0;

@@ -1,5 +1,5 @@
-// A vector of fp32 from and to bf16, of anything else as it is stored: what all kernels of this folder load and store
-// with. Compiled once per instruction set.
+// Loads and stores of all kernels of this folder: bf16 to and from fp32 vectors, other types unchanged. Compiled once
+// per instruction set.
 
 // The guard toggles: Highway includes this once per target.
 #if defined(ASHLAR_KERNELS_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)

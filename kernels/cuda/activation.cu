@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
-// Memory-bound: bf16 moves 4 to 6 B an element forward and 6 to 10 B backward; an exponential and a division (about 25
-// instructions) stay below what an H100 issues in that time. Rows are cut into vectors, matrices without gaps as one
-// long row; a thread takes some of them and writes each output once.
+// Memory-bound: bf16 moves 4 to 6 B per element forward and 6 to 10 B backward; an exponential and a division (about 25
+// instructions) stay below what an H100 issues in that time. Rows (a contiguous matrix is one long row) are split into
+// vectors; a thread processes several vectors and writes each output once.
 
 #include "core/backend/activation.h"
 
@@ -16,7 +16,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// Without a clamp and an offset nothing is done to the linear half.
+/// Without a clamp and an offset the linear half is unchanged.
 struct Plain {
   template <typename A>
   __device__ __forceinline__ A linear(A up) const {
@@ -28,11 +28,11 @@ struct Plain {
   }
 };
 
-/// act(x) and act'(x). The compiler drops what a caller does not use. kFast: results are stored as bf16.
+/// act(x) and act'(x). The compiler removes unused results. kFast: results are stored as bf16.
 struct Relu : Plain {
   template <bool kFast, typename A>
   __device__ __forceinline__ static void apply(A x, A& value, A& slope) {
-    value = x < A{0} ? A{0} : x;  // in this order a NaN stays
+    value = x < A{0} ? A{0} : x;  // this order keeps NaN
     slope = x > A{0} ? A{1} : A{0};
   }
 };
@@ -62,7 +62,7 @@ struct GeluTanh : Plain {
   __device__ __forceinline__ static void apply(A x, A& value, A& slope) {
     constexpr auto kScale = static_cast<A>(1.59576912160573071175978);  // 2 sqrt(2/pi)
     constexpr auto kCubic = static_cast<A>(1.59576912160573071175978 * 0.044715);
-    const A inside = max(A{-30}, min(A{30}, x));  // beyond the function is flat; keeps x^3 finite
+    const A inside = max(A{-30}, min(A{30}, x));  // the function is constant beyond; keeps x^3 finite
     const A square = inside * inside;
     A s, r;
     logistic<kFast>(inside * fused(kCubic, square, kScale), s, r);
@@ -122,12 +122,11 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
     case Activation::kSilu: return f(Silu());
     case Activation::kSigmoid: return f(Sigmoid());
     case Activation::kIdentity: return f(Identity());
-    case Activation::kXielu: return;  // has learned scalars, so kernels of its own
+    case Activation::kXielu: return;  // has learned scalars and separate kernels
   }
 }
 
-/// Any kind behind the clamp and the offset, chosen while it runs: few models have them. Comparisons stand so that a
-/// NaN stays.
+/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered to keep NaN.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -206,7 +205,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons stand so that a NaN stays.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered to keep NaN.
 template <typename A>
 struct Xielu {
   A p, n;  ///< softplus(alpha_p), beta + softplus(alpha_n)
@@ -216,7 +215,7 @@ struct Xielu {
       : p(softplus(static_cast<A>(widen(alpha[0])))),
         n(static_cast<A>(kXieluBeta) + softplus(static_cast<A>(widen(alpha[1])))) {}
 
-  /// log(1 + e) = log(u) e / (u - 1), u = 1 + e as rounded: no digits are lost where e is small.
+  /// log(1 + e) = log(u) e / (u - 1), u = 1 + e as rounded: accurate for small e.
   __device__ __forceinline__ static A softplus(A a) {
     const A e = exponential(-fabs(a)), u = A{1} + e;
     return max(a, A{0}) + (u == A{1} ? e : logarithm(u) * e / (u - A{1}));
@@ -229,14 +228,14 @@ struct Xielu {
     constexpr auto kBeta = static_cast<A>(kXieluBeta);
     return fused(kBeta, x, x > A{0} ? p * x * x : n * (below(x) - x));
   }
-  /// f'(x), and what dy is multiplied by in the sums that dalpha_p and dalpha_n are made of.
+  /// f'(x), and the factors of dy in the sums for dalpha_p and dalpha_n.
   __device__ __forceinline__ void slopes(A x, A& slope, A& by_p, A& by_n) const {
     constexpr auto kBeta = static_cast<A>(kXieluBeta);
     constexpr auto kEps = static_cast<A>(kXieluEps);
     const A e = below(x);
     by_p = x > A{0} ? x * x : A{0};
     by_n = x > A{0} ? A{0} : e - x;
-    // From eps on the exponential stands still.
+    // Above eps the exponential is constant.
     slope = kBeta + (x > A{0} ? A{2} * p * x : n * (x < kEps ? e : A{-1}));
   }
 };
@@ -256,7 +255,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// 1. dx (+)= dy f'(x)  2. the block's shares of the sums, partials [blocks, 2].
+/// 1. dx (+)= dy f'(x)  2. the block's partial sums, partials [blocks, 2].
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
     xielu_backward_kernel(Pieces pieces, const T* scalars, Rows<const T> dy, Rows<const T> x, Rows<T> dx,
@@ -285,7 +284,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
     }
     store_some(dx[row] + c, narrow<T>(out), count, pieces.vector);
   });
-  // 2. shares
+  // 2. partial sums
   RowGroup<A> block(Pieces::kThreads, shared);
   block.reduce(sums, Add());
   if (threadIdx.x != 0) return;
@@ -293,7 +292,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   partials[2 * int64_t{blockIdx.x} + 1] = sums[1];
 }
 
-/// One block of two warps, each for one scalar: the blocks' shares by lane in order, then the lanes.
+/// One block of two warps, each for one scalar: adds the blocks' partial sums by lane in order, then the lanes.
 template <typename T>
 __global__ void __launch_bounds__(64)
     xielu_scalars_kernel(const AccumulateOf<T>* partials, int blocks, const T* scalars, AccumulateOf<T>* dscalars,
@@ -309,7 +308,7 @@ __global__ void __launch_bounds__(64)
   dscalars[which] = fused(sum, s, accumulate ? dscalars[which] : A{0});
 }
 
-/// f(what `args` ask for).
+/// Calls f with the activation of `args`.
 template <class Args, typename F>
 void with_activation(const Args& args, const F& f) {
   if (args.limited()) {
@@ -342,7 +341,7 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
 
 void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
   if (args.kind == Activation::kXielu) {
-    // Of an empty matrix the sums are zero all the same. Rows are kept apart: one order of addition for all strides.
+    // For an empty matrix the sums are zero. Rows are kept separate: one order of addition for all strides.
     return with_storage("activation_backward", args.x.dtype, [&](auto t) {
       using T = decltype(t);
       using A = AccumulateOf<T>;

@@ -1,7 +1,7 @@
 // Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: bf16 forward reads 2 (S + H P) B a row and writes 2 H (S + P), backward the other way round with an
-// addition for each of the H S shared columns. A group of threads takes a row; each of its threads some units of it,
-// the shared ones first, so that what all heads read is read once and a sum is one thread's.
+// Memory-bound: bf16 forward reads 2 (S + H P) B per row and writes 2 H (S + P), backward the reverse with an addition
+// for each of the H S shared columns. A group of threads processes a row. Each thread processes some units of it, the
+// shared ones first, so that shared columns are read once and each sum is computed by one thread.
 
 #include "core/backend/concat_shared_head.h"
 
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kerne
   });
 }
 
-/// Threads of a row of so many columns: a power of two up to a warp, whole warps beyond, at most a block.
+/// Threads per row of this many columns: a power of two up to a warp, whole warps beyond, at most a block.
 int row_lanes(int64_t cols, int64_t width) { return row_layout(div_up(cols, width), 1, kThreads, 1).lanes; }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits.
-// Memory-bound: statistics read the logits once, keeping a running maximum and the sum of exponentials below it; the
-// gradient reads them once more and writes in place: 6 B an element in bf16, two exponentials. A block takes a row.
+// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits. Memory-bound:
+// statistics read the logits once, with a running maximum and sum of exponentials; the gradient reads them once more
+// and writes in place: 6 B per element in bf16, two exponentials. A block processes one row.
 
 #include "core/backend/cross_entropy.h"
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxThreads = 512;
 constexpr int kReduceThreads = 512;
 
-/// LossShape as a kernel takes it.
+/// LossShape in the form for kernels.
 struct Slice {
   const int32_t* targets;
   int64_t vocab_begin;
@@ -61,7 +61,7 @@ void with_z(const LossShape& shape, const F& f) {
   return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
 }
 
-/// exp of a number of at most 0 for logits of T: approximate for those that were rounded to bf16.
+/// exp of a number of at most 0 for logits of T: approximate for logits rounded to bf16.
 template <typename T, typename A>
 __device__ __forceinline__ A exp_of(A x) {
   return exponential<sizeof(T) == 2>(x);
@@ -73,7 +73,7 @@ struct RunningSum {
   using A = AccumulateOf<T>;
   A max = -infinity<A>(), sum = 0;
 
-  /// What is subtracted: -inf itself would make NaN of -inf - -inf.
+  /// The subtracted shift: -inf itself would give NaN for -inf - -inf.
   __device__ __forceinline__ static A shift_of(A max) { return max == -infinity<A>() ? A{0} : max; }
   __device__ __forceinline__ void rescale(A new_max) {
     sum *= exp_of<T>(max - shift_of(new_max));
@@ -81,8 +81,8 @@ struct RunningSum {
   }
 };
 
-/// A block takes a row at a time. Each thread
-/// 1. maximum of its next vectors; what it has summed is rescaled to it  2. adds their exponentials
+/// A block processes a row at a time. Each thread
+/// 1. maximum of its next vectors; its sum is rescaled to it  2. adds their exponentials
 /// and then the block  3. the maximum of all, to which each sum is rescaled  4. the sum.
 template <typename T, bool kVector, class Z>
 __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     const T* const row = logits[n];
     RunningSum<T> mine;
     for (int first = group.rank * W; first < slice.valid_cols; first += kAhead * threads * W) {
-      // 1. maximum. max(z, max) drops a NaN; it comes back in the sum.
+      // 1. maximum. max(z, max) drops NaN; the sum shows it.
       Vec<T, W> vec[kAhead];
       A max = mine.max;
       ASHLAR_UNROLL
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
   }
 }
 
-/// A thread takes a row of one masked column.
+/// A thread processes a row of one masked column.
 template <typename T>
 __global__ void loss_mask_kernel(Rows<T> logits, const int32_t* ids, int64_t vocab_begin, int64_t rows, int64_t count,
                                  int64_t cols) {
@@ -150,7 +150,7 @@ __global__ void loss_mask_kernel(Rows<T> logits, const int32_t* ids, int64_t voc
   if (column >= 0 && column < cols) logits[i / count][column] = narrow<T>(-infinity<AccumulateOf<T>>());
 }
 
-/// A block takes a row at a time.
+/// A block processes a row at a time.
 template <typename T, class Z>
 __global__ void __launch_bounds__(kMaxThreads)
     loss_max_count_kernel(Z z, Rows<const T> logits, Slice slice, int64_t rows, const AccumulateOf<T>* row_max,
@@ -171,13 +171,13 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <typename A>
 __global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* row_sum, int64_t rows) {
   const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  // Without a finite logit in this slice the sum is 0, or NaN: either stays.
+  // Without a finite logit in this slice the sum is 0 or NaN: both are kept.
   if (n >= rows || local_max[n] == -infinity<A>()) return;
   row_sum[n] =
       static_cast<A>(row_sum[n] * exponential(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
 }
 
-/// One block: threads take rows in turn, their sums are added in a fixed order, and one thread adds the result.
+/// One block: threads process rows in turn, their sums are added in a fixed order, and one thread adds the result.
 template <typename A>
 __global__ void __launch_bounds__(kReduceThreads)
     loss_reduce_kernel(const A* row_max, const A* row_sum, const A* target_logit, const int32_t* targets, int64_t rows,
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   RowGroup<double> group(kReduceThreads, shared);
   double losses[2] = {0, 0};             // loss, z_loss
   double counts[2] = {0, 0};             // log_z, valid
-  double highest[2] = {-1e300, -1e300};  // of log_z, of a logit
+  double highest[2] = {-1e300, -1e300};  // maximum of log_z and of a logit
   for (int64_t n = threadIdx.x; n < rows; n += kReduceThreads) {
     if (targets[n] < 0) continue;
     const double max = row_max[n];
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   stats->max_logit = Max()(stats->max_logit, highest[1]);
 }
 
-/// What a row's gradient needs, from one thread to its block.
+/// Values of a row's gradient that one thread computes for its block.
 template <typename A>
 struct RowFactors {
   A max, weight, at_target;
@@ -232,7 +232,7 @@ struct PlainGrad {
   __device__ __forceinline__ A of(A logit, const RowFactors<A>& f, A) const {
     return exp_of<T>(fused(logit, scale, -f.max)) * f.weight;
   }
-  /// What the row's largest logits get more.
+  /// The additional gradient of the row's largest logits.
   __device__ __forceinline__ A share(int64_t, double, double) const { return 0; }
 
   A scale;
@@ -278,8 +278,8 @@ struct CappedGrad {
   const A* max_count;
 };
 
-/// Blocks that a multiprocessor shall hold. Four leave 32 registers: on Hopper the plain kernel does with them, before
-/// and after it would spill.
+/// Blocks per multiprocessor. Four leave 32 registers: on Hopper that suffices for the plain kernel, on other
+/// architectures it would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kMostGradBlocks = 4;
 #else
@@ -288,12 +288,12 @@ constexpr int kMostGradBlocks = 1;
 template <class Grad>
 constexpr int kGradBlocks = std::is_same_v<Grad, PlainGrad<float>> ? kMostGradBlocks : 1;
 
-/// In double, of one row.
+/// For one row, in double.
 struct TargetFactors {
   double max, weight, unit, z_coef;
 };
 
-/// A block takes a row at a time:
+/// A block processes a row at a time:
 /// 1. one thread: unit * (1 + 2 z_coef lse) / row_sum, which multiplies every exponential
 /// 2. the same: the target's entry from its logit, before dlogits may overwrite it
 /// 3. all: the row, each vector read and then written by one thread.
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kMaxThreads, kGradBlocks<Grad>)
     const int target = counts ? slice.target_column(n) : -1;
     RowFactors<A> f{};
     if (counts) {
-      // Two places in turn: whoever writes one again has passed the barrier behind which all had read it.
+      // Two slots alternate: before a slot is rewritten, all threads have passed a barrier after reading it.
       RowFactors<A>& slot = factors[turn];
       turn = 1 - turn;
       if (rank == 0) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLeastPeakExtent = 256;
 
-/// Two of a kind change places for as long as it lives.
+/// Swaps two objects for the duration of a scope.
 template <typename T>
 struct Swapped {
   Swapped(T& one, T& other) : a(one), b(other) { std::swap(a, b); }
@@ -29,12 +29,12 @@ CudaBackend::~CudaBackend() = default;
 
 std::string CudaBackend::description() const { return device_.description(); }
 
-// The rate of a square product, large enough to take a millisecond: of cublasLt on a GPU; of the host's loops that
-// stand in for it on an emulated one, where "percent of peak" says nothing about a GPU.
+// The rate of a square product that takes about a millisecond: of cublasLt on a GPU; on an emulated GPU of the host's
+// loops, where "percent of peak" says nothing about a GPU.
 double CudaBackend::measure_peak(DType dtype, double seconds) {
   using Clock = std::chrono::steady_clock;
   const std::unique_ptr<Stream> stream = make_stream();
-  Allocator& memory = allocator(MemoryKind::kActivations);  // which a step takes up
+  Allocator& memory = allocator(MemoryKind::kActivations);  // used by a step
   const Swapped own_plans(device_.cublaslt_plans(), peak_plans_);
   double best = 0, rate = 0;
   for (int64_t n = kLeastPeakExtent; n <= kPeakExtent && best < 1e-3; n *= 2) {
@@ -63,7 +63,8 @@ double CudaBackend::measure_peak(DType dtype, double seconds) {
   return rate;
 }
 
-// Few enough rows that logits stay near 1 GB, enough that the weight gradient's pass over [V, C] is cheap beside them.
+// Few enough rows that logits use about 1 GB, enough that the weight gradient's pass over [V, C] is comparatively
+// cheap.
 int64_t CudaBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{1} << 30) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);

@@ -10,8 +10,8 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-/// The backend of a GPU. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu.
-/// Not thread-safe: one thread drives it.
+/// The backend of a GPU. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu. Not thread-safe: used
+/// by one thread.
 class CudaBackend : public Backend, public Tunable {
  public:
   explicit CudaBackend(const DeviceOptions& options);
@@ -38,12 +38,12 @@ class CudaBackend : public Backend, public Tunable {
 #undef ASHLAR_LAUNCH
 
  private:
-  /// Scratch memory of one call: it belongs to the stream, and the next call's scratch on the same stream is the same
-  /// memory. Grows in the first steps, then stays. Aligned to 256.
+  /// Scratch memory of one call: it belongs to the stream, and the next call on the same stream gets the same memory.
+  /// Grows in the first steps, then stays. Aligned to 256.
   void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
   Device device_;
-  std::shared_ptr<CublasLtPlans> peak_plans_;  ///< of measure_peak: a run has no algorithms to choose for its products
+  std::shared_ptr<CublasLtPlans> peak_plans_;  ///< for measure_peak: its products are not tuned by a run
 };
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -9,8 +9,8 @@
 #include "kernels/cuda/dev/vector.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
-/// How launchers choose a kernel's types and cut its work. Everything is a function of shapes and addresses alone,
-/// never of the device, so that bits are the same on every GPU.
+/// How launchers choose a kernel's types and divide its work. Everything is a function of shapes and addresses, never
+/// of the device, so that bits are equal on every GPU.
 namespace ashlar::ASHLAR_DEV {
 
 /// f(T()) with T the storage type; throws input_error for a dtype that is not one.
@@ -31,23 +31,23 @@ void with_flag(bool flag, const F& f) {
 
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Blocks that run at once on the largest GPU in sight (an H100 has 132 multiprocessors): a kernel whose blocks go on
-/// to further work starts so many times 1, 2, 4 ... of them.
+/// Multiprocessors of the largest supported GPU (an H100 has 132): kernels with persistent blocks start a multiple 1,
+/// 2, 4 ... of this number.
 inline constexpr int64_t kMultiprocessors = 132;
 
 inline unsigned num_blocks(int64_t wanted, int64_t most) {
   return static_cast<unsigned>(std::min(std::max<int64_t>(wanted, 1), most));
 }
 
-/// How the threads of a block share rows: groups of `lanes`, each with a row of its own.
+/// How the threads of a block share rows: groups of `lanes`, each with its own row.
 struct RowLayout {
   int lanes = 1, groups = 1;
 
   int threads() const { return lanes * groups; }
   unsigned blocks(int64_t rows, int64_t most) const { return num_blocks(div_up(rows, groups), most); }
 };
-/// A thread for every `held` vectors of a row, up to most_lanes; lanes as RowGroup wants them. `threads` is a power of
-/// two from 32 up and about the size of a block.
+/// One thread per `held` vectors of a row, at most most_lanes threads, rounded up to a number that RowGroup accepts.
+/// `threads` is the approximate size of a block: a power of two, at least 32.
 inline RowLayout row_layout(int64_t vectors, int64_t held, int64_t most_lanes, int64_t threads) {
   int64_t lanes = std::max<int64_t>(1, div_up(vectors, held));
   lanes = std::min(most_lanes, lanes <= 32 ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)))
@@ -55,8 +55,8 @@ inline RowLayout row_layout(int64_t vectors, int64_t held, int64_t most_lanes, i
   return {static_cast<int>(lanes), static_cast<int>(std::max<int64_t>(1, threads / lanes))};
 }
 
-/// An elementwise kernel's view of its matrices: rows cut into vectors, `lanes` threads a row. Matrices without gaps
-/// are cut as the one long row that they are, into pieces; the last may be short.
+/// An elementwise kernel's view of its matrices: rows divided into vectors, `lanes` threads per row. Contiguous
+/// matrices are processed as one long row, divided into pieces; the last may be short.
 struct Pieces {
   static constexpr int kThreads = 256;
   static constexpr int64_t kPiece = 4096;  // elements
@@ -77,7 +77,7 @@ struct Pieces {
     return {static_cast<T*>(v.data), one_row ? kPiece : v.stride};
   }
 };
-/// `views` have one shape, or are absent; `keep_rows`: the kernel needs to know the row.
+/// `views` have one shape, or are absent; `keep_rows`: the kernel needs the row index.
 template <typename... Views>
 Pieces cut_pieces(bool keep_rows, int64_t width, const ConstView& first, const Views&... views) {
   Pieces p{.rows = first.rows, .cols = static_cast<int>(first.cols), .last_cols = static_cast<int>(first.cols)};
@@ -98,7 +98,7 @@ Pieces cut_pieces(bool keep_rows, int64_t width, const ConstView& first, const V
   return p;
 }
 
-/// f(row, column, count) for each vector of W elements that is this thread's; a row's last may have fewer.
+/// f(row, column, count) for each vector of W elements of this thread; a row's last may have fewer.
 template <int W, typename F>
 __device__ __forceinline__ void for_each_vector(const Pieces& p, const F& f) {
   const int group = static_cast<int>(threadIdx.x) / p.lanes, rank = static_cast<int>(threadIdx.x) % p.lanes;

@@ -1,7 +1,7 @@
 // Residual additions with dropout, copies, fills and random weights.
-// Memory-bound: a residual addition moves 3 or 4 storage elements an element for 1 or 2 flops; dropout adds a quarter
+// Memory-bound: a residual addition moves 3 or 4 storage elements per element for 1 or 2 flops; dropout adds a quarter
 // of a Philox block (about 25 integer instructions). Random normals are bound by log, sine and cosine in double. Rows
-// are cut into vectors, matrices without gaps as one long row; a thread takes some of them.
+// (a contiguous matrix is one long row) are split into vectors; a thread processes several.
 
 #include "core/backend/elementwise.h"
 
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// y = min(max(x, -limit), limit), by comparisons that a NaN fails and so passes.
+/// y = min(max(x, -limit), limit); comparisons with NaN fail, so NaN is kept.
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
     clamp_kernel(Pieces pieces, Rows<const T> x, Rows<T> y, AccumulateOf<T> limit) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// dst (+)= src, through the type that holds both.
+/// dst (+)= src, through a type that includes both.
 template <typename S, typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
     copy_kernel(Pieces pieces, Rows<const S> src, Rows<T> dst, bool accumulate) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// dst = src, elements of the size of T as they are.
+/// dst = src, elements of the size of T, unchanged.
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads) move_kernel(Pieces pieces, Rows<const T> src, Rows<T> dst) {
   constexpr int W = kWidth<T>;
@@ -136,7 +136,7 @@ struct RandomRows {
   int64_t row_begin, col_begin, global_cols;
 };
 
-/// Numbers beyond the cut become the first of their later draws that is not: Philox::truncated_normal_at on the device.
+/// Replaces numbers beyond the cut by the first later draw within it: Philox::truncated_normal_at on the device.
 __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, double (&normals)[4]) {
   uint64_t site = a.site;
   const auto beyond = [&](double value) { return fabs(value) > a.cut; };
@@ -151,8 +151,8 @@ __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, 
   }
 }
 
-/// A thread makes the four numbers of a Philox block. In each row the blocks begin where the global index is a
-/// multiple of four, so that the first and the last may be cut.
+/// A thread generates the four numbers of a Philox block. In each row blocks begin where the global index is a multiple
+/// of four, so that the first and the last may be partial.
 template <typename T, bool kCut>
 __global__ void __launch_bounds__(Pieces::kThreads)
     random_fill_kernel(RandomRows a, Rows<T> dst, int64_t rows, int64_t cols, int64_t blocks_a_row) {
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   }
 }
 
-/// The bytes of SetStruct, which travel as an argument.
+/// The bytes of SetStruct, passed as an argument.
 struct StructBytes {
   uint64_t word[SetStruct::kMaxBytes / 8];
 };
@@ -299,7 +299,7 @@ void CudaBackend::launch(const RandomFill& args, Stream& stream) {
   with_storage("random_fill", args.dst.dtype, [&](auto t) {
     using T = decltype(t);
     const int64_t rows = args.dst.rows, cols = args.dst.cols;
-    // A row may begin in the middle of a block, and then has one more.
+    // A row may begin in the middle of a block, which adds one.
     const bool whole = args.global_cols % 4 == 0 && args.col_begin % 4 == 0;
     const int64_t blocks_a_row = div_up(whole ? cols : cols + 3, 4);
     run_kernel(stream,

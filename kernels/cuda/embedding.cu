@@ -1,7 +1,7 @@
 // Table lookup and its gradient.
-// Memory-bound: forward moves 2 storage elements an element; backward reads dy once and reads and writes the named
-// table rows. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are added
-// in ascending order.
+// Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
+// rows of its ids. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are
+// added in ascending order.
 
 #include "core/backend/embedding.h"
 
@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// Entries of `order` that a thread looks at together.
+/// Entries of `order` that a thread loads together.
 constexpr int kAhead = 4;
 
 /// A "row" of the pieces is an entry of `order`. A group of threads
-/// 1. leaves it when it does not begin a run of equal ids, or its id is not the table's
+/// 1. skips it unless it begins a run of equal ids, and its id is in the table
 /// 2. adds the run's rows of dy in order, kAhead of them loaded together
 /// 3. adds the sum to the table's row.
 template <typename T>
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, 4)
       ASHLAR_UNROLL
       for (int k = 0; k < kAhead; ++k) {
         ASHLAR_UNROLL
-        for (int i = 0; i < W; ++i) sum[i] += rows[k].wide(i);  // behind the run zeros
+        for (int i = 0; i < W; ++i) sum[i] += rows[k].wide(i);  // rows after the run are zero
       }
       if (in_run < kAhead) break;
     }
@@ -105,7 +105,7 @@ void CudaBackend::launch(const EmbeddingForward& args, Stream& stream) {
 }
 
 void CudaBackend::launch(const EmbeddingBackward& args, Stream& stream) {
-  // A fresh gradient starts from zero, named or not.
+  // A new gradient starts from zero, in all rows.
   if (args.mode == GradMode::kOverwrite) CudaBackend::launch(Fill{.dst = args.dtable, .value = 0}, stream);
   if (args.dy.size() == 0) return;
   with_storage("embedding_backward", args.dy.dtype, [&](auto t) {

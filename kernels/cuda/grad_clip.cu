@@ -1,5 +1,5 @@
 // 1. Sums of squares by tensor for the gradient norm: a warp for each chunk, then a warp for each slot that adds the
-//    chunks of its segments in order. 2 to 8 B for 2 flops in double.
+//    chunks of its segments in order. Reads 2 to 8 B for 2 flops in double.
 // 2. The norm, the clip scale and the skip from them: a few hundred numbers, one warp.
 
 #include "core/backend/grad_clip.h"
@@ -21,7 +21,7 @@ __device__ __forceinline__ int64_t chunks_of(const SquaresSegment& s) {
   return s.size == 0 ? 0 : (s.first % kChunk + s.size + kChunk - 1) / kChunk;
 }
 
-/// The first of [0, count) for which `behind(i)` is false; it is true up to there.
+/// The first index of [0, count) for which `behind(i)` is false; it must be true before and false after.
 template <typename Behind>
 __device__ __forceinline__ int64_t partition_point(int64_t count, const Behind& behind) {
   int64_t first = 0;
@@ -36,7 +36,7 @@ __device__ __forceinline__ int64_t partition_point(int64_t count, const Behind& 
   return first;
 }
 
-/// start + values[0] + values[1] + ... in this order; every lane gets the same. The whole warp calls it.
+/// start + values[0] + values[1] + ... in this order; every lane gets the same. Called by the whole warp.
 __device__ __forceinline__ double add_in_order(const double* values, int64_t count, double start) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
   double sum = start;
@@ -50,8 +50,8 @@ __device__ __forceinline__ double add_in_order(const double* values, int64_t cou
   return sum;
 }
 
-/// A warp takes chunks. For each  1. finds its segment  2. adds the squares of its elements, vectors of them by lane
-/// 3. adds the lanes. Which lane adds what follows from the place in the chunk alone, not from the address.
+/// A warp processes chunks. For each  1. finds its segment  2. adds the squares of its elements, vectors of them by
+/// lane 3. adds the lanes. The lane of an element depends only on its position in the chunk, not on its address.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sum_squares_kernel(const T* x, const SquaresSegment* segments, int64_t num_segments, double* partials,
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A warp for each slot: its segments' chunks in order. Chunks that found no room make every sum NaN.
+/// A warp for each slot: its segments' chunks in order. If there is no room for all chunks, every sum is NaN.
 __global__ void __launch_bounds__(kThreads)
     sum_chunks_kernel(const SquaresSegment* segments, int64_t num_segments, const double* partials, int64_t most_chunks,
                       double* sums, int64_t slots) {

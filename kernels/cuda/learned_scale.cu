@@ -1,6 +1,7 @@
 // A matrix times one learned number, and the gradients of both.
-// Memory-bound: forward moves 2 storage elements an element for 1 flop, backward 3 for 3. Rows are cut into vectors; a
-// thread takes some of them. ds: a block adds its threads' shares, a second kernel of one block adds the blocks'.
+// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward 3 for 3. Rows are split into vectors;
+// a thread processes several. ds: each block sums the parts of its threads, and a second kernel of one block sums those
+// of the blocks.
 
 #include "core/backend/learned_scale.h"
 
@@ -33,11 +34,11 @@ struct BackwardRows {
   Rows<const T> dy, x;
   const T* s;
   Rows<T> dx;
-  AccumulateOf<T>* partials;  ///< a number a block, or null
+  AccumulateOf<T>* partials;  ///< one number per block, or null
   bool writes = false, accumulate = false;
 };
 
-/// 1. the shares of ds, before dx may overwrite dy  2. dx  3. the block's threads added
+/// 1. partial sums of ds, before dx may overwrite dy  2. dx  3. sum over the block's threads
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads) learned_scale_backward_kernel(Pieces pieces, BackwardRows<T> a) {
   using A = AccumulateOf<T>;
@@ -96,7 +97,7 @@ void CudaBackend::launch(const LearnedScaleBackward& args, Stream& stream) {
     using T = decltype(t);
     using A = AccumulateOf<T>;
     const bool sums = args.param_mode != GradMode::kSkip, writes = args.dx_mode != GradMode::kSkip;
-    // By rows whatever the strides are: the order of the sum follows from the shape.
+    // By rows for any strides: the order of the sum depends only on the shape.
     const Pieces pieces = cut_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
     const unsigned blocks = args.x.size() == 0 ? 0 : pieces.blocks();
     auto* const partials = sums ? static_cast<A*>(scratch(stream, int64_t{blocks} * int64_t{sizeof(A)})) : nullptr;

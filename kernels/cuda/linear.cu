@@ -6,8 +6,8 @@
 #include "kernels/cuda/gemm/gemm.h"
 
 // The three products of a linear layer are one matrix product each (dev/gemm.h): 2*N*M*K flops, bound by the tensor
-// cores except for a handful of rows, where reading w bounds them. Column sums are a kernel of our own, in the
-// accumulate type: a library's epilogue would round them to storage.
+// cores except for few rows, where reading w dominates. Column sums have their own kernel, in the accumulate type: a
+// library's epilogue would round them to storage.
 
 namespace ashlar::ASHLAR_DEV {
 

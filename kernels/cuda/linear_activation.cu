@@ -3,9 +3,9 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/gemm/gemm.h"
 
-// A product, its bias and the activation. gelu_tanh is an epilogue of the product where the library has one (it reads
-// the pre-activation before its rounding); the others read the product's result again: 2*N*M more bytes of reads than
-// an epilogue, a few percent of the product's own time from K = 1024 up.
+// A product, its bias and the activation. gelu_tanh is an epilogue of the product if the library supports it (it uses
+// the pre-activation before rounding); other activations read the product's result again: 2*N*M more bytes of reads
+// than an epilogue, a few percent of the product's time from K = 1024 up.
 
 namespace ashlar::ASHLAR_DEV {
 

@@ -1,8 +1,8 @@
 // LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts; their gradients are in
-// norm_backward.cu. Memory-bound: forward reads and writes a storage element an element (4 B in bf16) for about 8
+// norm_backward.cu. Memory-bound: forward reads and writes one storage element per element (4 B in bf16) for about 8
 // flops. A group of threads holds a row in registers between its steps, so that it is read once, and loads its next row
-// before it reduces the present one; rows too wide for that are read again by each step. Blocks go from row to row and
-// keep the gains; of rows of heads a block takes one head.
+// before it reduces the current one; wider rows are read again by each step. Blocks go from row to row and keep the
+// gains; for rows of heads a block processes one head.
 
 #include "core/backend/norm.h"
 
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMaxRowLanes, sizeof(T) == 2 ? 2 : 1)
   }
 }
 
-/// The same for a row that a block does not hold: it is read once for each step.
+/// The same for rows too wide to hold: read once for each step.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormParams<T> a, Rows<const T> x) {
   using A = AccumulateOf<T>;
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormPar
 
 // Sums over rows.
 
-/// A group of threads for each row: sum of x and of (x - center)^2, whichever is wanted, in one read.
+/// A group of threads for each row: sum of x and of (x - center)^2, as needed, in one read.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes)
     norm_row_stats_kernel(Rows<const T> x, const AccumulateOf<T>* center, AccumulateOf<T>* sum,
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kMaxRowLanes)
   }
 }
 
-/// In place where the outputs are the inputs.
+/// In place if the outputs are the inputs.
 template <typename A>
 __global__ void __launch_bounds__(256)
     norm_statistics_kernel(const A* sum, const A* sum_squares, A* mean, A* rstd, int64_t rows, A inverse_total, A eps) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(256)
   if (sum_squares != nullptr) rstd[n] = A{1} / root(sum_squares[n] * inverse_total + eps);
 }
 
-// Applying statistics that are given: a thread keeps its columns and goes down the rows.
+// Applies given statistics: a thread keeps its columns and goes down the rows.
 
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(ColumnTiles::kThreads)

@@ -1,9 +1,8 @@
 // Gradients of LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
-// Memory-bound: a storage element of dy, of x, and of dx where it is added to are read and one is written (6 or 8 B in
-// bf16) for 15 flops. A group of threads holds its rows in registers between the sums and dx, so that each is read
-// once; rows too wide for that take two kernels. Blocks go from row to row and keep gains and their share of dgamma and
-// dbeta in registers; the blocks' shares are added in a fixed order by a second kernel. Of rows of heads a block takes
-// one head.
+// Memory-bound: one storage element each of dy, of x, and of dx if it is accumulated is read and one is written (6 or 8
+// B in bf16) for 15 flops. A group of threads holds its rows in registers between the sums and dx, so that each is read
+// once; wider rows use two kernels. Blocks go from row to row and keep gains and their partial sums of dgamma and dbeta
+// in registers; a second kernel adds these partial sums in a fixed order. For rows of heads a block processes one head.
 
 #include "core/backend/norm.h"
 
@@ -13,7 +12,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// What the backward kernels read and write.
+/// Inputs and outputs of the backward kernels.
 template <typename T>
 struct BackwardParams {
   using A = AccumulateOf<T>;
@@ -21,15 +20,15 @@ struct BackwardParams {
   const T* gamma;
   const A* mean;  ///< null: 0
   const A* rstd;
-  Rows<T> dx;       ///< null: not wanted
-  A* partials;      ///< [blocks][2][slots]: each block's share of dgamma and dbeta, or null
+  Rows<T> dx;       ///< null: not needed
+  A* partials;      ///< [blocks][2][slots]: each block's partial sums of dgamma and dbeta, or null
   A inverse_total;  ///< 1 / width of the whole row
   bool layernorm, unit_offset, accumulate;
   int64_t rows;
   int cols;       ///< of a row, or of a head
-  int gain_step;  ///< from a head's gains to the next head's: 0 where all heads have the same
+  int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
 
-  /// A block of grid.y = h takes head h alone.
+  /// A block of grid.y = h processes head h.
   __device__ __forceinline__ void select_head(unsigned h) {
     dy.data += int64_t{h} * cols;
     x.data += int64_t{h} * cols;
@@ -80,9 +79,9 @@ __device__ __forceinline__ A dx_of(A h, A xhat, A mean_h, A mean_hx, A rstd) {
   return rstd * fused(-xhat, mean_hx, h - mean_h);
 }
 
-/// Where a block leaves its share of dgamma and then of dbeta: `slots` numbers each, in the order of threads and not of
-/// columns, so that neighbours write side by side. Slot (p * W + i) * lanes + rank is column (p * lanes + rank) * W +
-/// i.
+/// Layout of a block's partial sums of dgamma and then dbeta: `slots` numbers each, in the order of threads and not of
+/// columns, so that adjacent threads write adjacent numbers. Slot (p * W + i) * lanes + rank is column (p * lanes +
+/// rank) * W + i.
 struct Slots {
   int lanes, width;
   int64_t count;
@@ -103,7 +102,7 @@ __device__ __forceinline__ void store_partials(A* partials, const Slots& slots, 
   }
 }
 
-/// A block takes a tile of columns down its rows: dx, and its share of dgamma and dbeta.
+/// A block processes a tile of columns down its rows: dx, and its partial sums of dgamma and dbeta.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(ColumnTiles::kThreads)
     norm_backward_apply_kernel(BackwardParams<T> a, const AccumulateOf<T>* sum_h, const AccumulateOf<T>* sum_hx,
@@ -146,15 +145,15 @@ __global__ void __launch_bounds__(ColumnTiles::kThreads)
 
 // Backward in one pass.
 
-/// A block: groups of threads that each hold a row of dy, of x, and of dx where it is added to. For each row
-/// 1. loads the next one's  2. sums of h and h (x - mean)  3. dx, and the thread's share of dgamma and dbeta.
-/// 4. At the end the groups' shares are added and written as the block's.
+/// A block: groups of threads that each hold a row of dy, of x, and of dx if it is accumulated. For each row
+/// 1. loads the next one's  2. sums of h and h (x - mean)  3. dx, and the thread's partial sums of dgamma and dbeta.
+/// 4. At the end the groups' partial sums are added and written as the block's.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardParams<T> a, int lanes) {
   using A = AccumulateOf<T>;
   constexpr int W = kWidth<T>;
   constexpr int kNumbers = kHeld<T> * W;
-  constexpr bool kAhead = sizeof(T) == 2 && kVector;  // others leave no registers for it
+  constexpr bool kAhead = sizeof(T) == 2 && kVector;  // others have no registers left
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   ASHLAR_DYNAMIC_SHARED(A, exchange);
   RowGroup<A> group(lanes, shared);
@@ -187,7 +186,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
     in = next;
     gain.gamma.keep_packed();
     fetch(kAhead ? next : in, kAhead ? row + step : row);
-    // 2. sums; rstd multiplies the whole one
+    // 2. sums; rstd multiplies the whole sum
     A sums[2] = {0, 0};
     if (a.dx) {
       ASHLAR_UNROLL
@@ -222,7 +221,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
       if (a.dx) store_row<kVector>(a.dx[row] + c, narrow<T>(out), a.cols - c);
     }
   }
-  // 4. the block's share
+  // 4. the block's partial sums
   if (a.partials == nullptr) return;
   add_groups(grads, lanes, group.index, group.rank, group.count, exchange);
   if (group.index != 0) return;
@@ -234,8 +233,8 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   }
 }
 
-/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' shares: 8 slices of them in order, then the slices. Of
-/// heads with gains of their own z is the head.
+/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' partial sums: 8 slices of them in order, then the
+/// slices. For heads with separate gains z is the head.
 constexpr int kSlices = 8;
 template <typename A>
 __global__ void __launch_bounds__(32 * kSlices)
@@ -375,7 +374,7 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
     if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
     params.cols = static_cast<int>(cols);
     params.gain_step = own_gains ? params.cols : 0;
-    // Rows too wide to be held: their sums first, then the columns.
+    // Rows too wide to hold: their sums first, then the columns.
     const bool wide = cols > kMaxHeldColumns<T>;
     if (wide && args.heads > 1) {
       throw input_error("norm_backward", "heads of ", cols, " columns are not supported by the cuda backend; at most ",

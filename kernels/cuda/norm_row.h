@@ -7,7 +7,8 @@
 /// How norms share rows among threads, and the norm of one row by the group that holds it in registers.
 namespace ashlar::ASHLAR_DEV {
 
-/// Vectors of a row that a thread holds: 16 numbers of bf16 and fp32. Vector p of rank r is the row's p * lanes + r.
+/// Vectors of a row held by a thread: 16 numbers of bf16 and fp32. Vector p of rank r is vector p * lanes + r of the
+/// row.
 template <typename T>
 inline constexpr int kHeld = sizeof(T) == 4 ? 4 : 2;
 inline constexpr int kMaxRowLanes = 512;
@@ -15,7 +16,7 @@ inline constexpr int kMaxRowLanes = 512;
 template <typename T>
 inline constexpr int64_t kMaxHeldColumns = int64_t{kMaxRowLanes} * kHeld<T>* kWidth<T>;
 
-/// Columns of a row as one thread holds them, in storage type.
+/// Columns of a row held by one thread, in storage type.
 template <typename T, bool kVector>
 struct HeldRow {
   static constexpr int W = kWidth<T>;
@@ -42,7 +43,7 @@ struct HeldRow {
   }
 };
 
-/// Gains as they multiply: gamma + offset, 1 where gamma is absent.
+/// Gains as factors: gamma + offset, 1 if gamma is absent.
 template <typename T, bool kVector>
 struct HeldGain {
   using A = AccumulateOf<T>;
@@ -60,7 +61,7 @@ struct HeldGain {
   __device__ __forceinline__ A operator()(int p, int i) const { return gamma.vec[p].wide(i) + offset; }
 };
 
-/// What the norm of a row needs besides the row.
+/// Parameters of a row's norm besides the row.
 template <typename T>
 struct NormParams {
   using A = AccumulateOf<T>;
@@ -73,9 +74,9 @@ struct NormParams {
   bool unit_offset;
   int64_t rows;
   int cols;       ///< of a row, or of a head
-  int gain_step;  ///< from a head's gains to the next head's: 0 where all heads have the same
+  int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
 
-  /// A block of grid.y = h norms head h alone: its columns, its gains, its statistics.
+  /// A block of grid.y = h processes head h: its columns, gains and statistics.
   __device__ __forceinline__ void select_head(Rows<const T>& x, unsigned h) {
     x.data += int64_t{h} * cols;
     y.data += int64_t{h} * cols;
@@ -114,8 +115,8 @@ RowLayout sums_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), 4, kMaxRowLanes, 256);
 }
 
-/// Statistics that are given are applied by tiles of columns: a thread keeps its columns and goes down the rows, groups
-/// of rows beside each other.
+/// Given statistics are applied by tiles of columns: a thread keeps its columns and goes down the rows, with groups of
+/// rows in parallel.
 struct ColumnTiles {
   static constexpr int kThreads = 256;
   int lanes = 1;
@@ -130,13 +131,13 @@ inline ColumnTiles column_tiles(int64_t rows, int64_t cols, int64_t width) {
   return tiles;
 }
 
-/// Whether a kernel may take the row kernels' vectors: every vector whole and aligned.
+/// Whether a kernel may use the row kernels' vectors: every vector whole and aligned.
 template <typename... Views>
 bool norm_vectors(int64_t cols, int64_t width, const Views&... views) {
   return cols % width == 0 && rows_aligned_for(width, views...);
 }
 
-/// Norms the row that the group holds. All threads of the block call it; `row` at or beyond rows stores nothing.
+/// Norms the row held by the group. Called by all threads of the block; a `row` beyond the last stores nothing.
 template <typename T, bool kVector>
 __device__ __forceinline__ void norm_held_row(const NormParams<T>& a, RowGroup<AccumulateOf<T>>& group,
                                               HeldRow<T, kVector>& x, const HeldGain<T, kVector>& gain,

@@ -1,6 +1,6 @@
 // Rows of length one, and their gradient.
 // Memory-bound: forward reads a row twice (the second time mostly from cache) and writes it, backward reads two rows
-// twice and writes one. A block takes a row at a time.
+// twice and writes one. A block processes one row at a time.
 
 #include "core/backend/normalize_rows.h"
 
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// 1. w . dy, scaled to what is taken away from dy a unit of w  2. the row
+/// 1. w . dy, times the factor by which w is subtracted from dy  2. the row
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     normalize_rows_backward_kernel(Rows<const AccumulateOf<T>> dy, Rows<const T> w, const AccumulateOf<T>* inverse,

@@ -6,21 +6,20 @@
 #include "core/backend/backend.h"
 #include "kernels/cuda/attention/cudnn_contract.h"
 
-/// The way to a GPU's backend from code that does not see CUDA. open_backend_cuda.cpp opens one in a program that was
-/// built with CUDA; open_backend_absent.cpp is in its place in one that was not. A test program may link a definition
-/// of its own instead.
+/// Opens a GPU's backend from code that does not include CUDA. open_backend_cuda.cpp implements it in a program built
+/// with CUDA, open_backend_absent.cpp in one without. A test program may link another definition.
 namespace ashlar::cuda {
 
 struct OpenOptions {
-  /// Among the ranks on this machine: it takes the visible device of that number. Where one alone is visible, as
-  /// schedulers do it that bind each rank to its own, it takes that one.
+  /// Rank on this machine: uses the visible device of that number. If only one is visible, as with schedulers that bind
+  /// each rank to its own device, uses that one.
   int local_rank = 0;
-  int64_t max_memory_bytes = 0;  ///< of the device, of all kinds; 0 = what it has
+  int64_t max_memory_bytes = 0;  ///< limit for all kinds of memory; 0 = all device memory
   AttentionKernels attention = AttentionKernels::kOwn;
 };
 
-/// Throws input_error, in one line, where there is no such device here or this program cannot use it, or where it has
-/// no cuDNN whose attention is demanded.
+/// Throws a one-line input_error if there is no such device, this program cannot use it, or it has no cuDNN although
+/// its attention is required.
 std::unique_ptr<Backend> open_backend(const OpenOptions& options);
 
 }  // namespace ashlar::cuda

@@ -6,7 +6,7 @@ namespace ashlar::cuda {
 std::unique_ptr<Backend> open_backend(const OpenOptions& /*options*/) {
   throw input_error("run.device",
                     "\"cuda\" is not in this program: it was built without the CUDA toolkit; "
-                    "launch/scripts/cuda_toolkit.sh DIR gets one, then build again with CUDA_HOME=DIR, or choose "
+                    "launch/scripts/cuda_toolkit.sh DIR installs one, then build again with CUDA_HOME=DIR, or choose "
                     "run.device = \"cpu\"");
 }
 

@@ -1,7 +1,7 @@
-// Update rules over the segments of a rank in one launch, the formula of each one function. Memory-bound. AdamW reads
-// grad, master, m, v and writes the last three (28 B an element in fp32, 30 with bf16 weights) for about 15 flops, a
-// root and a division; Lion reads grad, master, m and writes the last two (20 B and 22) for about 8. Blocks take parts
-// of the packed state; every element stands alone.
+// Update rules over the segments of a rank in one launch, one function per rule. Memory-bound. AdamW reads grad,
+// master, m, v and writes the last three (28 B per element in fp32, 30 with bf16 weights) for about 15 flops, a square
+// root and a division. Lion reads grad, master, m and writes the last two (20 B and 22) for about 8 flops. Elements are
+// independent; blocks process parts of the packed state.
 
 #include "core/backend/optimizer.h"
 
@@ -13,10 +13,9 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kPart = 8192;  // elements of the packed state that a block takes at a time
+constexpr int64_t kPart = 8192;  // elements of the packed state that a block processes at a time
 
-/// Hyper-parameters as the kernel takes them; `prepared` makes of them and of a step the numbers that one segment's
-/// elements are updated with.
+/// Hyper-parameters in the form for kernels; `prepared` derives the constants of one segment and step from them.
 struct AdamWRule {
   static constexpr int kStates = 2;  // m, v
   double beta1, beta2, eps;
@@ -77,7 +76,7 @@ struct LionRule {
   }
 };
 
-/// Update as the kernel takes it. W is the weights' type.
+/// Update in the form for kernels. W is the weights' type.
 template <typename A, typename W, int kStates>
 struct UpdateParams {
   const A* grad;
@@ -86,13 +85,13 @@ struct UpdateParams {
   W* weights;  ///< null: master is the weights
   const UpdateSegment* segments;
   int64_t num_segments;
-  int64_t size;  ///< of the packed state
+  int64_t size;  ///< size of the packed state
   const StepScalars* scalars;
   const ClipState* clip;
-  bool aligned;  ///< the tensors begin where vectors may
+  bool aligned;  ///< the tensors are aligned for vectors
 };
 
-/// kW elements, from `packed` of the state and `flat` of the flat buffers on.
+/// kW elements, from `packed` of the state and `flat` of the flat buffers.
 template <int kW, typename A, typename W, int kStates, typename Prepared>
 __device__ __forceinline__ void update_vector(const UpdateParams<A, W, kStates>& a, const Prepared& rule,
                                               int64_t packed, int64_t flat) {
@@ -116,9 +115,9 @@ __device__ __forceinline__ void update_vector(const UpdateParams<A, W, kStates>&
   if (a.weights != nullptr) store(a.weights + flat, narrow<W>(w.v));
 }
 
-/// A block takes parts of the packed state. For each
-/// 1. the first segment that reaches into it
-/// 2. each segment's range: whole vectors where state and flat buffers are aligned alike, the rest one by one.
+/// A block processes parts of the packed state. For each
+/// 1. the first segment that overlaps it
+/// 2. each segment's range: whole vectors if state and flat buffers are equally aligned, the rest one by one.
 template <typename A, typename W, typename Rule>
 __global__ void __launch_bounds__(kThreads) update_kernel(UpdateParams<A, W, Rule::kStates> a, Rule rule) {
   constexpr int kW = kWidth<A>;

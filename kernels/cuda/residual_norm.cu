@@ -1,6 +1,6 @@
 // A residual addition and the norm of the sum.
-// Memory-bound: in bf16 8 B an element (two read, two written) instead of the 10 B of the two calls. Rows too wide to
-// be held take the two calls.
+// Memory-bound: in bf16 8 B per element (two read, two written) instead of the 10 B of the two calls. Rows too wide to
+// hold use the two calls.
 
 #include "core/backend/residual_norm.h"
 

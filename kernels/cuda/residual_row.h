@@ -5,11 +5,11 @@
 #include "core/backend/elementwise.h"
 #include "kernels/cuda/dispatch.h"
 
-/// Dropout masks, and a residual addition's vector: what elementwise.cu and residual_norm.cu share.
+/// Dropout masks and residual additions, shared by elementwise.cu and residual_norm.cu.
 namespace ashlar::ASHLAR_DEV {
 
-/// DropoutArgs as a kernel takes them. Keeps an element iff uniform(word) >= p: with t = ceil(p * 2^24) that is
-/// (word >> 8) >= t, exactly.
+/// DropoutArgs in the form for kernels. Keeps an element iff uniform(word) >= p: with t = ceil(p * 2^24) that is (word
+/// >> 8) >= t, exactly.
 struct Dropout {
   bool active = false;
   uint32_t threshold = 0, site = 0;
@@ -51,7 +51,7 @@ class DropoutMask {
       }
       return mask;
     }
-    // Elsewhere vectors begin in the middle of a block of four words.
+    // Otherwise vectors begin in the middle of a block of four words.
     Philox::Counter words = block(first / 4);
 #pragma unroll 1
     for (int i = 0; i < W; ++i) {
@@ -95,7 +95,7 @@ struct ResidualRows {
   Rows<T> y;
   Dropout dropout, dropout2;
   int64_t cols;           ///< the width of the dropout's index
-  AccumulateOf<T> scale;  ///< of both branches
+  AccumulateOf<T> scale;  ///< factor of both branches
 };
 /// `rows` makes Rows of a view.
 template <typename T, typename MakeRows>

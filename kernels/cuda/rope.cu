@@ -1,5 +1,5 @@
 // Rotary positions on the leading heads of each row.
-// Memory-bound: 2 storage elements moved (4 B in bf16) for 3 flops an element. A thread keeps the cosines and sines of
+// Memory-bound: 2 storage elements moved (4 B in bf16) for 3 flops per element. A thread keeps the cosines and sines of
 // its pairs in registers over the row's heads. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so
 // that a permutation of the rows of the projection turns one into the other without changing a bit.
 
@@ -28,7 +28,7 @@ struct RopeParams {
   bool copy_rest;     ///< y is not x: what is not rotated is copied
   int lanes;          ///< threads that share a row
   int items;          ///< items of a head: vectors of pairs
-  int heads_at_once;  ///< lanes = items * heads_at_once, where the items are not more than a block's threads
+  int heads_at_once;  ///< lanes = items * heads_at_once, if the items are not more than a block's threads
 };
 
 /// Pairs of an item: with vectors, one of `a` and one of `b` in style half, one of both in style interleaved.
@@ -37,7 +37,7 @@ inline constexpr int kPairs = !kVector                     ? 1
                               : kStyle == RopeStyle::kHalf ? kWidth<T>
                                                            : kWidth<T> / 2;
 
-/// A pair that lies side by side may be misaligned where vectors are: it is moved one by one there.
+/// An adjacent pair may be misaligned where vectors are aligned: it is then moved element by element.
 template <bool kVector, int W, typename T, typename A>
 __device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
   if (accumulate) {
@@ -129,7 +129,7 @@ void launch_rope(const Rope& a, Stream& stream) {
                        rows_aligned_for(kWidth<T>, a.x, a.y) && rows_aligned_for(kTablePairs, a.cos, a.sin);
   with_flag(vectors, [&](auto vector) {
     const int64_t pairs = kPairs<T, kStyle, vector.value>;
-    // Heads beside each other as long as the rows alone do not fill the device: each costs the tables once more.
+    // Several heads per group while the rows alone do not fill the device: each loads the tables once more.
     const int64_t items = std::max<int64_t>(1, a.dims / 2 / pairs);
     int64_t at_once = 1;
     while (at_once < a.rotated_heads && 2 * at_once * items <= kThreads &&

@@ -42,7 +42,7 @@ std::optional<std::string> Arguments::option(std::string_view name) {
 int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
   const auto text = option(name);
   if (!text) return otherwise;
-  // Beyond 64 bits nothing is read: a number is refused, never clamped.
+  // Numbers beyond 64 bits are refused, never clamped.
   int64_t value = 0;
   const char* const last = text->data() + text->size();
   const auto [end, error] = std::from_chars(text->data(), last, value);
@@ -104,7 +104,7 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   std::vector<std::string> overrides, rest;
   for (const std::string& word : words) {
     const size_t equal = word.find('=');
-    // A key without its section, too: what reads the overrides says which one is meant.
+    // Also matches a key without its section: the reader of the overrides reports which one is meant.
     const bool override_form = equal != std::string::npos && equal > 0 && word.find('/') > equal &&
                                (word.find('.') < equal || !std::filesystem::exists(word));
     (override_form ? overrides : rest).push_back(word);
@@ -118,7 +118,7 @@ std::optional<config::Device> take_device(std::string_view command, std::vector<
   std::optional<config::Device> device;
   for (const std::string& word : take_overrides(words)) {
     if (!word.starts_with(kKey))
-      throw input_error(command, printable(word), ": expected no other key than run.device; leave it out");
+      throw input_error(command, printable(word), ": expected no key other than run.device; remove it");
     if (!parse_enum(word.substr(kKey.size()), device.emplace()))
       throw input_error(command, printable(word), ": expected run.device=cpu or run.device=cuda");
   }

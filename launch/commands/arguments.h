@@ -11,8 +11,8 @@
 
 namespace ashlar::launch {
 
-/// The words after a subcommand: options `--name value` or `--name=value`, flags `--name`, and everything else in
-/// order. Each option is asked for once; `finish` then refuses what nobody asked for, with the nearest name offered.
+/// The words after a subcommand: options `--name value` or `--name=value`, flags `--name`, and positional words in
+/// order. Each option is read once; `finish` then refuses unread options and suggests the nearest name.
 class Arguments {
  public:
   Arguments(std::string command, std::span<const std::string> words)
@@ -25,7 +25,7 @@ class Arguments {
   int64_t bytes(std::string_view name, int64_t otherwise);
   double number(std::string_view name, double otherwise, double least, double most);
 
-  /// What is left: positional words. Input error for an unknown option.
+  /// The remaining positional words. Input error for an unknown option.
   std::vector<std::string> positionals();
 
   const std::string& command() const { return command_; }
@@ -36,11 +36,11 @@ class Arguments {
   std::vector<std::string> known_;
 };
 
-/// Positionals of the form section.key=value, taken out of `words`.
+/// Removes the words of the form section.key=value from `words` and returns them.
 std::vector<std::string> take_overrides(std::vector<std::string>& words);
 
-/// For a command that takes run.device and no other key: the value of the last override, taken out of `words`; absent
-/// when there is none. Input error for another key or value.
+/// For a command that accepts run.device and no other key: removes the overrides from `words` and returns the value of
+/// the last one; absent when there is none. Input error for another key or value.
 std::optional<config::Device> take_device(std::string_view command, std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

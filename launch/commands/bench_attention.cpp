@@ -29,7 +29,7 @@ struct Options {
   std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
   std::string isa;
   double dropout = 0;
-  double seconds = 0.3;  // a figure
+  double seconds = 0.3;  // per measurement
 };
 
 template <typename Number>
@@ -75,7 +75,7 @@ Options parse(std::span<const std::string> args) {
   return options;
 }
 
-/// The fused qkv rows of one layer, their gradients, and what attention makes of them.
+/// The fused qkv rows of one layer, their gradients, and the outputs of attention.
 class Problem {
  public:
   Problem(const Ctx& ctx, const Shape& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {

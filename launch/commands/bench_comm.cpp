@@ -27,7 +27,7 @@ constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 1
 struct Options {
   DType dtype = DType::kFloat32;
   int64_t largest = kSizes.back();
-  double seconds = 0.3;  // a line
+  double seconds = 0.3;  // per line
   bool json = false;
   std::string device = "cpu";
   bool deterministic = false;
@@ -60,13 +60,13 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Where the buffers are: of a device, or (null) of the host.
+/// Where the buffers are: on a device, or (null) on the host.
 struct Place {
   Backend* backend = nullptr;
   Stream& stream;
 };
 
-/// Memory of the bench, never null, written once so that it is really there.
+/// Memory of the benchmark, never null, written once so that its pages are mapped.
 class Buffer {
  public:
   Buffer(int64_t bytes, const Place& place) : place_(place), bytes_(bytes) {
@@ -88,7 +88,7 @@ class Buffer {
     const int64_t size = bytes / size_of(dtype);
     return {data_ + begin_bytes, dtype, 1, size, size};
   }
-  /// When it returns the zeros are there.
+  /// Returns after the zeros are written.
   void clear() {
     if (place_.backend == nullptr) {
       std::fill(memory_.begin(), memory_.end(), '\0');
@@ -116,10 +116,10 @@ class Buffer {
   char* data_ = nullptr;
 };
 
-/// The lower quartile over repeated calls of the time that the slowest rank took. All ranks begin together, with inputs
-/// that each has just written: what a rank reads is not yet in its own cache, as in training.
+/// The lower quartile, over repeated calls, of the time of the slowest rank. All ranks begin together, with inputs that
+/// each has just written: data that a rank reads is not yet in its own cache, as in training.
 double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, const std::function<void()>& call) {
-  SynchronousStream stream;  // of times, in host memory
+  SynchronousStream stream;  // for times, in host memory
   const auto timed = [&] {
     input.clear();
     host.barrier(stream).wait();
@@ -145,7 +145,7 @@ struct Row {
   const char* operation;
   int64_t bytes;
   double seconds, copy_seconds;
-  double share;  ///< of the bytes that cross the slowest link of a rank, at least, whatever the algorithm
+  double share;  ///< lower bound, over all algorithms, of the share of the bytes that cross a rank's slowest link
 
   double rate() const { return static_cast<double>(bytes) / seconds * 1e-9; }
   double bus_rate() const { return rate() * share; }
@@ -153,14 +153,15 @@ struct Row {
 };
 
 std::vector<Row> measure(const Options& options, comm::Communicator& comm, const Place& place) {
-  const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1 : comm.rank();  // an odd one out has itself
+  const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1
+                                                   : comm.rank();  // the last of an odd number of ranks is its own peer
   const double others = static_cast<double>(comm.size() - 1) / comm.size();
   std::vector<Row> rows;
   Stream& stream = place.stream;
   for (const int64_t size : kSizes) {
     if (size > options.largest) break;
     Buffer a(size, place), b(size, place);
-    // Equal parts, each of whole cache lines.
+    // Equal parts of whole cache lines.
     const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
     const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
     const MutView mine = a.view(options.dtype, part * comm.rank(), part);

@@ -36,7 +36,7 @@ struct Options {
   int threads = 0;
   bool gpt2 = true, chars = true;
   std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
-  double seconds = 0.15;  // a row
+  double seconds = 0.15;  // per row
 };
 
 template <typename Number>
@@ -113,7 +113,7 @@ struct Row {
 
 constexpr int kAtOnce = 20;
 
-/// As a run does before its first step: the fastest algorithms, where the device leaves a choice.
+/// Chooses the fastest algorithms, as a run does before its first step, if the device has a choice.
 void choose_algorithms(Backend& backend, Stream& stream, std::span<const std::function<void()>> calls) {
   auto* const tunable = dynamic_cast<Tunable*>(&backend);
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
@@ -143,7 +143,7 @@ void measure(const Options& options, Backend& backend, std::string_view model, s
               *stream);
         }};
     choose_algorithms(backend, *stream, calls);
-    // Many behind each other where a stream works on its own: a wait of the host is no part of a product.
+    // Many calls in a row on an asynchronous stream, so that the host's wait is not measured.
     const int at_once = stream->synchronous() ? 1 : kAtOnce;
     for (size_t i = 0; i < calls.size(); ++i) {
       Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i]};
@@ -154,8 +154,8 @@ void measure(const Options& options, Backend& backend, std::string_view model, s
                                        stream->synchronize();
                                      }) /
                     at_once;
-      // Right after the product, at the clock that it leaves behind: rested cores reach a peak that no product can
-      // hold.
+      // Measured right after the product, at the same clock: cores that were idle reach a peak that no product can
+      // sustain.
       row.peak = backend.measure_peak(dtype, 0.02);
       rows.push_back(row);
     }

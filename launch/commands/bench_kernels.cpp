@@ -33,7 +33,7 @@ struct Options {
   std::vector<DType> dtypes;
   std::vector<Sizes> shapes;
   std::string only;
-  double seconds = 0.1;  // a line
+  double seconds = 0.1;  // per line
   bool json = false;
 };
 
@@ -64,7 +64,7 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Of `calls` in a row, until the device is done with them.
+/// Seconds of `calls` calls in a row, until the device has finished them.
 double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stream) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < calls; ++i) call();
@@ -72,8 +72,8 @@ double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stre
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Median over about `budget` seconds, at least five times after one to warm up. Where calls are queued a time is that
-/// of enough calls to hide the host's wait for them: a millisecond.
+/// Median over about `budget` seconds, at least five times after one warm-up call. On an asynchronous stream one time
+/// covers enough calls to hide the host's wait: a millisecond.
 double median_seconds(double budget, const std::function<void()>& call, Stream& stream) {
   const double first = seconds_of(call, 2, stream) / 2;
   const auto calls = stream.synchronous() ? 1 : std::clamp<int64_t>(std::llround(1e-3 / first), 1, 1000);
@@ -141,7 +141,7 @@ class Bench {
     return view;
   }
 
-  /// `views` are what the kernel must read or write once; one that it reads and writes stands twice.
+  /// `views` are what the kernel must read or write once; a view that it reads and writes is listed twice.
   void time(const std::string& name, const std::vector<ConstView>& views, const std::function<void()>& call) {
     if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return;
     double bytes = 0;
@@ -195,7 +195,7 @@ class Bench {
     }
   }
 
-  /// For rows that ranks share.
+  /// For rows sharded over ranks.
   void norms_in_parts() {
     const MutView x = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C), dy = matrix(s_.N, s_.C), dx = matrix(s_.N, s_.C);
     const MutView gamma = matrix(1, s_.C), dgamma = matrix(acc_, 1, s_.C), dbeta = matrix(acc_, 1, s_.C);
@@ -293,7 +293,7 @@ class Bench {
   }
 
   void concat_shared_head() {
-    // Half of a head's columns are those of all.
+    // Half of the columns of each head rotate.
     const int64_t half = s_.C / s_.heads / 2;
     const MutView shared = matrix(s_.N, half), own = matrix(s_.N, s_.heads * half),
                   y = matrix(s_.N, 2 * s_.heads * half);
@@ -461,8 +461,7 @@ class Bench {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Of a device that is no part of the host: its own copy kernel on 2 x 256 MB; on 2 x 2 MB where these take so long
-/// that the device is slow.
+/// For a device with its own memory: its copy kernel on 2 x 256 MB, or on 2 x 2 MB if the device is slow.
 kernels::MemoryBandwidth measure_copy(Backend& backend) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const int64_t cols = 1 << 16;
@@ -540,7 +539,7 @@ int run_bench_kernels(std::span<const std::string> args, std::ostream& out) {
     for (const DType dtype : options.dtypes) Bench(options, sizes, dtype, backend, lines).run();
   }
   if (lines.empty())
-    throw input_error("bench kernels", "--only ", options.only, " names no kernel; run without it for the list");
+    throw input_error("bench kernels", "--only ", options.only, " matches no kernel; run without it for the list");
   if (options.json) {
     print_json(out, lines, bandwidth, backend.description());
   } else {

@@ -49,13 +49,13 @@ SaveArguments parse(std::span<const std::string> words, const Session& session) 
                       " words; usage: ashlar bench save CONFIG DIR [section.key=value ...]");
   }
   if (a.steps % a.every != 0)
-    throw input_error(kWhere, "--steps ", a.steps, " is no multiple of --every ", a.every, "; choose one that is");
+    throw input_error(kWhere, "--steps ", a.steps, " is not a multiple of --every ", a.every, "; choose a multiple");
   a.config = config_of_steps(kWhere, files[0], overrides, session);
   a.dir = std::filesystem::absolute(files[1]).lexically_normal();
   return a;
 }
 
-/// A directory of our own for as long as this lives; one rank makes it and removes what is in it.
+/// A directory owned by the benchmark for the lifetime of this object; one rank creates it and removes its contents.
 class WorkDirectory {
  public:
   WorkDirectory(std::filesystem::path path, comm::ControlPlane& ranks) : path_(std::move(path)) {
@@ -65,7 +65,7 @@ class WorkDirectory {
       const bool there = std::filesystem::exists(path_, error);
       if (there && (!std::filesystem::is_directory(path_, error) || !std::filesystem::is_empty(path_, error))) {
         throw input_error(kWhere, "expected a new or empty directory, got ", printable(path_.string()),
-                          "; its checkpoints are removed afterwards, so name another one");
+                          "; its checkpoints are removed afterwards; choose another one");
       }
       io::create_directories(path_);
       owned_ = true;
@@ -73,7 +73,7 @@ class WorkDirectory {
     });
   }
   ~WorkDirectory() {
-    std::error_code error;  // the figures are out already; what stays is seen by the next call
+    std::error_code error;  // results are printed already; the next call reports what remains
     if (owned_) std::filesystem::remove_all(path_ / "checkpoints", error);
     if (made_) std::filesystem::remove(path_, error);
   }
@@ -88,11 +88,11 @@ class WorkDirectory {
 
 /// Milliseconds.
 struct SaveTimes {
-  std::vector<double> with, without;    ///< of each turn: `every` steps
-  std::vector<double> saving, others;   ///< loops of the steps with saves
-  std::vector<double> plain;            ///< loops of the steps without
-  std::vector<double> check, snapshot;  ///< parts of a loop that saves
-  std::vector<double> left;             ///< what a save still had to do at the end of its turn
+  std::vector<double> with, without;    ///< per turn of `every` steps
+  std::vector<double> saving, others;   ///< loop times of the steps with saves
+  std::vector<double> plain;            ///< loop times of the steps without saves
+  std::vector<double> check, snapshot;  ///< parts of a loop with a save
+  std::vector<double> left;             ///< remaining time of a save at the end of its turn
 };
 
 class SaveBench {
@@ -138,7 +138,7 @@ class SaveBench {
   int64_t bytes() const { return comm::sum_of(ranks_, snapshot_bytes_); }
 
  private:
-  /// One round of the trainer's loop.
+  /// One iteration of the trainer's loop.
   void step(bool saves) {
     steps_.step(false);
     ++step_;
@@ -163,7 +163,7 @@ class SaveBench {
   const int64_t every_;
   const std::filesystem::path dir_;
   comm::ControlPlane& ranks_;
-  Log log_{[](std::string_view) {}};  // of failures only what it keeps is wanted
+  Log log_{[](std::string_view) {}};  // collects warnings of failures, prints nothing
   TimedSteps steps_;
   const std::string config_toml_;
   training::Checkpointer checkpoints_;
@@ -197,11 +197,11 @@ nlohmann::ordered_json to_json(const SaveTimes& t, int64_t bytes) {
 
 void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_t bytes) {
   const double other = quantile(t.others, 0.5);
-  out << absl::StrFormat("%s in %s, saved every %d of %d steps, beside %d steps without, in turns\n",
+  out << absl::StrFormat("%s in %s, saved every %d of %d steps, alternating with %d steps without saves\n",
                          training::human_bytes(bytes), a.dir.string(), a.every, a.steps, a.steps);
   out << absl::StrFormat(
-      "loop of a step that saves %.3f of the others' median of %.1f ms (least %.3f, most %.3f): check %.1f ms, "
-      "snapshot %.1f ms, left to do when the next is due %.1f ms\n",
+      "loop of a step with a save: %.3f of the others' median of %.1f ms (min %.3f, max %.3f): check %.1f ms, "
+      "snapshot %.1f ms, remaining when the next is due %.1f ms\n",
       quantile(t.saving, 0.5) / other, other, *std::min_element(t.saving.begin(), t.saving.end()) / other,
       worst(t.saving) / other, quantile(t.check, 0.5), quantile(t.snapshot, 0.5), quantile(t.left, 0.5));
   const std::vector<double> turns = ratios(t.with, t.without);

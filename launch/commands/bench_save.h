@@ -8,13 +8,13 @@
 
 namespace ashlar::launch {
 
-/// `ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]`: what checkpoints cost a
-/// run. N training steps on random tokens with a save every few, as a trainer saves, and N without, in turns of that
-/// many steps, so that both meet the same moods of the machine. Says how long the loop of a step that saves takes,
-/// beside the median of the others; and the time of all steps with saves over that of all without. A loop's time is
-/// everything from step to step; a step that saves counts, too, what its save still had to do when the next one was
+/// `ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]`: the cost of checkpoints.
+/// Runs N training steps on random tokens with a save every few steps, as a trainer does, and N steps without, in
+/// alternating turns, so that both see the same state of the machine. Prints the loop time of a step with a save
+/// relative to the median of the others, and the time of all steps with saves relative to those without. Loop time is
+/// everything from step to step; a step with a save also counts the remaining work of its save when the next one is
 /// due.
-///   DIR must be new or empty; what was written there is removed. All ranks call it; it writes on rank 0. Throws Error.
+///   DIR must be new or empty; the files written there are removed. All ranks call it; rank 0 prints. Throws Error.
 int run_bench_save(std::span<const std::string> words, Session& session, std::ostream& out);
 
 }  // namespace ashlar::launch

@@ -18,7 +18,7 @@ namespace ashlar::launch {
 
 namespace {
 
-/// One configuration, and what sets it apart: "block.topology=parallel", or nothing.
+/// One configuration, and how it differs: "block.topology=parallel", or nothing.
 struct Variant {
   std::string name;
   config::RunConfig config;
@@ -38,7 +38,8 @@ std::vector<std::string> alternatives(const std::string& compare) {
   std::istringstream values(equals == std::string::npos ? "" : compare.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');) all.push_back(compare.substr(0, equals + 1) + value);
   if (all.size() < 2)
-    throw input_error("bench step", "--compare ", compare, ": expected section.key=VALUE,VALUE,... with two at least");
+    throw input_error("bench step", "--compare ", compare,
+                      ": expected section.key=VALUE,VALUE,... with at least two values");
   return all;
 }
 
@@ -108,17 +109,17 @@ void print_one(std::ostream& out, const TimedSteps& bench, const TimedSteps::Res
       "share of peak %.1f%% (6N + attention in full), %.1f%% (attention causal); peak %.0f GFLOP/s of %s measured in "
       "this run\n",
       100 * r.share, 100 * r.share_causal, r.peak_flops / 1e9, std::string(name_of(c.run.dtype)));
-  out << absl::StrFormat("memory %s, allocator asked the system %d times during the timed steps\n",
+  out << absl::StrFormat("memory %s, %d system allocations during the timed steps\n",
                          training::human_bytes(training::peak_resident_bytes()), r.allocator_calls);
   if (c.mesh.pipeline * c.mesh.data * c.mesh.tensor == 1) return;
-  out << absl::StrFormat("rank 0, a step: %d matrix products", r.gemms);
+  out << absl::StrFormat("rank 0, per step: %d matrix products", r.gemms);
   for (const auto& [name, traffic] : r.traffic)
     out << absl::StrFormat("; %s %d operations, %s", name, traffic.operations, training::human_bytes(traffic.bytes));
   out << "\n";
 }
 
-/// Quartiles of a variant's time over the first one's. Each ratio is of two steps that followed each other: what slows
-/// the machine for longer than that cancels.
+/// Quartiles of the ratio of a variant's step time to the first variant's. Each ratio is of two consecutive steps, so
+/// longer disturbances of the machine cancel.
 std::array<double, 3> ratios(const TimedSteps& first, const TimedSteps& variant) {
   std::vector<double> all;
   for (size_t s = 0; s < first.step_ms().size(); ++s) all.push_back(variant.step_ms()[s] / first.step_ms()[s]);
@@ -138,8 +139,8 @@ void print_comparison(std::ostream& out, const StepArguments& a, std::span<const
                            traffic.operations, training::human_bytes(traffic.bytes));
   }
   out << absl::StrFormat(
-      "medians of %d steps that took turns, ratios of neighbours with their quartiles; products, operations and bytes "
-      "are rank 0's, a step\n",
+      "medians of %d alternating steps, ratios of consecutive steps with quartiles; products, operations and bytes "
+      "are of rank 0, per step\n",
       a.steps);
 }
 
@@ -152,7 +153,7 @@ int run_bench_step(std::span<const std::string> words, Session& session, std::os
   std::vector<std::unique_ptr<TimedSteps>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<TimedSteps>(variant.config, bootstrap));
-  // Variants take turns, first and last too, so that all meet the same moods of the machine.
+  // Variants alternate, including their order, so that all see the same state of the machine.
   for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s) {
     for (const auto& bench : benches) bench->step(s >= arguments.warmup);
     std::reverse(benches.begin(), benches.end());

@@ -31,7 +31,7 @@ std::vector<std::string> documents_of(const std::vector<std::string>& files) {
   return documents;
 }
 
-/// Runs `round` again and again for so long, at least three times, and prints what it took.
+/// Calls `round` for `seconds`, at least three times, and prints the rates.
 void measure(const char* what, double megabytes, double seconds, const std::function<void()>& round,
              std::ostream& out) {
   using Clock = std::chrono::steady_clock;
@@ -72,8 +72,8 @@ int run_bench_tokenizer(std::span<const std::string> words, std::ostream& out) {
     }
     tokens += ids[i].size();
   }
-  if (tokens == 0) throw input_error(given.command(), "the files hold no text");
-  out << absl::StrFormat("%s, vocabulary %d: %.1f MB in %d documents, %.2f bytes a token; one thread\n",
+  if (tokens == 0) throw input_error(given.command(), "the files contain no text");
+  out << absl::StrFormat("%s, vocabulary %d: %.1f MB in %d documents, %.2f bytes per token; one thread\n",
                          tokenizer->identity(), tokenizer->vocab_size(), static_cast<double>(bytes) / 1e6,
                          documents.size(), static_cast<double>(bytes) / static_cast<double>(tokens));
   std::vector<int32_t> made;

@@ -45,16 +45,16 @@ struct Command {
   const char* summary;
   const char* help;  ///< null: the command prints its own
   std::function<int(std::span<const std::string>)> run;
-  bool by_all_ranks = false;      ///< otherwise rank 0 does it alone, and the others wait
-  bool asks_for_signals = false;  ///< otherwise one ends it at once
-  const char* memory_advice = "close other programs, or take a machine with more";
+  bool by_all_ranks = false;      ///< otherwise only rank 0 runs it, and the others wait
+  bool asks_for_signals = false;  ///< the command handles signals; otherwise a signal ends it at once
+  const char* memory_advice = "close other programs, or use a machine with more";
 };
 
 constexpr const char* kTrainingMemory =
     "use a smaller train.micro_batch, train.sequence_length or model, train.recompute, or more ranks";
-constexpr const char* kOneTensorMemory = "use a machine with more: the largest tensor must fit";
+constexpr const char* kOneTensorMemory = "use a machine with more memory: the largest tensor must fit";
 
-/// Runs a command; an error for want of memory says what would help this one.
+/// Runs a command; an out-of-memory error gets advice for this command.
 int run_with_advice(const Command& command, std::span<const std::string> words) {
   constexpr std::string_view kWhere = "[memory] ";
   const auto advised = [&](const Error& error) {
@@ -81,20 +81,21 @@ const char* const kBenchHelp =
     "ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]\n"
     "ashlar bench tokenizer TOKENIZER FILE... [--seconds S]\n"
     "\n"
-    "Each prints times and the share of what this machine's registers or memory reach in the same run. comm measures "
+    "Each prints times and the share of this machine's peak (arithmetic or memory) in the same run. comm measures "
     "the\n"
-    "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes cut messages in other ways.\n"
-    "save trains N steps with a checkpoint every few, and as many without, in turns, and says what saving costs; DIR "
-    "is\nnew or empty and lies where checkpoints are to lie.\n";
+    "ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes change how messages are "
+    "split.\n"
+    "save runs N steps with a checkpoint every few steps, alternating with N without, and prints the cost; DIR "
+    "must\nbe new or empty, on the file system where checkpoints will be.\n";
 
 int run_bench(std::span<const std::string> words, Session& session) {
   const std::string what = words.empty() ? "" : words[0];
-  std::ostream nowhere(nullptr);  // several ranks measure at once, one tells
+  std::ostream nowhere(nullptr);  // several ranks measure at once, one prints
   std::ostream& out = world_from_environment().rank == 0 ? std::cout : nowhere;
   std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   const bool kernels = what == "gemm" || what == "kernels" || what == "attention";
   if (kernels && comm::launched_by_mpi() && std::find(rest.begin(), rest.end(), "--threads") == rest.end()) {
-    rest.insert(rest.end(), {"--threads", str_cat(session.cores.threads)});  // several ranks measure beside each other
+    rest.insert(rest.end(), {"--threads", str_cat(session.cores.threads)});  // several ranks share the machine
   }
   if (what == "gemm") return run_bench_gemm(rest, out);
   if (what == "kernels") return run_bench_kernels(rest, out);
@@ -104,11 +105,11 @@ int run_bench(std::span<const std::string> words, Session& session) {
   if (what == "step") return run_bench_step(rest, session, out);
   if (what == "save") return run_bench_save(rest, session, out);
   throw input_error("bench", "expected gemm, kernels, attention, comm, step, save or tokenizer, got ",
-                    what.empty() ? "nothing" : what, "; ashlar bench --help lists all");
+                    what.empty() ? "nothing" : what, "; see ashlar bench --help");
 }
 
 watch::SignalWatch::Speaker speaker_of(const World& world) {
-  // As long as it takes to see that a rank is gone, on this machine or, where there are others, on one of them.
+  // Long enough to detect a lost rank, on this machine or, with several machines, on another one.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
   const bool resent = std::getenv(JobProcesses::kVariable) != nullptr;
   return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience, .resent = resent};
@@ -122,7 +123,7 @@ const Command& find_command(const std::vector<Command>& all, const std::string& 
   const std::string nearest = nearest_word(name, names);
   throw input_error("ashlar", "unknown command ", printable(name),
                     nearest.empty() ? "" : str_cat("; did you mean ", nearest, "?"), nearest.empty() ? "; " : " ",
-                    "ashlar --help lists all");
+                    "see ashlar --help");
 }
 
 std::vector<Command> command_table(Session& session) {
@@ -146,9 +147,9 @@ std::vector<Command> command_table(Session& session) {
       {"data", "build, inspect and verify token datasets", nullptr,
        [](std::span<const std::string> words) { return run_data_command(words, std::cout, std::cerr); }, false, false,
        "use fewer --threads"},
-      {"tokenizer", "look at tokenizers, text to ids and back", nullptr,
+      {"tokenizer", "inspect and train tokenizers; encode and decode text", nullptr,
        [](std::span<const std::string> words) { return run_tokenizer_command(words, std::cin, std::cout, std::cerr); }},
-      {"zoo", "published models, who uses what, and how a configuration compares", kZooHelp,
+      {"zoo", "published models, their options, and comparison of a configuration with them", kZooHelp,
        [&](std::span<const std::string> words) { return run_zoo_command(words, log); }},
       {"params", "parameter counts and flops of a configuration", kParamsHelp,
        [&](std::span<const std::string> words) { return run_params_command(words, log); }},
@@ -208,9 +209,9 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   }
   if (found.asks_for_signals) signals.watch(speaker_of(world));
   if (!found.asks_for_signals) signals.release();
-  session.cores = share_cores(world, log);  // before MPI starts a thread
+  session.cores = share_cores(world, log);  // before MPI starts threads
   if (!found.asks_for_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
-  // While a run starts nobody knows its configuration; what takes a minute without a byte read is no start.
+  // While a run starts its configuration is not known yet; a minute without a byte read is not a slow start.
   session.watch = watch::watch_ranks(
       bootstrap.control(), signals,
       {.after_seconds = found.asks_for_signals ? 60.0 : 0, .starting = true, .continues = found.asks_for_signals});

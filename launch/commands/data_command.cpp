@@ -22,48 +22,50 @@ namespace {
 
 using data::Part;
 
-constexpr const char* kHelp = R"(ashlar data: make, look at and check token datasets
+constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies token datasets
 
   ashlar data build INPUT... --out DIR [options]
-      INPUT: text files (one document each), folders (all files below but hidden ones, sorted), JSON lines (one document
-      a line), JSON arrays of objects (one document each), all also compressed with gzip or zstd, files of tokens (llm.c
-      and nanoGPT .bin, Megatron .bin with its .idx, NumPy .npy), or - for standard input. Killed and run again with the same arguments it continues where it was,
-      if the text is the same to the byte. Files in DIR that no build of ours made are never deleted or overwritten.
-      What a file is its bytes tell, whatever its name; one that is neither text nor tokens is refused, and so are JSON of
-      another shape, for which --format decides, and a file that is named twice. Ids of tokens are
-      taken as they are and must lie in the vocabulary of --tokenizer; its end of document ends documents among them.
+      INPUT: text files (one document each), folders (all files below except hidden ones, sorted), JSON lines (one
+      document per line), JSON arrays of objects (one document each), all also compressed with gzip or zstd, files of
+      tokens (llm.c and nanoGPT .bin, Megatron .bin with its .idx, NumPy .npy), or - for standard input. A build that
+      was killed resumes when run again with the same arguments and unchanged input. Files in DIR that were not
+      written by a build are never deleted or overwritten. The type of a file is detected from its content, not its
+      name. A file that is neither text nor tokens is refused, as are JSON of another shape (set --format) and a file
+      given twice. Token ids are copied and must lie in the vocabulary of --tokenizer; its end-of-document id ends
+      documents.
       --out DIR            folder of the dataset (required)
       --tokenizer NAME     bytes (default), characters, or a tokenizer's file or folder, as in
                            ashlar tokenizer --help (documents then end with its eos)
-      --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1); whole documents from 20 documents on,
-                           otherwise the end of the text
-      --format FORMAT      auto (default), text (as it is, JSON too), jsonl, json-array, bytes (every file as it is,
-                           whatever it holds, one document each), uint16 or uint32 (files of nothing but ids of that type)
+      --validation SHARE   share of the validation part, 0 to 0.9 (default 0.1): whole documents if there are 20
+                           or more, otherwise the end of the text
+      --format FORMAT      auto (default), text (also for JSON), jsonl, json-array, bytes (any file, unchanged, one
+                           document each), uint16 or uint32 (files of ids of that type)
       --document-separator none|blank-line|TEXT
-                           what stands between the documents of one text file: nothing (default: a file is a document),
-                           blank lines, or TEXT with the line break behind it
+                           separator of documents in a text file: none (default: a file is one document), blank lines,
+                           or TEXT with the line break after it
       --special-tokens text|parse|refuse
-                           spellings of special tokens in the text, such as <|endoftext|>: text like any other (default;
-                           counted, and said), the tokens as the tokenizer's library finds them (an end of documents then
-                           ends one), or an error
+                           spellings of special tokens in the text, such as <|endoftext|>: text (default; counted and
+                           reported), tokens as the tokenizer's library parses them (an end-of-document token then
+                           ends a document), or an error
       --bad-lines stop|skip|replace
-                           a JSON document that cannot be read, or bytes that are no UTF-8: an error (default), left out,
-                           or U+FFFD for the bytes (a document that cannot be read even so is left out); counted
-      --include-hidden     take files of folders that begin with a dot, or whose folder does
-      --skip-binary        leave out files that are neither text nor tokens, and say how many
+                           a JSON document that cannot be parsed, or bytes that are not UTF-8: an error (default),
+                           skipped, or bytes replaced by U+FFFD (a document that still cannot be parsed is skipped);
+                           counted
+      --include-hidden     include files in folders whose name, or folder name, begins with a dot
+      --skip-binary        skip files that are neither text nor tokens, and print their number
       --text-field NAME    the field of JSON objects that holds the text (default text)
-      --threads N          default: one a core
-      --shard-tokens N     tokens a shard file, a multiple of 65536 (default 67108864)
-      --overwrite          replace a dataset in DIR that was made of something else
+      --threads N          default: one per core
+      --shard-tokens N     tokens per shard file, a multiple of 65536 (default 67108864)
+      --overwrite          replace a dataset in DIR that was built from other input
   ashlar data inspect DIR [--tokens N] [--entropy]
-      counts, tokenizer, the first N tokens (default 64) as text; with --entropy the unigram entropy of the validation part
-      and the entropy of held-out bigrams, in nats a token
+      counts, tokenizer, the first N tokens (default 64) as text; with --entropy the unigram entropy of the validation
+      part and the entropy of held-out bigrams, in nats per token
   ashlar data verify DIR
-      reads every byte against its checksums, and each shard's place and tokens against the manifest; exit code 3 names
-      each damaged file, dataset and chunk, and each shard that belongs elsewhere
+      checks every byte against its checksums, and each shard's position and tokens against the manifest; on exit code 3
+      prints each damaged file, dataset and chunk, and each misplaced shard
 )";
 
-/// One directory and nothing else.
+/// Parses exactly one directory.
 std::string only_directory(Arguments& given) {
   const std::vector<std::string> names = given.positionals();
   if (names.size() != 1) {
@@ -101,7 +103,7 @@ const char* phase_name(data::BuildProgress::Phase phase) {
   }
 }
 
-/// A bar that redraws itself on a terminal; elsewhere a line now and then.
+/// A progress bar on a terminal; elsewhere a line now and then.
 class ProgressLine {
  public:
   ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}
@@ -136,7 +138,7 @@ class ProgressLine {
     }
   }
 
-  /// A whole line, not in the middle of the bar.
+  /// Prints a whole line without breaking the bar.
   void note(const std::string& text) {
     if (drawn_) err_ << "\n";
     drawn_ = false;
@@ -180,7 +182,7 @@ data::SourceFormat source_format(std::string_view command, const std::string& na
                     ": expected auto, text, jsonl, json-array, bytes, uint16 or uint32");
 }
 
-/// The value of an option that is one of the names of `all`, the first when it is not given.
+/// The value of an option that is one of the names of `all`; the first if it is not given.
 template <typename Value>
 Value named_option(Arguments& given, std::string_view option, std::initializer_list<Value> all) {
   const std::string value = text_option(given, option, std::string(name_of(*all.begin())));
@@ -192,30 +194,30 @@ Value named_option(Arguments& given, std::string_view option, std::initializer_l
   throw input_error(given.command(), "option ", option, " = ", printable(value), ": expected one of ", names);
 }
 
-/// What was left out or changed, a line each.
+/// What was skipped or changed, one line each.
 void print_remarks(const data::BuildReport& report, std::ostream& out) {
   const data::Manifest& m = report.manifest;
   if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";
   if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
   if (m.bad_lines_left_out > 0) out << "  " << m.bad_lines_left_out << " bad JSON documents left out\n";
   if (m.bad_places > 0) {
-    out << "  " << m.bad_places << " places that are no UTF-8 " << (m.bad_lines == "skip" ? "left out" : "replaced")
+    out << "  " << m.bad_places << " places that are not UTF-8 " << (m.bad_lines == "skip" ? "left out" : "replaced")
         << "\n";
   }
   if (report.binary_files > 0) out << "  " << report.binary_files << " binary files left out\n";
   if (report.hidden_files > 0)
-    out << "  " << report.hidden_files << " hidden files left out (--include-hidden takes them)\n";
-  if (report.other_entries > 0) out << "  " << report.other_entries << " folder entries that are no files left out\n";
+    out << "  " << report.hidden_files << " hidden files left out (--include-hidden includes them)\n";
+  if (report.other_entries > 0) out << "  " << report.other_entries << " folder entries left out that are not files\n";
 }
 
-/// The text has spellings of special tokens.
+/// Warns about spellings of special tokens in the text.
 void warn_of_spellings(const data::Manifest& m, std::ostream& err) {
   if (m.special_spellings == 0) return;
   err << "warning: the text has " << m.special_spellings << " spellings of ";
   if (m.special_tokens == "parse") {
-    err << "the end of documents, each of which ended one";
+    err << "the end-of-document token, each of which ended a document";
   } else {
-    err << "special tokens, taken as text; --special-tokens parse takes them as the tokens, refuse names the first";
+    err << "special tokens, read as text; --special-tokens parse reads them as tokens, refuse reports the first";
   }
   err << std::endl;
 }
@@ -234,7 +236,7 @@ data::BuildOptions build_options(Arguments& given) {
       options.document_separator.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw input_error(given.command(), "option --document-separator = ", printable(options.document_separator),
                       ": expected none, blank-line, or a text of at most ", data::DocumentSeparator::kMaxBytes,
-                      " bytes that is not white space alone");
+                      "  bytes that is not only white space");
   }
   options.out = text_option(given, "--out", "");
   options.tokenizer = text_option(given, "--tokenizer", options.tokenizer);
@@ -251,10 +253,10 @@ data::BuildOptions build_options(Arguments& given) {
   options.format = source_format(given.command(), format);
   if (options.inputs.empty()) {
     throw input_error(given.command(),
-                      "no input; name text files, folders, JSONL files, files of tokens or - for standard input");
+                      "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
   }
   if (options.out.empty())
-    throw input_error(given.command(), "option --out is missing; name the dataset's folder: --out DIR");
+    throw input_error(given.command(), "option --out is missing; give the dataset's folder: --out DIR");
   return options;
 }
 
@@ -328,7 +330,7 @@ int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostre
   }
   if (!m.bad_lines.empty()) {
     out << "  --bad-lines " << m.bad_lines << ": " << m.bad_lines_left_out << " JSON documents left out, "
-        << m.bad_places << " places that are no UTF-8\n";
+        << m.bad_places << " places that are not UTF-8\n";
   }
   const data::Fingerprint print = dataset.fingerprint();
   out << "  fingerprint tokenizer " << print.tokenizer << ", tokens " << print.tokens << "\n";
@@ -353,7 +355,7 @@ int run_verify(std::span<const std::string> args, std::ostream& out, std::ostrea
   const data::VerifyReport report = data::verify_dataset(directory);
   for (const std::string& line : report.damage) err << on_one_line(line) << "\n";
   if (!report.damage.empty()) {
-    err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places named above" << std::endl;
+    err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places listed above" << std::endl;
     return static_cast<int>(ExitCode::kDamagedData);
   }
   out << on_one_line(directory) << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", "

@@ -19,19 +19,19 @@ namespace ashlar::launch {
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
-    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part; of a run on a\n"
-    "mixture on that of each dataset, and their mean by weight.\n"
+    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part; for a run on a\n"
+    "mixture on that of each dataset, and the weighted mean.\n"
     "\n"
-    "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, where that cannot be used)\n"
+    "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --data DIR             dataset (default: those the run was trained on)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
-    "  --sequences N          of each dataset, spread evenly over its part; default 0: the whole part\n"
-    "  --batches N            an older form: N times --batch sequences\n"
+    "  --sequences N          per dataset, spread evenly over its part; default 0: the whole part\n"
+    "  --batches N            older form: N times --batch sequences\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N            of each rank (default: the cores of its machine / the ranks there)\n"
-    "  --tensor N --pipeline N  under mpirun: ranks that share each layer, stages of layers (default: as trained, or\n"
-    "                         whole models); the ranks that remain are replicas that share the data\n";
+    "  --threads N            per rank (default: the cores of its machine / its ranks there)\n"
+    "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or\n"
+    "                         whole models); the remaining ranks are data parallel replicas\n";
 
 namespace {
 
@@ -51,8 +51,8 @@ EvalArguments parse(std::span<const std::string> words) {
   a.sequences = arguments.integer("--sequences", 0, 0, INT64_MAX);
   a.batches = arguments.integer("--batches", 0, 0, INT64_MAX);
   if (a.sequences > 0 && a.batches > 0)
-    throw input_error("eval", "--batches ", a.batches, ": expected one of it and --sequences ", a.sequences,
-                      ", which says the same in sequences; leave out --batches");
+    throw input_error("eval", "--batches ", a.batches, ": expected either it or --sequences ", a.sequences,
+                      "; remove --batches");
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
@@ -65,7 +65,7 @@ EvalArguments parse(std::span<const std::string> words) {
   return a;
 }
 
-/// The datasets to evaluate on: the one that is named, else those of the run.
+/// The datasets to evaluate on: the given one, else those of the run.
 std::vector<config::DataSource> sources_of(const EvalArguments& a, const config::RunConfig& stored) {
   if (a.data_dir) return {{.path = *a.data_dir, .weight = 1}};
   return stored.data.sources;
@@ -77,7 +77,7 @@ std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataS
   std::vector<data::WeightedDataset> datasets;
   for (const config::DataSource& s : sources) datasets.push_back({manifests.open(s.path), s.weight});
   if (datasets.empty())
-    throw input_error("eval", m.checkpoint.string(), " names no dataset (an import); give one with --data DIR");
+    throw input_error("eval", m.checkpoint.string(), " has no dataset (an import); give one with --data DIR");
   return datasets;
 }
 
@@ -86,13 +86,14 @@ void check_tokenizers(const inference::LoadedModel& m, const std::vector<data::W
     const data::Tokenizer& tokenizer = d.dataset->tokenizer();
     if (m.tokenizer && !data::same_tokenizer(*m.tokenizer, tokenizer)) {
       throw input_error("eval", "the model was trained with tokenizer ", m.tokenizer->identity(), " (",
-                        m.tokenizer->hash(), "), ", d.dataset->directory(), " is made with ", tokenizer.identity(),
-                        " (", tokenizer.hash(), "); build the dataset with the model's tokenizer");
+                        m.tokenizer->hash(), "), but ", d.dataset->directory(), " was built with ",
+                        tokenizer.identity(), " (", tokenizer.hash(),
+                        "); build the dataset with the model's tokenizer");
     }
   }
 }
 
-/// How many sequences of each dataset: --batches is said in them.
+/// Sequences per dataset; --batches is converted.
 int64_t sequences_of(const EvalArguments& a, int64_t batch_size, Log& log) {
   if (a.batches == 0) return a.sequences;
   const int64_t sequences = a.batches > INT64_MAX / batch_size ? INT64_MAX : a.batches * batch_size;
@@ -100,7 +101,7 @@ int64_t sequences_of(const EvalArguments& a, int64_t batch_size, Log& log) {
   return sequences;
 }
 
-/// What this rank's replica evaluates.
+/// The data that this rank's replica evaluates.
 training::Validation open_validation(const EvalArguments& a, const inference::LoadedModel& m,
                                      const training::SharedManifests& manifests, Log& log) {
   const config::RunConfig stored = config::stored_config(m.config_toml, m.checkpoint.string());
@@ -110,7 +111,7 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
   const std::vector<data::WeightedDataset> datasets = open_datasets(sources_of(a, stored), manifests, m);
   if (T <= 0)
     throw input_error("eval", m.checkpoint.string(),
-                      " names no sequence length (an import); give one with --sequence-length T");
+                      " has no sequence length (an import); give one with --sequence-length T");
   if (config.pos.type == model::PosType::kLearned && T > config.pos.max_positions) {
     throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ",
                       config.pos.max_positions, "; give at most that");
@@ -131,20 +132,20 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
   check_tokenizers(m, datasets);
   if (validation.empty())
     throw input_error("eval", validation.remarks().front(), "; at least 2 tokens are needed, build it with a larger",
-                      " --validation or name another with --data DIR");
+                      " --validation or give another dataset with --data DIR");
   for (const std::string& remark : validation.remarks()) log.info(remark);
   return validation;
 }
 
-/// A loss that is no number is no result; the same on all ranks.
+/// A non-finite loss is an error, the same on all ranks.
 void check_finite(const training::ValidationResult& result, const inference::LoadedModel& m) {
   for (const training::SourceLoss& s : result.sources) {
     if (std::isfinite(s.loss)) continue;
     throw comm::AllRanksError(
         ExitCode::kNonFinite, "eval",
         str_cat("the loss of ", printable(m.checkpoint.string()), " on ", printable(s.path), " is ", s.loss,
-                ": the weights are finite, what is computed from them in ", name_of(m.engine->options().dtype),
-                " is not; try --dtype fp32 or fp64, or another checkpoint"));
+                ": the weights are finite, but their results in ", name_of(m.engine->options().dtype),
+                " are not; try --dtype fp32 or fp64, or another checkpoint"));
   }
 }
 
@@ -179,16 +180,16 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   for (const training::UncountedSource& s : result.uncounted) log.info(to_line(s));
   if (result.sources.empty())
     throw comm::AllRanksError(ExitCode::kInput, "eval",
-                              "no target counts, so that there is no val_loss; expected a validation part with targets "
-                              "that are not masked, build one or name it with --data DIR");
-  const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // as many as mean something
+                              "no valid targets, so there is no val_loss; expected a validation part with targets "
+                              "that are not masked; build one or give one with --data DIR");
+  const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // significant digits
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)
       log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
                                std::exp(s.loss), s.tokens, s.path, s.weight));
   }
   const std::string of =
-      result.mixture ? str_cat(result.sources.size(), " datasets, their mean by weight,") : result.sources.front().path;
+      result.mixture ? str_cat(result.sources.size(), "  datasets, weighted mean,") : result.sources.front().path;
   log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits, result.loss,
                            std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
   return 0;

@@ -11,7 +11,7 @@ const char* const kExplainHelp =
     "ashlar explain KEY | SECTION | all\n"
     "ashlar explain --markdown\n"
     "\n"
-    "What a configuration key means: its type, default, range and where it comes from. A SECTION is the part of a key\n"
+    "The meaning of a configuration key, with type, default and range. A SECTION is the part of a key\n"
     "before the dot, such as rope; --markdown prints the table of all keys.\n";
 
 int explain_command(const std::vector<std::string>& arguments) {
@@ -21,7 +21,8 @@ int explain_command(const std::vector<std::string>& arguments) {
   const bool markdown = arguments[0] == "--markdown";
   const std::string text = markdown ? config::schema_markdown() : config::explain(arguments[0]);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw resource_error("explain", "expected to write ", text.size(), " bytes to standard output, and failed");
+    throw resource_error("explain", "cannot write ", text.size(),
+                         " bytes to standard output; check the disk and the reader of the pipe");
   return static_cast<int>(ExitCode::kDone);
 }
 

@@ -20,22 +20,22 @@ const char* const kGenerateHelp =
     "ashlar generate CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
     "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint. Ids that no token of\n"
-    "its tokenizer has are never drawn. A model that computes no number ends it with exit code 4.\n"
+    "the tokenizer has are never drawn. Non-finite logits end it with exit code 4.\n"
     "\n"
-    "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, where that cannot be used)\n"
-    "  --prompt TEXT       the text to continue (default: a document's beginning)\n"
-    "  --no-template       without what the tokenizer puts around a text, such as <s> (only imported tokenizers do)\n"
-    "  --ids 1,2,3         the same as token ids, for a model without a tokenizer; ids are printed then\n"
+    "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
+    "  --prompt TEXT       the text to continue (default: the beginning of a document)\n"
+    "  --no-template       without the tokenizer's template, such as <s> (imported tokenizers only)\n"
+    "  --ids 1,2,3         the prompt as token ids, for a model without a tokenizer; prints ids\n"
     "  --tokens N          how many tokens to draw (default 200)\n"
-    "  --temperature X     0 = the likeliest token always (default 0.8)\n"
-    "  --top-k K           draw from the K likeliest (default 0: all)\n"
-    "  --top-p P           draw from the fewest that reach probability P (default 1)\n"
+    "  --temperature X     0 = always the most likely token (default 0.8)\n"
+    "  --top-k K           draw from the K most likely tokens (default 0: all)\n"
+    "  --top-p P           draw from the smallest set with probability P (default 1)\n"
     "  --seed N            of the draw (default 0): same seed, same text\n"
     "  --through-documents continue after an end-of-document token (of an import: any of its eos_token_id)\n"
-    "  --no-cache          run the whole text again for every token; slow, same tokens\n"
+    "  --no-cache          recompute the whole text for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N         of each rank (default: the cores of its machine / the ranks there)\n"
-    "  --tensor N --pipeline N  under mpirun: how the ranks share the model (default: as trained, or what fits)\n";
+    "  --threads N         per rank (default: the cores of its machine / its ranks there)\n"
+    "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or what fits)\n";
 
 namespace {
 
@@ -88,14 +88,14 @@ GenerateArguments parse(std::span<const std::string> words) {
                       "; usage: ashlar generate CHECKPOINT [options]");
   if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
   a.load.path = paths[0];
-  // Rotary tables must reach the end of the text; the prompt has at most as many tokens as bytes, and its template's.
+  // Rotary tables must cover the whole text. The prompt has at most one token per byte, plus those of its template.
   constexpr size_t kTemplateTokens = 8;
   const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + kTemplateTokens;
   a.load.positions = static_cast<int64_t>(prompt_tokens) + a.generate.new_tokens;
   return a;
 }
 
-/// The prompt as the model reads it.
+/// The prompt as token ids.
 std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::LoadedModel& m) {
   if (!m.tokenizer && !a.ids)
     throw input_error("generate", m.checkpoint.string(),
@@ -119,13 +119,12 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::Lo
   }
   const int64_t vocab = m.engine->options().model.vocab_size;
   for (const int32_t id : prompt) {
-    if (id >= vocab)
-      throw input_error("generate", "token id ", id, " in the prompt; the model knows ids below ", vocab);
+    if (id >= vocab) throw input_error("generate", "token id ", id, " in the prompt; the model has ids below ", vocab);
   }
   return prompt;
 }
 
-/// Which ids end the text and which are never drawn.
+/// Sets the ids that end the text and the ids that are never drawn.
 void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inference::GenerateOptions& options) {
   const int64_t vocab = m.engine->options().model.vocab_size;
   if (m.tokenizer) options.never = inference::ids_without_token(*m.tokenizer, vocab);
@@ -139,7 +138,7 @@ void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inf
 
 int run_generate_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
-  // The text alone is the result: warnings go to standard error, notes about the machine are left out.
+  // The text is the result: warnings go to standard error, notes are dropped.
   Log log([](std::string_view line) {
     if (line.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   });
@@ -166,7 +165,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
     return 0;
   }
   out << a.prompt.value_or("");
-  // Tokens are written as they come.
+  // Tokens are printed as they are drawn.
   inference::TextStream text(*m.tokenizer, options.prompt);
   inference::generate(*m.engine, options, [&](int32_t id) {
     if (std::find(options.stop_ids.begin(), options.stop_ids.end(), id) != options.stop_ids.end()) return;

@@ -31,7 +31,7 @@ struct Machine {
   bool counted = false;
 };
 
-/// One line of the file, and what is said of it.
+/// One line of the file, for error messages.
 struct Line {
   std::string_view file;
   int64_t number = 0;
@@ -42,7 +42,7 @@ struct Line {
   }
 };
 
-/// The text before a comment, with `slots = 2` as `slots=2`.
+/// The text without its comment, with `slots = 2` as `slots=2`.
 std::string stripped(std::string text) {
   text.resize(std::min({text.size(), text.find('#'), text.find("//")}));
   std::string joined;
@@ -60,14 +60,13 @@ void take_word(const std::string& word, const Line& line, Machine& machine) {
   const std::string key = word.substr(0, equals);
   const bool slots = is_one_of(key, kSlots), most = is_one_of(key, kMost);
   if (equals == std::string::npos || (!slots && !most && !is_one_of(key, kPassed)))
-    line.refuse("expected slots=N behind the name of a machine, got ", printable(word),
-                "; write one machine a line: host slots=8");
+    line.refuse("expected slots=N after the name of a machine, got ", printable(word),
+                "; write one machine per line: host slots=8");
   if (!slots && !most) return;
   const int64_t count = count_of(std::string_view(word).substr(equals + 1),
                                  str_cat("--hostfile ", printable(line.file), ", line ", line.number, ", ", key));
   if (most && machine.counted) return;
-  if (slots && machine.mentions > 1)
-    line.refuse("a second number of slots for one machine; give it once, with their sum");
+  if (slots && machine.mentions > 1) line.refuse("slots given twice for one machine; give their sum once");
   machine.slots = count;
   machine.counted = true;
 }
@@ -89,18 +88,19 @@ int64_t hostfile_slots(std::string_view text, int64_t cores, std::string_view na
   for (std::string whole; std::getline(stream, whole);) {
     ++line.number;
     if (line.number == 1 && whole.starts_with("\xef\xbb\xbf"))
-      line.refuse("a byte order mark, which mpirun takes for a name; save the file as UTF-8 without one");
+      line.refuse("a byte order mark, which mpirun reads as part of a name; save the file as UTF-8 without one");
     if (whole.find('\r') != std::string::npos)
       line.refuse("a carriage return (a file of Windows), which mpirun cannot read; sed -i 's/\\r$//' FILE removes it");
     std::istringstream words(stripped(whole));
     std::string host;
     if (!(words >> host)) continue;
     const size_t colon = host.find(':');
-    if (colon != std::string::npos && host.find(':', colon + 1) == std::string::npos)  // two are an IPv6 address
+    if (colon != std::string::npos && host.find(':', colon + 1) == std::string::npos)  // two colons: an IPv6 address
       line.refuse("expected the name of a machine, got ", printable(host), "; write ", escaped(host.substr(0, colon)),
                   " slots=", escaped(host.substr(colon + 1)));
     if (host.find_first_of(",=^") != std::string::npos)
-      line.refuse("expected the name of a machine, got ", printable(host), "; write one machine a line: host slots=8");
+      line.refuse("expected the name of a machine, got ", printable(host),
+                  "; write one machine per line: host slots=8");
     host = host.substr(host.find('@') + 1);
     const bool here = host == "localhost" || host == "127.0.0.1" || host == this_host;
     Machine& machine = machines[here ? "localhost" : host];
@@ -112,7 +112,8 @@ int64_t hostfile_slots(std::string_view text, int64_t cores, std::string_view na
   int64_t slots = 0;
   for (const auto& [host, machine] : machines) slots += machine.counted ? machine.slots : cores;
   if (machines.empty())
-    throw input_error("launch", "--hostfile ", printable(name), " names no machine; write one a line: host slots=8");
+    throw input_error("launch", "--hostfile ", printable(name),
+                      " contains no machine; write one per line: host slots=8");
   return slots;
 }
 

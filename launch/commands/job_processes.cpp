@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// How the names begin that Open MPI 4 and 5, its transports and NCCL give their files in /dev/shm.
+// Name prefixes of the files that Open MPI 4 and 5, its transports and NCCL create in /dev/shm.
 constexpr std::array<std::string_view, 7> kShared = {"vader_segment.", "sm_segment.", "osc_rdma.", "psm",
                                                      "ucx_shm_",       "nccl-",       "hwloc"};
 constexpr std::string_view kMemory = "/dev/shm/";
@@ -33,7 +33,7 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The value of a variable in /proc/PID/environ; empty: it is not there.
+/// The value of a variable in /proc/PID/environ; empty if absent.
 std::string variable_of(const std::string& environment, std::string_view name) {
   const std::string wanted = str_cat(name, "=");
   for (size_t at = 0; at < environment.size(); at = environment.find('\0', at) + 1) {

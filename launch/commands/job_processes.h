@@ -10,24 +10,24 @@
 
 namespace ashlar::launch {
 
-/// The processes of this machine that belong to the job of one `ashlar launch`, told by a variable that they inherit,
-/// and the shared memory that they leave when they are killed.
+/// The processes of this machine that belong to the job of one `ashlar launch`, identified by an inherited environment
+/// variable, and the shared memory that they leave when killed.
 class JobProcesses {
  public:
-  /// In the environment of mpirun and of all ranks; its value is the name of one launch. A rank that has it takes a
-  /// repeated SIGUSR1 of its launcher for the same one (SignalWatch::Speaker::resent).
+  /// In the environment of mpirun and of all ranks; its value identifies one launch. A rank with it treats repeated
+  /// SIGUSR1 of its launcher as one signal (SignalWatch::Speaker::resent).
   static constexpr const char* kVariable = watch::kLaunchVariable;
 
-  JobProcesses();  ///< a name that nobody else has
+  JobProcesses();  ///< creates a unique name
 
   const std::string& name() const { return name_; }
-  /// Processes that live, but for this one and `mpirun`.
+  /// Running processes except this one and `mpirun`.
   std::vector<pid_t> living(pid_t mpirun) const;
   void end_all(pid_t mpirun) const;  ///< SIGKILL
-  /// Takes note of what the ranks share by files: of Open MPI, its transports and NCCL in /dev/shm, and Open MPI's
+  /// Records the shared files of the ranks: those of Open MPI, its transports and NCCL in /dev/shm, and Open MPI's
   /// session directory of `mpirun`.
   void look(pid_t mpirun);
-  /// Removes what was noted and is still there. Not before all of them have ended.
+  /// Removes the recorded files that still exist. Only after all processes have ended.
   void remove_leftovers();
 
  private:

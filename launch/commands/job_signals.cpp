@@ -14,8 +14,8 @@ namespace {
 
 bool ends_the_job(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1; }
 
-constexpr int kDiedOfIt = 128 + SIGUSR1;  // a rank that was told before it could listen
-constexpr int kAborted = 1;               // of mpirun's own; no rank ends so
+constexpr int kDiedOfIt = 128 + SIGUSR1;  // a rank killed by the signal before its handler was installed
+constexpr int kAborted = 1;               // mpirun's own code; no rank exits with it
 
 }  // namespace
 

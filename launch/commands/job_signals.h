@@ -6,13 +6,13 @@
 
 namespace ashlar::launch {
 
-/// What `ashlar launch` makes of the signals that it gets: what mpirun is sent, and when. Pure: it is told of signals,
-/// of the time and of what the ranks have said, and sends nothing itself.
-///   The first SIGTERM, SIGINT, SIGHUP or SIGUSR1 to a job that saves is SIGUSR1 to mpirun, sent again until a rank has
-/// answered: mpirun loses what comes before its ranks are there. Ranks that `launch` started take a repeated SIGUSR1
-/// for the same one. A second signal, and the first to a job that saves nothing, is SIGTERM to mpirun; when mpirun is
-/// still there after kAgain, SIGTERM once more, and after kKill, SIGKILL to it and to its ranks. A third signal does at
-/// once what would be next.
+/// Decides how `ashlar launch` reacts to its signals: what is sent to mpirun, and when. A pure state machine: it is
+/// given signals, the time and the ranks' answers, and sends nothing itself.
+///   For a job that saves, the first SIGTERM, SIGINT, SIGHUP or SIGUSR1 becomes SIGUSR1 to mpirun, repeated until a
+/// rank answers: mpirun loses signals that arrive before its ranks are running. Ranks started by `launch` treat a
+/// repeated SIGUSR1 as one signal. A second signal, or the first to a job that saves nothing, becomes SIGTERM to
+/// mpirun; if mpirun is still running after kAgain, another SIGTERM, and after kKill, SIGKILL to it and its ranks. A
+/// third signal triggers the next of these at once.
 class JobSignals {
  public:
   using Clock = std::chrono::steady_clock;
@@ -20,18 +20,18 @@ class JobSignals {
 
   explicit JobSignals(bool saves) : saves_(saves) {}
 
-  /// A signal that `launch` has got. `mpirun_has_it`: the terminal has sent it to mpirun, too. Returns what is to be
-  /// said of it, without "ashlar: "; empty: nothing.
+  /// Handles a signal to `launch`. `mpirun_has_it`: the terminal has sent it to mpirun too. Returns the line to print,
+  /// without "ashlar: "; empty: none.
   std::string take(int signal, bool mpirun_has_it, Clock::time_point now);
-  void acknowledged() { acknowledged_ = true; }  ///< a rank has answered to SIGUSR1
-  /// What is to be sent now; SIGKILL is for mpirun and its ranks. Ask again until there is nothing.
+  void acknowledged() { acknowledged_ = true; }  ///< a rank has answered SIGUSR1
+  /// The signal to send now; SIGKILL is for mpirun and its ranks. To be called until there is none.
   std::optional<int> due(Clock::time_point now);
-  /// Milliseconds until something is due; -1: nothing will be.
+  /// Milliseconds until the next signal is due; -1: none.
   int wait_ms(Clock::time_point now) const;
 
-  bool ending() const { return first_ != 0; }  ///< the job was told to end
-  /// Exit code of the job: that of mpirun, or of the first signal where the job ended by it: 75 to 77. A job that ended
-  /// with a code of its own before it could save keeps it.
+  bool ending() const { return first_ != 0; }  ///< the job was asked to end
+  /// Exit code of the job: that of mpirun, or of the first signal if it ended the job: 75 to 77. A job that exited with
+  /// its own code before it could save keeps that code.
   int exit_code(int code_of_mpirun) const;
 
  private:
@@ -41,8 +41,8 @@ class JobSignals {
   bool saves_;
   Stage stage_ = Stage::kTraining;
   int first_ = 0;    ///< the first signal that ends the job
-  int passed_ = 0;   ///< a signal that only passes, to be sent
-  int to_send_ = 0;  ///< at send_at_
+  int passed_ = 0;   ///< a signal to be forwarded without further action
+  int to_send_ = 0;  ///< signal to send at send_at_
   Clock::time_point send_at_, ending_since_;
   bool acknowledged_ = false;
 };

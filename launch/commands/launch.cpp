@@ -34,24 +34,25 @@ namespace fs = std::filesystem;
 const char* const kLaunchHelp =
     "ashlar launch -np N [--hostfile FILE | --host a,b] [--restarts N] [--dry-run] [--] COMMAND ...\n"
     "\n"
-    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun line that works here, then runs it\n"
-    "and ends as it does, or with 5 when other ranks have said which one was lost. Signals are handed on; what\n"
-    "mpirun repeats of a rank's own error is left out.\n"
+    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun command for this machine, then runs it\n"
+    "and returns its exit code, or 5 when other ranks have reported a lost rank. Signals are forwarded; mpirun's\n"
+    "repetition of a rank's own error is dropped.\n"
     "\n"
     "  -np N, -n N       ranks; they run on this machine unless hosts are given\n"
-    "  --hostfile FILE   machines, one a line: `host slots=8`; they share this program's and the run's directory\n"
-    "  --host a,b        machines; a:2,b:6 also says how many ranks each takes\n"
-    "  --restarts N      keeps a training run alive: after a lost rank or a hang (code 5) it starts again from the "
+    "  --hostfile FILE   machines, one per line: `host slots=8`; they share the directories of program and run\n"
+    "  --host a,b        machines; a:2,b:6 also gives the ranks of each\n"
+    "  --restarts N      restarts a training run: after a lost rank or a hang (code 5) it starts again from the "
     "newest\n"
-    "                    checkpoint, in 1 s, then 2, 4, up to 60; N starts in a row without a new checkpoint end it.\n"
-    "                    Steps and time that were kept are said in metrics.jsonl and at the end. No signal restarts\n"
+    "                    checkpoint, in 1 s, then 2, 4, up to 60; ends after N restarts in a row without a new "
+    "checkpoint.\n"
+    "                    metrics.jsonl and the last line report the goodput. No restart after a signal\n"
     "  --dry-run         prints the line and runs nothing\n"
     "\n"
     "SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,\n"
     "77, 75), also while they start; a second one ends them at once.\n"
     "\n"
-    "Options for mpirun itself: take the line that --dry-run prints and add them. SIGUSR1 to mpirun reaches the\n"
-    "ranks, which then save; SIGTERM leaves them about a second.\n";
+    "For options of mpirun itself, add them to the line that --dry-run prints. SIGUSR1 to mpirun reaches the\n"
+    "ranks, which then save; after SIGTERM they have about a second.\n";
 
 namespace {
 
@@ -60,7 +61,7 @@ std::string find_mpirun() {
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string program = (fs::path(folder.empty() ? "." : folder) / "mpirun").string();
-    std::error_code unreadable;  // as a folder of somebody else's may be
+    std::error_code unreadable;  // a folder may be unreadable
     if (fs::is_regular_file(program, unreadable) && access(program.c_str(), X_OK) == 0) return program;
   }
   throw input_error("launch",
@@ -76,7 +77,7 @@ std::string version_of(const std::string& mpirun) {
   return text;
 }
 
-// Cores as Open MPI counts them: hardware threads of one core are one.
+// Physical cores, as Open MPI counts them.
 int64_t whole_cores() {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
@@ -110,12 +111,12 @@ std::string read_hostfile(const std::string& name) {
   std::ostringstream text;
   if (!fs::is_regular_file(name) || !(text << file.rdbuf())) {
     throw input_error("launch", "--hostfile ", printable(name),
-                      " cannot be read or is empty; write one line a machine into it: ", "host slots=8");
+                      " cannot be read or is empty; write one line per machine: ", "host slots=8");
   }
   return text.str();
 }
 
-// The first word that is neither an option of launch nor its value: COMMAND, or `--` before it.
+// Index of the first word that is neither an option of launch nor its value: COMMAND, or the `--` before it.
 size_t command_at(std::span<const std::string> words) {
   size_t i = 0;
   while (i < words.size() && words[i].starts_with('-') && words[i] != "--") {
@@ -143,15 +144,15 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   const int64_t restarts = arguments.integer("--restarts", 0, 0, kMostRanks);
   arguments.positionals();
   constexpr const char* kUsage = "; usage: ashlar launch -np N COMMAND ...";
-  if (n > 0 && np > 0) throw input_error("launch", "-np ", np, " and -n ", n, " are two names of one option; give one");
+  if (n > 0 && np > 0) throw input_error("launch", "-np ", np, " and -n ", n, " are the same option; give one");
   wanted.ranks = std::max(n, np);
   if (wanted.ranks == 0) throw input_error("launch", "expected -np and a number of ranks, got none", kUsage);
   if (command.empty()) throw input_error("launch", "expected a command such as train, got none", kUsage);
   if (command[0] == "launch") throw input_error("launch", "expected a command such as train, got launch", kUsage);
   check_command(command[0]);
   if (restarts > 0 && command[0] != "train")
-    throw input_error("launch", "--restarts is for train, which continues from its checkpoints, got ",
-                      printable(command[0]), "; leave it out");
+    throw input_error("launch", "expected --restarts with the command train, which resumes from checkpoints, got ",
+                      printable(command[0]), "; remove --restarts");
   if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
     throw input_error("launch", "expected --host or --hostfile, got both; give one");
   }
@@ -167,8 +168,8 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   }
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
-  job.say_line(shell_line(line));                       // on standard error: standard output belongs to the command
-  here.environment.push_back(JobProcesses::kVariable);  // to ranks on other machines, too
+  job.say_line(shell_line(line));                       // to standard error: standard output belongs to the command
+  here.environment.push_back(JobProcesses::kVariable);  // exported to ranks on other machines too
   const auto run = [&](const std::vector<std::string>& train_words) {
     wanted.command.resize(2);
     wanted.command.insert(wanted.command.end(), train_words.begin(), train_words.end());
@@ -183,7 +184,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
                                          .told_to_end = [&] { return job.told_to_end(); },
                                          .wait = [&](std::chrono::milliseconds time) { return job.wait(time); },
                                          .say = [&](const std::string& text) { job.say(text); }});
-  code = job.exit_code(code);  // also of a signal between two attempts
+  code = job.exit_code(code);  // also for a signal between two attempts
   job.finish(code);
   return code;
 }

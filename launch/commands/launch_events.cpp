@@ -11,17 +11,17 @@ namespace ashlar::launch {
 
 std::string event_line(const RanksTold& event) {
   return str_cat(signal_name(event.signal),
-                 ": the ranks are told to save and to stop (SIGUSR1); a second signal ends them at once");
+                 ": asking the ranks to save and stop (SIGUSR1); a second signal ends them at once");
 }
 
 std::string event_line(const RanksEnded& event) {
   return str_cat(signal_name(event.signal), ": mpirun ends the ranks within about a second",
-                 event.saves ? "; what they have not saved by then is lost" : "");
+                 event.saves ? "; unsaved steps are lost" : "");
 }
 
 std::string event_line(const MpirunKilled& event) {
   return str_cat("[launch] mpirun was killed by ", signal_name(event.signal),
-                 ", and its ranks with it; the job ends here: give the command again");
+                 ", and its ranks with it; the job ends here: run the command again");
 }
 
 std::string event_line(const OutputLost& event) {
@@ -29,8 +29,8 @@ std::string event_line(const OutputLost& event) {
   if (event.why != 0)
     return str_cat("warning: ", stream, " cannot be written (", std::strerror(event.why), "); its lines are lost");
   if (event.lines == 0)
-    return str_cat("warning: nobody reads ", stream, ": its lines are dropped until somebody does; the job continues");
-  return str_cat("warning: nobody read ", stream, ": ", event.lines, event.lines == 1 ? " line was" : " lines were",
+    return str_cat("warning: no reader on ", stream, ": its lines are dropped until it is read; the job continues");
+  return str_cat("warning: no reader on ", stream, ": ", event.lines, event.lines == 1 ? " line was" : " lines were",
                  " dropped");
 }
 
@@ -43,7 +43,7 @@ std::string event_line(const RunRestarted& event) {
 std::string event_line(const RestartsEnded& event) {
   return str_cat("[launch] ", event.restarts, event.restarts == 1 ? " restart" : " restarts",
                  " in a row without a new checkpoint (the newest is of step ", event.committed,
-                 "): the run ends; see what the lines before say of the lost ranks");
+                 "): the run ends; see the lines above about the lost ranks");
 }
 
 std::string event_line(const RunGoodput& event) {

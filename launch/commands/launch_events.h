@@ -8,10 +8,10 @@
 
 namespace ashlar::launch {
 
-// What `ashlar launch` itself has to say while a job runs: one struct with the values and one function that makes the
-// line (without "ashlar: " and line break), so that whoever passes these on finds them in one place.
+// Messages of `ashlar launch` while a job runs: one struct with the values and one function that formats the line
+// (without "ashlar: " and line break).
 
-/// A signal has come, and the ranks are told to save and to stop.
+/// A signal has arrived, and the ranks are asked to save and stop.
 struct RanksTold {
   int signal = 0;
 };
@@ -20,25 +20,25 @@ std::string event_line(const RanksTold& event);
 /// A signal ends the ranks.
 struct RanksEnded {
   int signal = 0;
-  bool saves = false;  ///< what the ranks do when they are told in time
+  bool saves = false;  ///< the ranks save if they get the signal in time
 };
 std::string event_line(const RanksEnded& event);
 
-/// mpirun itself has died of a signal, and its ranks with it.
+/// A signal has killed mpirun, and its ranks with it.
 struct MpirunKilled {
   int signal = 0;
 };
 std::string event_line(const MpirunKilled& event);
 
-/// Standard output, or standard error, could not be passed on.
+/// Standard output or standard error could not be forwarded.
 struct OutputLost {
-  int why = 0;        ///< an error number; 0: nobody has read it
-  int64_t lines = 0;  ///< dropped because nobody has read them; 0: from now on they are
-  int fd = 1;         ///< or 2: standard error
+  int why = 0;        ///< errno; 0: it had no reader
+  int64_t lines = 0;  ///< dropped without a reader; 0: dropping starts now
+  int fd = 1;         ///< 1: standard output, 2: standard error
 };
 std::string event_line(const OutputLost& event);
 
-/// A run that has lost a rank is started again.
+/// A run is restarted after a lost rank.
 struct RunRestarted {
   int64_t restart = 0;    ///< counted from 1
   int64_t committed = 0;  ///< step of its newest checkpoint
@@ -46,14 +46,14 @@ struct RunRestarted {
 };
 std::string event_line(const RunRestarted& event);
 
-/// It is not started again.
+/// A run is not restarted.
 struct RestartsEnded {
   int64_t restarts = 0;  ///< in a row
   int64_t committed = 0;
 };
 std::string event_line(const RestartsEnded& event);
 
-/// What became of the steps and the time of a run that was kept alive.
+/// Steps and time of a run with restarts.
 struct RunGoodput {
   int64_t step = 0;  ///< of the newest checkpoint
   int64_t restarts = 0;

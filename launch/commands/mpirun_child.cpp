@@ -27,9 +27,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLinger = 3s;  // that ranks which have lost their mpirun have to say so and to end
+constexpr auto kLinger = 3s;  // time for ranks without mpirun to report it and exit
 
-/// A descriptor that is closed at the end.
+/// A file descriptor with ownership.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -46,25 +46,25 @@ class Descriptor {
   int fd_;
 };
 
-/// In the child: makes Ctrl-C, which the terminal sends to a whole group, a signal to the launcher alone.
+/// In the child: detaches it from the terminal, so that Ctrl-C reaches the launcher only.
 void leave_the_terminal() {
   setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);  // reading the terminal would stop who is not in front of it
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);  // a background process that reads the terminal is stopped
   if (nothing > STDIN_FILENO) close(nothing);
 }
 
-/// In the child: becomes the command, as if nothing of this process had been. Returns the error number when it cannot.
+/// In the child: executes the command with default signal handling. Returns errno on failure.
 int become(std::vector<std::string>& line, const int (&output)[2], const sigset_t& mask, pid_t parent) {
   dup2(output[0], STDOUT_FILENO);
   dup2(output[1], STDERR_FILENO);
-  // A program inherits which signals are ignored and blocked; mpirun must see them all.
+  // Ignored and blocked signals are inherited; mpirun must receive them all.
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a launcher that is killed takes its job with it
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a killed launcher ends its job
   if (getppid() != parent) return ECHILD;
-  // Open MPI's topology library looks for GPUs of ten X displays: 5 s each where no name server answers.
+  // Open MPI's topology library probes ten X displays for GPUs: 5 s each without a name server.
   setenv("HWLOC_COMPONENTS", "-gl", 0);
   std::vector<char*> argv;
   for (std::string& word : line) argv.push_back(word.data());
@@ -73,7 +73,7 @@ int become(std::vector<std::string>& line, const int (&output)[2], const sigset_
   return errno;
 }
 
-/// Passes what is there to read. False at the end.
+/// Forwards available data. False at the end of the file.
 bool pump(int from, const std::function<void(std::string_view)>& to) {
   char buffer[4096];
   const ssize_t n = read(from, buffer, sizeof(buffer));
@@ -86,7 +86,7 @@ bool ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Has ended, and can still be asked for its code: until then its number is nobody else's.
+/// The child has exited but is not reaped, so its process id is not reused.
 bool has_ended(pid_t child) {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == child;
@@ -94,7 +94,7 @@ bool has_ended(pid_t child) {
 
 }  // namespace
 
-/// The two pipes of a running job, and when its processes are looked at next.
+/// The two pipes of a running job, and the time of the next check of its processes.
 struct MpirunChild::Streams {
   int out = -1, err = -1;
   MpirunFilter filter;
@@ -109,21 +109,22 @@ MpirunChild::MpirunChild(const Args& args) : args_(args), told_(args.saves), out
   if (!ignored(SIGHUP)) sigaddset(&handled, SIGHUP);
   sigprocmask(SIG_BLOCK, &handled, &before_);
   signals_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals_ < 0) throw resource_error("launch", "cannot take signals: ", std::strerror(errno), "; raise ulimit -n");
+  if (signals_ < 0)
+    throw resource_error("launch", "cannot receive signals: ", std::strerror(errno), "; raise ulimit -n");
   setenv(JobProcesses::kVariable, processes_.name().c_str(), 1);
 }
 
 MpirunChild::~MpirunChild() {
   if (signals_ >= 0) close(signals_);
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  if (!finished_) err_.drain(2s);  // where an error ends the job: what was said before stands before it
+  if (!finished_) err_.drain(2s);  // on an error: earlier output is printed before it
 }
 
 void MpirunChild::say(const std::string& text) { say_line(str_cat("ashlar: ", text)); }
 
 void MpirunChild::say_line(const std::string& text) { err_.add(text + "\n"); }
 
-// What the terminal sends to a group a child in it has got as well.
+// A terminal sends its signals to the whole process group, so the child has received them too.
 void MpirunChild::take_signals() {
   signalfd_siginfo info;
   while (read(signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
@@ -141,17 +142,17 @@ void MpirunChild::send(pid_t child) {
   }
 }
 
-/// Once, when it begins.
+/// Reports the loss of output once, when it begins.
 void MpirunChild::say_lost() {
   if (said_lost_ || args_.prints_result || (out_.error() == 0 && out_.dropped() == 0)) return;
   said_lost_ = true;
   say(event_line(OutputLost{.why = out_.error()}));
 }
 
-/// A result is not dropped; who is told to end waits for nobody.
+/// A result is never dropped; a job that is asked to end does not wait for a reader.
 bool MpirunChild::waits_for_reader() const { return args_.prints_result && out_.full() && !told_.ending(); }
 
-/// Passes what has come within so long. False: nothing has, or both pipes are at their ends.
+/// Forwards data that arrives within `milliseconds`. False: there was none, or both pipes are closed.
 bool MpirunChild::pass(Streams& streams, int milliseconds) {
   const bool waits = waits_for_reader();
   pollfd from[3] = {{signals_, POLLIN, 0}, {waits ? -1 : streams.out, POLLIN, 0}, {streams.err, POLLIN, 0}};
@@ -165,7 +166,7 @@ bool MpirunChild::pass(Streams& streams, int milliseconds) {
   return (ready > 0 || waits) && (streams.out >= 0 || streams.err >= 0);
 }
 
-/// Ranks that have lost their mpirun end by themselves; one that does not is ended.
+/// Ranks without mpirun end by themselves; the others are killed.
 void MpirunChild::end_leftovers(pid_t child) {
   processes_.look(child);
   const auto until = Clock::now() + (told_.ending() ? 0s : kLinger);
@@ -185,7 +186,9 @@ int MpirunChild::run(std::vector<std::string> line) {
   Descriptor failed(failure[0]), fails(failure[1]);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child < 0) throw resource_error("launch", "cannot start a process: ", std::strerror(errno), "; end others");
+  if (child < 0)
+    throw resource_error("launch", "cannot start a process: ", std::strerror(errno),
+                         "; end other processes of this user or raise ulimit -u");
   if (child == 0) {
     if (args_.saves) leave_the_terminal();
     const int error = become(line, {out_end.get(), err_end.get()}, before_, parent);
@@ -212,7 +215,7 @@ int MpirunChild::run(std::vector<std::string> line) {
     const int until_due = told_.wait_ms(Clock::now());
     pass(streams, until_due < 0 ? 1000 : std::min(until_due, 1000));
   }
-  // What it said last; a process of its own that outlives it may hold the other end for ever, and write to it.
+  // The last output. A process that outlives mpirun may hold the pipe open and write to it.
   for (auto until = Clock::now() + (told_.ending() ? 300ms : kLinger); pass(streams, 200) && Clock::now() < until;)
     if (waits_for_reader()) until = Clock::now() + kLinger;
   streams.filter.finish(told_.ending());
@@ -241,7 +244,7 @@ bool MpirunChild::wait(std::chrono::milliseconds time) {
 
 void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  const bool waits = args_.prints_result && !told_.ending();  // for a reader; who was told to end does not
+  const bool waits = args_.prints_result && !told_.ending();  // for a reader; not if asked to end
   const auto patience = waits ? std::chrono::milliseconds(std::chrono::hours(24 * 365)) : 2000ms;
   const auto until = Clock::now() + 2s;
   const bool written = out_.drain(patience);
@@ -249,11 +252,11 @@ void MpirunChild::finish(int code) {
   const bool read = err_.drain(std::max(left, 200ms));
   finished_ = true;
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
-    throw resource_error("output", "standard output cannot be written: the disk is full or its reader went away");
+    throw resource_error("output", "standard output cannot be written: the disk is full or its reader has exited");
   say_lost();
   if (!args_.prints_result && out_.dropped() > 0) say(event_line(OutputLost{.lines = out_.dropped()}));
   if (err_.dropped() > 0) say(event_line(OutputLost{.lines = err_.dropped(), .fd = STDERR_FILENO}));
-  if (read) err_.drain(2s);  // else it is full, and nobody reads it
+  if (read) err_.drain(2s);  // otherwise it is full and has no reader
 }
 
 }  // namespace ashlar::launch

@@ -11,16 +11,16 @@
 
 namespace ashlar::launch {
 
-/// Runs mpirun as a child, once or again and again: standard error through MpirunFilter, signals to this process by
-/// JobSignals, saying what comes of them: mpirun itself passes no line of a rank while it ends them. Where ranks save,
-/// the terminal's Ctrl-C does not reach their mpirun, nor do they read the terminal. A standard output that nobody
-/// reads keeps no signal waiting: of a job that saves its lines are dropped and counted, other jobs wait for its
-/// reader.
-///   From construction to finish() the signals are taken; SIGHUP only where it was not ignored (nohup).
+/// Runs mpirun as a child, once or repeatedly. Standard error passes through MpirunFilter, and signals to this process
+/// through JobSignals, with a line for each: mpirun itself forwards no output of a rank while it ends the ranks. For
+/// jobs that save, the terminal's Ctrl-C does not reach mpirun, and the ranks do not read the terminal. A standard
+/// output without a reader does not block signals: lines of a job that saves are dropped and counted; other jobs wait
+/// for the reader.
+///   Signals are handled from construction to finish(); SIGHUP only if it was not ignored (nohup).
 class MpirunChild {
  public:
   struct Args {
-    bool prints_result = true;  ///< lines of standard output that nobody gets are a failure, not a warning
+    bool prints_result = true;  ///< lost lines of standard output are an error, not a warning
     bool saves = false;         ///< SIGUSR1 makes the ranks save and stop, with 75
   };
   explicit MpirunChild(const Args& args);
@@ -28,18 +28,17 @@ class MpirunChild {
   MpirunChild& operator=(const MpirunChild&) = delete;
   ~MpirunChild();
 
-  /// The words of a command. Returns when it and all its ranks of this machine have ended, and what Open MPI leaves in
-  /// shared memory when it is killed is removed. The exit code is that of the command, but 75 to 77 where a signal
-  /// ended the job (JobSignals), and 5 where a rank was lost or a signal killed mpirun itself. Input error when the
-  /// command cannot be started.
+  /// Runs a command. Returns when it and all its ranks on this machine have ended, and the shared memory that a killed
+  /// Open MPI leaves is removed. Returns the exit code of the command, but 75 to 77 if a signal ended the job
+  /// (JobSignals), and 5 if a rank was lost or a signal killed mpirun. Input error when the command cannot be started.
   int run(std::vector<std::string> line);
-  /// Waits for so long, or until a signal ends the job: then true.
+  /// Waits for `time` or until a signal ends the job; true in the latter case.
   bool wait(std::chrono::milliseconds time);
-  void say(const std::string& text);                               ///< a line on standard error, begun with "ashlar: "
-  void say_line(const std::string& text);                          ///< another one
+  void say(const std::string& text);                               ///< prints "ashlar: " and text on standard error
+  void say_line(const std::string& text);                          ///< prints a line on standard error
   int exit_code(int code) const { return told_.exit_code(code); }  ///< JobSignals::exit_code
   bool told_to_end() const { return told_.ending(); }
-  /// Gives the signals back and waits until the output is written, 2 s at most where it may be lost. Resource error
+  /// Restores signal handling and waits until the output is written, at most 2 s if it may be dropped. Resource error
   /// when a result could not be written.
   void finish(int code);
 

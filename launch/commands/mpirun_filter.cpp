@@ -8,14 +8,14 @@ namespace ashlar::launch {
 
 namespace {
 
-constexpr size_t kRule = 20;  // so many dashes, and nothing else, begin and end a paragraph of mpirun
+constexpr size_t kRule = 20;  // a line of this many dashes begins and ends a paragraph of mpirun
 
-constexpr std::string_view kSpoken = "ashlar: ";  // how an error of a rank begins
+constexpr std::string_view kSpoken = "ashlar: ";  // prefix of a rank's error
 
-/// How the library under mpirun begins when mpirun, as it ends a job, closes what the library still waits for.
+/// Prefix of a warning of the event library in mpirun when mpirun closes a descriptor while ending a job.
 constexpr std::string_view kEventLoop = "[warn] Epoll ";
 
-/// How mpirun begins each time that it hands a signal on, which `launch` has told of.
+/// Prefix of mpirun's line for each forwarded signal, which `launch` has reported already.
 constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
 
 bool begins_alike(std::string_view a, std::string_view b) {
@@ -23,7 +23,7 @@ bool begins_alike(std::string_view a, std::string_view b) {
   return a.substr(0, most) == b.substr(0, most);
 }
 
-/// Whether a line that begins so can be passed before its end is known.
+/// Whether a line with this beginning can be forwarded before it is complete.
 bool passes_at_once(std::string_view begun) {
   return begun.size() >= kSpoken.size() && begun[0] != '-' && !begins_alike(begun, kEventLoop) &&
          !begins_alike(begun, kForwarding);
@@ -40,7 +40,7 @@ bool repeats_an_exit_code(std::string_view paragraph) {
   return false;
 }
 
-/// The number that follows `words`.
+/// The number after `words`.
 std::optional<int64_t> number_after(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
   if (at == std::string_view::npos) return std::nullopt;
@@ -50,28 +50,28 @@ std::optional<int64_t> number_after(std::string_view text, std::string_view word
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-/// The rank that a signal has killed, as mpirun tells it.
+/// The rank that a signal has killed, according to mpirun.
 std::optional<int64_t> killed_rank(std::string_view paragraph) {
   if (paragraph.find("exited on signal") == std::string_view::npos) return std::nullopt;
   return number_after(paragraph, "noticed that process rank ");
 }
 
-/// The rank of which another says that it is lost (Watchdog::leave).
+/// The rank that another rank reports as lost (Watchdog::leave).
 std::optional<int64_t> lost_rank(std::string_view line) {
   if (line.find("; the job ends here: ") == std::string_view::npos) return std::nullopt;
   return number_after(line, "ashlar: [rank ");
 }
 
-/// The rank that says itself that a signal ends it (FatalSignals).
+/// The rank that reports its own fatal signal (FatalSignals).
 std::optional<int64_t> crashed_rank(std::string_view line) {
   const size_t end = line.find("] signal SIG");
   return end == std::string_view::npos ? std::nullopt : number_after(line.substr(0, end), "ashlar: [rank ");
 }
 
-/// A line in which a rank says what becomes of SIGUSR1 (SignalWatch).
+/// A line in which a rank answers SIGUSR1 (SignalWatch).
 bool answers_sigusr1(std::string_view line) { return line.find(" SIGUSR1: ") != std::string_view::npos; }
 
-/// 75 to 77: the run was told to stop, has saved, and has said so on standard output.
+/// Exit codes 75 to 77: the run has saved after a signal and reported it on standard output.
 bool tells_of_a_saved_run(std::string_view paragraph) {
   constexpr std::string_view kBefore = "Exit code:";
   const size_t at = paragraph.find(kBefore);
@@ -102,7 +102,7 @@ void MpirunFilter::add(std::string_view bytes) {
       if (!passing_) end_of_line();
       passing_ = false;
     } else if (!passing_ && paragraph_.empty() && passes_at_once(line_)) {
-      // It cannot be a rule: no need to wait for its end.
+      // Not a rule of dashes: no need to wait for the end of the line.
       if (line_.starts_with(kSpoken)) spoken(line_);
       emit(line_);
       line_.clear();
@@ -114,7 +114,7 @@ void MpirunFilter::add(std::string_view bytes) {
 void MpirunFilter::end_of_line() {
   std::string line;
   line.swap(line_);
-  if (line.starts_with(kSpoken)) {  // also in the middle of a paragraph
+  if (line.starts_with(kSpoken)) {  // also inside a paragraph
     spoken(line);
     emit(line);
   } else if (is_rule(std::string_view(line).substr(0, line.size() - 1))) {
@@ -137,7 +137,7 @@ void MpirunFilter::end_of_line() {
   }
 }
 
-/// A part of a line of a rank's own.
+/// Handles a part of a rank's own line.
 void MpirunFilter::spoken(std::string_view part) {
   rank_spoke_ = true;
   spoken_ += part;

@@ -9,19 +9,20 @@
 
 namespace ashlar::launch {
 
-/// What mpirun and its ranks say on standard error, less the paragraphs in which mpirun tells that a rank ended with an
-/// exit code, when that rank has said so itself (`ashlar: ...`), or that a signal killed it, when another has named it
-/// as lost. Everything else passes, as soon as it is there.
+/// Filters the standard error of mpirun and its ranks. Drops mpirun's paragraphs about a rank that exited with an error
+/// code, if that rank has printed its error (`ashlar: ...`), and about a rank killed by a signal, if another rank has
+/// reported it as lost. Everything else is forwarded at once.
 class MpirunFilter {
  public:
   explicit MpirunFilter(std::function<void(std::string_view)> out) : out_(std::move(out)) {}
   void add(std::string_view bytes);
-  /// Passes what was held back: the end of the output, and paragraphs that repeat nothing. `told`: the ranks were told
-  /// to end, so that how they did is no news.
+  /// Forwards what was held back: incomplete output, and paragraphs that repeat nothing. `told`: the ranks were asked
+  /// to end, so paragraphs about how they ended are dropped.
   void finish(bool told = false);
-  /// A rank was lost: another has said so, it has said so itself when a signal ended it, or mpirun says that one did.
+  /// A rank was lost: another rank has reported it, it has reported its own fatal signal, or mpirun has reported a
+  /// signal.
   bool lost_a_rank() const { return !lost_.empty() || killed_; }
-  bool acknowledged() const { return acknowledged_; }  ///< a rank has answered to SIGUSR1
+  bool acknowledged() const { return acknowledged_; }  ///< a rank has answered SIGUSR1
 
  private:
   void end_of_line();
@@ -29,17 +30,17 @@ class MpirunFilter {
   void emit(std::string_view text);
 
   std::function<void(std::string_view)> out_;
-  std::string line_;       ///< begun and not passed yet
-  std::string paragraph_;  ///< between two rules of dashes, the first included
+  std::string line_;       ///< incomplete line, not forwarded yet
+  std::string paragraph_;  ///< a paragraph from its first rule of dashes
   struct Held {
     std::string paragraph;
-    std::optional<int64_t> killed;  ///< the rank that it names; none: the exit code of one
+    std::optional<int64_t> killed;  ///< the killed rank; absent: the paragraph is about an exit code
   };
-  std::vector<Held> held_;     ///< may repeat what a rank has said, or will yet
-  std::string spoken_;         ///< a rank's own line, begun and passed
-  std::vector<int64_t> lost_;  ///< ranks that have been named as lost
-  bool more_lost_ = false;     ///< and some that they have counted
-  bool passing_ = false;       ///< the line that has begun is passed as it comes
+  std::vector<Held> held_;     ///< paragraphs that may repeat a rank's own line
+  std::string spoken_;         ///< incomplete line of a rank, already forwarded
+  std::vector<int64_t> lost_;  ///< ranks reported as lost
+  bool more_lost_ = false;     ///< and further ranks, reported as a count
+  bool passing_ = false;       ///< the current line is forwarded as it arrives
   bool rank_spoke_ = false;
   bool killed_ = false, acknowledged_ = false;
 };

@@ -16,7 +16,7 @@ namespace ashlar::launch {
 
 namespace {
 
-// Of Open MPI; 0: another MPI.
+// Major version of Open MPI; 0: another MPI.
 int64_t open_mpi_major(const std::string& version) {
   constexpr std::string_view kName = "(Open MPI) ";
   const size_t at = version.find(kName);
@@ -24,7 +24,7 @@ int64_t open_mpi_major(const std::string& version) {
 }
 
 struct Hosts {
-  std::string text;  ///< each with its number of ranks
+  std::string text;  ///< hosts with their numbers of ranks
   int64_t slots = 0;
 };
 
@@ -49,13 +49,13 @@ Hosts distribute(const std::string& hosts, int64_t ranks) {
   return result;
 }
 
-// What a rank on another machine needs to know and a remote shell does not pass on.
+// Environment variables that ranks on other machines need and that a remote shell does not pass.
 bool is_exported(const std::string& name) {
   return name == "LD_LIBRARY_PATH" || name.starts_with("ASHLAR_") || name.starts_with("OMP_") ||
          name.starts_with("ONEDNN_");
 }
 
-/// Hydra, MPICH's mpirun.
+/// The command line of Hydra, MPICH's mpirun.
 std::vector<std::string> hydra_line(const RanksWanted& wanted, const MpirunHere& here) {
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
@@ -73,7 +73,7 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
   if (major == 0) return hydra_line(wanted, here);
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
-  // What the user has set in the environment stays.
+  // Settings in the user's environment are not overridden.
   const auto add_mca = [&](const std::string& key, const std::string& value) {
     const auto& set = here.environment;
     if (std::find(set.begin(), set.end(), "OMPI_MCA_" + key) == set.end()) add({"--mca", key, value});
@@ -95,19 +95,19 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
   const bool several = given || here.allocated;
   if (!several) {
     if (!new_names) add_mca("plm", "isolated");  // this machine only: needs no ssh
-    add_mca("pml", "ob1");  // ranks of one machine need no fabric: not looking for one saves 0.2 s a start
+    add_mca("pml", "ob1");  // ranks of one machine need no fabric; skipping the search saves 0.2 s per start
   }
   add_mca("btl", new_names ? "self,sm,tcp" : "self,vader,tcp");
   if (new_names) add({"--prtemca", "prte_abort_on_non_zero_status", "1"});
   if (!new_names) add_mca("orte_abort_on_non_zero_status", "1");
   if (several) {
-    // A machine that loses its power says nothing: mpirun asks, and gives it up after 4 s. By default it would hang,
-    // when the other ranks have left, until TCP gives up: a quarter of an hour.
+    // A machine that loses power sends nothing: with these settings mpirun polls it and gives up after 4 s. By default
+    // it would hang, after the other ranks have left, until the TCP timeout of a quarter of an hour.
     for (const auto& [key, value] : {std::pair("time", "1"), std::pair("intvl", "1"), std::pair("probes", "3")}) {
       if (new_names) add({"--prtemca", str_cat("prte_keepalive_", key), value});
       if (!new_names) add_mca(str_cat("oob_tcp_keepalive_", key), value);
     }
-    // Seconds from its SIGTERM to its SIGKILL: in one, a slow machine does not always come to say who was lost.
+    // Seconds between SIGTERM and SIGKILL: with the default of one, a slow machine cannot always report the lost rank.
     constexpr const char* kPatience = "odls_base_sigkill_timeout";
     if (new_names) add({"--prtemca", kPatience, "2"});
     if (!new_names) add_mca(kPatience, "2");
@@ -135,7 +135,7 @@ std::string shell_line(const std::vector<std::string>& words) {
       line += word;
       continue;
     }
-    // $'...' has words for what would act on a terminal.
+    // $'...' has escapes for terminal control characters.
     const bool acts = std::any_of(word.begin(), word.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
     line += acts ? "$'" : "'";
     for (const char c : word) {

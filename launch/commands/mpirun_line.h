@@ -7,31 +7,31 @@
 
 namespace ashlar::launch {
 
-/// What the user asks for. At most one of `hosts` and `hostfile` is given; with neither, the ranks run here.
+/// Ranks requested by the user. At most one of `hosts` and `hostfile` is given; with neither, the ranks run here.
 struct RanksWanted {
   int64_t ranks = 1;
-  std::string hosts;                 ///< "a,b" or "a:2,b:4"; a host without a number takes its share of the ranks
-  std::string hostfile;              ///< its name, for mpirun
-  std::string hostfile_text;         ///< what it holds
+  std::string hosts;                 ///< "a,b" or "a:2,b:4"; a host without a number gets its share of the ranks
+  std::string hostfile;              ///< its path, for mpirun
+  std::string hostfile_text;         ///< its content
   std::vector<std::string> command;  ///< program and arguments of each rank
 };
 
-/// What the machine is like.
+/// Properties of this machine.
 struct MpirunHere {
   std::string path;                      ///< of mpirun
-  std::string version;                   ///< what `mpirun --version` prints
+  std::string version;                   ///< output of `mpirun --version`
   std::vector<std::string> environment;  ///< names of the variables that are set
-  std::string host = "localhost";        ///< name of this one
-  int64_t cores = 1;                     ///< whole ones, not hardware threads: what Open MPI counts
+  std::string host = "localhost";        ///< name of this machine
+  int64_t cores = 1;                     ///< physical cores, as Open MPI counts them
   bool root = false;
-  bool allocated = false;  ///< a batch system has given this job several machines, and mpirun asks it
+  bool allocated = false;  ///< a batch system has allocated several machines, and mpirun queries it
 };
 
-/// The words of an mpirun command that works: Open MPI 4 and 5 (which renamed options), or any other MPI, which is told
-/// little. Ranks are not bound: each chooses its cores itself (launch/world.h).
+/// The words of an mpirun command: for Open MPI 4 and 5 (which renamed options), or with few options for any other MPI.
+/// Ranks are not bound: each chooses its cores itself (launch/world.h).
 std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here);
 
-/// `words` as a line for a shell.
+/// `words` as a line of shell.
 std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

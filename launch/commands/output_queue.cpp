@@ -12,7 +12,7 @@ namespace ashlar::launch {
 
 namespace {
 
-/// 0, or why not all of it was written.
+/// 0, or errno if not everything was written.
 int write_to(int fd, std::string_view text) {
   while (!text.empty()) {
     const size_t n = io::write_some(fd, text);
@@ -35,14 +35,14 @@ OutputQueue::~OutputQueue() {
   state_->changed.notify_all();
 }
 
-/// What of `bytes` goes into the queue: behind lines that were dropped a line that counts them.
+/// The part of `bytes` that goes into the queue. After dropped lines it begins with a line that counts them.
 std::string OutputQueue::kept(State& state, std::string_view bytes) {
   if (!state.dropping) {
     if (state.bytes < kMost) return std::string(bytes);
     state.dropping = true;
     state.broken = state.mid_line;
   }
-  // To the end of the line that was begun, or of all while it is full.
+  // Drops to the end of the current line, or everything while the queue is full.
   size_t drop = state.mid_line ? std::min(bytes.find('\n'), bytes.size() - 1) + 1 : 0;
   if (state.bytes >= kMost) drop = bytes.size();
   const auto lines = std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(drop), '\n');

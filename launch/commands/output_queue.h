@@ -12,9 +12,9 @@
 
 namespace ashlar::launch {
 
-/// Bytes on their way to a descriptor whose reader may stop (Ctrl-S, a pager) or go away: a thread writes them, so that
-/// whoever adds never waits. Holds about kMost bytes; what comes while it is full is dropped up to the end of a line,
-/// at whose place a line tells how many were (io::LinesLeftOut). Its thread takes no signals.
+/// Bytes on their way to a descriptor whose reader may stop (Ctrl-S, a pager) or exit. A thread writes them, so that
+/// the caller never waits. Holds about kMost bytes; data that arrives while it is full is dropped up to the end of a
+/// line, and replaced by a line with the number of dropped lines (io::LinesLeftOut). Its thread receives no signals.
 class OutputQueue {
  public:
   static constexpr size_t kMost = 1 << 20;
@@ -22,13 +22,13 @@ class OutputQueue {
   explicit OutputQueue(int fd);
   OutputQueue(const OutputQueue&) = delete;
   OutputQueue& operator=(const OutputQueue&) = delete;
-  ~OutputQueue();  ///< waits for nothing: a thread that is stuck ends with the process
+  ~OutputQueue();  ///< does not wait: a blocked thread ends with the process
 
   void add(std::string_view bytes);
-  bool full() const;        ///< who must not lose a byte waits while it is
-  int error() const;        ///< 0, or why nothing more is written
-  int64_t dropped() const;  ///< lines that found it full
-  /// Waits until all is written, or an error has come; false: not within `patience`.
+  bool full() const;        ///< a caller that must not lose bytes waits while it is full
+  int error() const;        ///< errno of the write that stopped the output, or 0
+  int64_t dropped() const;  ///< lines dropped because it was full
+  /// Waits until everything is written or an error occurs; false: not within `patience`.
   bool drain(std::chrono::milliseconds patience);
 
  private:
@@ -41,9 +41,9 @@ class OutputQueue {
     int error = 0;
     int64_t dropped = 0, untold = 0;
     bool stop = false;
-    bool mid_line = false;  ///< the last byte that was kept, or dropped, is not the end of a line
+    bool mid_line = false;  ///< the last byte, kept or dropped, is not the end of a line
     bool dropping = false;
-    bool broken = false;  ///< what was kept before that ends within a line
+    bool broken = false;  ///< the bytes kept before end within a line
   };
   static std::string kept(State& state, std::string_view bytes);
   static void write_all(State& state, int fd);

@@ -16,17 +16,18 @@ namespace ashlar::launch {
 const char* const kParamsHelp =
     "ashlar params CONFIG [section.key=value ...]\n"
     "\n"
-    "Parameters of a configuration by component, flops a token, the keys and values that generation keeps of\n"
+    "Parameters of a configuration by component, flops per token, the KV cache of\n"
     "train.sequence_length tokens, and every derived value with its rule. Nothing is allocated.\n"
-    "vocab.size comes from the configuration or from the dataset of data.path; with neither, what depends on it is\n"
-    "counted for one token id.\n";
+    "vocab.size comes from the configuration or from the dataset of data.path; with neither, counts that depend on it "
+    "are\n"
+    "given per token id.\n";
 
 namespace {
 
-/// The table of a model's parameters, a row a component, written by whoever knows how much of it is known.
+/// The table of a model's parameters, one row per component, with the columns that are known.
 struct TableFormat {
-  std::function<std::string(int64_t)> fixed;   ///< what no vocabulary changes
-  std::function<std::string(int64_t)> per_id;  ///< what grows with it
+  std::function<std::string(int64_t)> fixed;   ///< parameters independent of the vocabulary
+  std::function<std::string(int64_t)> per_id;  ///< parameters per token id
   std::function<std::string(int64_t per_id)> total;
 };
 
@@ -51,7 +52,7 @@ TableFormat shares_of(int64_t total) {
   return {.fixed = share, .per_id = share, .total = [=](int64_t) { return share(total); }};
 }
 
-/// Of a model whose vocabulary nothing tells, counted for one id.
+/// For a model of unknown vocabulary size: counts per token id.
 TableFormat by_vocabulary(int64_t total) {
   const auto number = [](int64_t n) { return absl::StrFormat("%16d", n); };
   return {
@@ -65,7 +66,7 @@ std::string describe_kv_cache(const model::ModelConfig& m, int64_t tokens) {
   const auto gigabytes = [](int64_t elements) {
     return absl::StrFormat("%.4g GB", 2e-9 * static_cast<double>(elements));
   };
-  std::string text = absl::StrFormat("KV cache of %d tokens: %s in bf16, %d bytes a token", tokens, gigabytes(n.all),
+  std::string text = absl::StrFormat("KV cache of %d tokens: %s in bf16, %d bytes per token", tokens, gigabytes(n.all),
                                      2 * n.all / tokens);
   if (n.seen < n.all) text += absl::StrFormat("; %s of it within the windows of its layers", gigabytes(n.seen));
   return text;
@@ -89,7 +90,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
       if (!facts.dataset_vocab_size)
         facts.dataset_vocab_size = data::TokenDataset(source.path).tokenizer().vocab_size();
     } catch (const Error& error) {
-      reason = error.what();  // counting needs no dataset
+      reason = error.what();  // counting does not need a dataset
       if (const size_t where = reason.find("] "); where != std::string::npos) reason.erase(0, where + 2);
     }
   }
@@ -109,7 +110,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     const model::ParameterCount count = model::count_parameters(one);
     print_table(count, by_vocabulary(count.total()), log);
     log.info(str_cat("vocab.size is not known: it is not given, and ", reason,
-                     ". Give it for the whole count, e.g. vocab.size=257, which the bytes tokenizer has"));
+                     ". Set it for the whole count, e.g. vocab.size=257 for the bytes tokenizer"));
     if (T > 0) log.info(describe_kv_cache(m, T));
     return 0;
   }
@@ -120,11 +121,11 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above",
                              m.vocab_size, m.vocab_padded()));
   }
-  log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops a token)", model::matmul_parameters(m),
+  log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops per token)", model::matmul_parameters(m),
                            6.0 * static_cast<double>(model::matmul_parameters(m))));
   if (T > 0) {
     const model::FlopsPerToken f = model::flops_per_token(m, T);
-    log.info(absl::StrFormat("attention at T = %d: %.4g flops a token counted in full, %.4g causal", T,
+    log.info(absl::StrFormat("attention at T = %d: %.4g flops per token counted in full, %.4g causal", T,
                              f.attention_full, f.attention_causal));
     log.info(describe_kv_cache(m, T));
   }

@@ -63,7 +63,7 @@ void RunProgress::count_rows(int64_t up_to) {
   std::ifstream in(file);
   in.seekg(static_cast<std::streamoff>(read_to_));
   uint64_t at = read_to_;
-  bool stays = true;  // no row of a later step has come yet
+  bool stays = true;  // no row of a later step was read yet
   for (std::string line; std::getline(in, line) && !in.eof();) {
     at += line.size() + 1;
     const auto row = io::try_parse_json(line).value_or(nlohmann::json());
@@ -87,7 +87,7 @@ void RunProgress::look() {
     read_to_ = 0;
   }
   committed_ = newest_step(run_dir_);
-  // Where nothing was written, the rows beyond the checkpoint are those of before.
+  // If nothing was written, the rows beyond the checkpoint are those of the previous attempt.
   if (stamp_of_metrics(run_dir_) != stamp_) count_rows(committed_);
   stamp_ = stamp_of_metrics(run_dir_);
   goodput_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
@@ -106,7 +106,7 @@ fs::path run_directory_of(std::span<const std::string> words) {
   Arguments arguments("train", words);
   arguments.flag(kRestart);
   const std::optional<std::string> from = arguments.option("--from");
-  while (arguments.option("--ignore-key")) {  // of the import, which a rank does
+  while (arguments.option("--ignore-key")) {  // for the import, which a rank runs
   }
   std::vector<std::string> files = arguments.positionals();
   std::vector<std::string> overrides = take_overrides(files);
@@ -124,7 +124,7 @@ fs::path run_directory_of(std::span<const std::string> words) {
   if (fs::is_directory(files[0])) return files[0];
   const std::string run_dir = config::read_config(files[0], overrides).run_dir();
   if (run_dir.empty())
-    throw input_error("launch", "--restarts needs the run directory, and run.dir is refused; ashlar params says why");
+    throw input_error("launch", "--restarts needs the run directory, and run.dir is invalid; see ashlar params");
   return run_dir;
 }
 
@@ -150,7 +150,7 @@ int keep_alive(const RestartArgs& args) {
     }
     ++in_a_row;
     ++restarts;
-    // A run that stands is not begun anew; one that was lost before it stood is.
+    // --restart applies only until the new run directory exists.
     if (stands) std::erase(words, kRestart);
     args.say(event_line(RunRestarted{restarts, progress.committed(), backoff(in_a_row)}));
     if (args.wait(backoff(in_a_row))) {

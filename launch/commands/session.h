@@ -12,16 +12,16 @@
 
 namespace ashlar::launch {
 
-/// What every command works with.
+/// Shared by all commands.
 struct Session {
   watch::SignalWatch& signals;
   comm::Bootstrap& bootstrap;
   Log& log;
-  Cores cores;                              ///< of this rank
-  std::unique_ptr<watch::RankWatch> watch;  ///< of all ranks: under a launcher, and in `train`
+  Cores cores;                              ///< cores of this rank
+  std::unique_ptr<watch::RankWatch> watch;  ///< watch over all ranks: under a launcher, and in `train`
 };
 
-/// What this rank is at, for others to say should it be lost.
+/// Publishes the phase of this rank, for the report of other ranks if it is lost.
 inline void enter(Session& session, watch::Phase phase, int64_t number = -1) {
   if (session.watch) session.watch->flight_recorder().enter(phase, number);
 }

@@ -56,7 +56,7 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
                       .local_ranks = bootstrap.local_size(),
                       .hardware_threads = session.cores.machine,
                       .purpose = config::Purpose::kStep};
-  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // bytes: no dataset is opened here
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // the bytes tokenizer's: no dataset is opened here
   config::RunConfig config = config::resolve(raw, facts).config;
   if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
     throw input_error(command, "train.sequence_length and train.micro_batch are needed; give them in ", file,
@@ -106,7 +106,7 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
   auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
   if (tuner == nullptr) return;
-  training::Tuning tuning(*tuner, bootstrap.control(), log_, {});  // as a training does, and kept nowhere
+  training::Tuning tuning(*tuner, bootstrap.control(), log_, {});  // as in training, but not saved
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   do {
     engine_.forward_backward(batches, steps_);
@@ -150,7 +150,7 @@ void TimedSteps::step(bool timed) {
   total_ms_.push_back(end - begin);
   gemms_ += backend_->num_gemms() - gemms;
   allocator_calls_ += allocator_calls() - allocations;
-  // Between the steps, at the clock that they leave behind: cores that rested reach a peak that no step can hold.
+  // Measured between the steps, at the same clock: cores that were idle reach a peak that no step can sustain.
   const double seconds = std::clamp(1e-4 * total_ms_.back(), 0.005, 0.05);
   peaks_.push_back(
       training::peak_flops(bootstrap_, *backend_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));

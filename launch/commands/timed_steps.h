@@ -14,33 +14,33 @@
 
 namespace ashlar::launch {
 
-/// The configuration of a benchmark of training steps: a dataset is not needed. Input error, of `command`, when it does
-/// not say what a step is.
+/// The configuration of a benchmark of training steps; no dataset is needed. Input error, of `command`, when sizes of a
+/// step are missing.
 config::RunConfig config_of_steps(std::string_view command, const std::string& file,
                                   const std::vector<std::string>& overrides, const Session& session);
 
-/// Training steps of a configuration on random tokens, timed. All ranks make one and call everything.
+/// Timed training steps of a configuration on random tokens. All ranks create one and make the same calls.
 class TimedSteps {
  public:
   TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstrap);
 
-  void step(bool timed);  ///< one that is not timed warms up
+  void step(bool timed);  ///< untimed steps are warm-up
 
-  /// What this rank exchanges over one communicator in a step, whatever is said there: sums, gathers, messages.
+  /// What this rank exchanges over one communicator per step.
   struct Traffic {
     int64_t operations = 0;
-    int64_t bytes = 0;  ///< of the whole vectors
+    int64_t bytes = 0;  ///< of whole vectors
   };
   struct Result {
     double step_ms = 0, step_ms_min = 0, step_ms_max = 0;
     double forward_backward_ms = 0;
     double tokens_per_sec = 0;
     double peak_flops = 0;  ///< of all ranks, measured between the steps
-    double share = 0;       ///< of it; 6 N + attention in full
+    double share = 0;       ///< of the peak; 6 N + attention in full
     double share_causal = 0;
-    int64_t gemms = 0;                       ///< of this rank, a step
-    std::map<std::string, Traffic> traffic;  ///< of this rank, a step, by communicator
-    int64_t allocator_calls = 0;             ///< to the system, during the timed steps
+    int64_t gemms = 0;                       ///< of this rank, per step
+    std::map<std::string, Traffic> traffic;  ///< of this rank, per step, by communicator
+    int64_t allocator_calls = 0;             ///< system allocations during the timed steps
   };
   Result result() const;                                            ///< medians of the timed steps
   const std::vector<double>& step_ms() const { return total_ms_; }  ///< each timed step
@@ -60,7 +60,7 @@ class TimedSteps {
   Log log_;  ///< to standard error
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<comm::Communicator> device_comm_;  ///< null where host memory is the device's
+  std::unique_ptr<comm::Communicator> device_comm_;  ///< null if the host's communicator is used
   mesh::Mesh mesh_;
   training::Engine engine_;
   std::vector<training::DeviceBatch> slots_;

@@ -7,15 +7,15 @@
 
 namespace ashlar::launch {
 
-/// The value below which `share` of the values lie, one of them; there must be one at least.
+/// The quantile `share` in [0, 1) of at least one value: the nearest of the values, without interpolation.
 inline double quantile(std::vector<double> values, double share) {
   const auto at = static_cast<int64_t>(share * static_cast<double>(values.size()));
   std::nth_element(values.begin(), values.begin() + at, values.end());
   return values[static_cast<size_t>(at)];
 }
 
-/// The lower quartile of repeated calls within about `budget` seconds, eight at least, after two that do not count: on
-/// a shared machine a disturbed run can only be too slow.
+/// The lower quartile of repeated calls within about `budget` seconds, at least eight, after two warm-up calls: on a
+/// shared machine disturbances can only make a run slower.
 template <typename Call>
 double quartile_seconds(double budget, const Call& call) {
   using Clock = std::chrono::steady_clock;

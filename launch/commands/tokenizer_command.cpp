@@ -14,17 +14,17 @@
 namespace ashlar::launch {
 namespace {
 
-constexpr const char* kHelp = R"(ashlar tokenizer: look at tokenizers, use them and make them
+constexpr const char* kHelp = R"(ashlar tokenizer: inspects, uses and trains tokenizers
 
   TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, a SentencePiece .model, or a
-  tiktoken file (.tiktoken; one that was not published needs "pattern" and "special" in about.json beside it). A field
-  that is not supported is refused by its name.
+  tiktoken file (.tiktoken; an unpublished one needs "pattern" and "special" in about.json beside it). An unsupported
+  field is refused by name.
 
   ashlar tokenizer info TOKENIZER
       form, vocabulary, special tokens, end of document
   ashlar tokenizer encode TOKENIZER [--template] < TEXT
-      the ids of the text of standard input on one line; special tokens in the text are recognised. --template adds what
-      the tokenizer puts around a text, such as <s>
+      the ids of the text on standard input, on one line; special tokens in the text are parsed. --template adds the
+      tokenizer's template, such as <s>
   ashlar tokenizer decode TOKENIZER < IDS
       the text of ids, separated by white space or commas
 )";

@@ -59,21 +59,21 @@ std::vector<std::string> repeated(std::vector<std::string>& words, const std::st
 
 const char* const kTokenizerTrainHelp =
     R"(  ashlar tokenizer train INPUT... --out DIR [options]
-      learns a tokenizer from text (INPUT as of ashlar data build) and writes it into DIR: tokenizer.json and
-      tokenizer_config.json, or tokenizer.model. Equal text and options give equal files on any number of threads.
+      learns a tokenizer from text (INPUT as for ashlar data build) and writes it to DIR: tokenizer.json and
+      tokenizer_config.json, or tokenizer.model. Equal text and options give equal files for any number of threads.
       --kind KIND          bytes-bpe (default: byte-level BPE, words as GPT-2 splits them), sentencepiece-bpe or
-                           sentencepiece-unigram (through SentencePiece's library: byte fallback, text as it is)
-      --vocab-size N       tokens, special ones included (default 32000)
+                           sentencepiece-unigram (SentencePiece's library: byte fallback, no normalization)
+      --vocab-size N       tokens, including special ones (default 32000)
       --special TOKEN      a special token of bytes-bpe, may be repeated; the first ends documents (default
                            <|endoftext|>)
-      --min-frequency N    bytes-bpe: pairs that are seen less often are not joined (default 2)
-      --sentences N        sentencepiece: lines to learn from, taken by chance (default 1000000)
-      --format FORMAT      auto (default: what each file holds), text, jsonl or json-array
+      --min-frequency N    bytes-bpe: rarer pairs are not merged (default 2)
+      --sentences N        sentencepiece: lines to train on, sampled at random (default 1000000)
+      --format FORMAT      auto (default: detected per file), text, jsonl or json-array
       --text-field NAME    the field of JSON objects that holds the text (default text)
-      --bad-lines WHAT     stop (default), skip or replace, as of ashlar data build
-      --skip-binary        leave out files that are no text
-      --include-hidden     take hidden files of folders
-      --threads N          default: one a core
+      --bad-lines WHAT     stop (default), skip or replace, as for ashlar data build
+      --skip-binary        skip files that are not text
+      --include-hidden     include hidden files of folders
+      --threads N          default: one per core
       --overwrite          replace a tokenizer in DIR
 )";
 
@@ -94,15 +94,15 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   training.bad_lines = choice(given, "--bad-lines", kBadLines);
   training.overwrite = given.flag("--overwrite");
   const bool bytes = training.kind == TokenizerKind::kBytesBpe;
-  // Options of the other kind are refused as unknown ones are.
+  // Options of the other kind are refused like unknown ones.
   if (bytes) training.min_frequency = given.integer("--min-frequency", training.min_frequency, 0, int64_t{1} << 40);
   if (!bytes) training.sentences = given.integer("--sentences", training.sentences, 1, int64_t{1} << 32);
   if (!bytes && !special.empty())
     throw input_error(given.command(), "option --special is for --kind bytes-bpe; SentencePiece has its own tokens");
   training.inputs = given.positionals();
-  if (training.inputs.empty()) throw input_error(given.command(), "no input; name text files, folders or JSONL files");
+  if (training.inputs.empty()) throw input_error(given.command(), "no input; give text files, folders or JSONL files");
   if (training.out.empty())
-    throw input_error(given.command(), "option --out is missing; name the tokenizer's folder: --out DIR");
+    throw input_error(given.command(), "option --out is missing; give the tokenizer's folder: --out DIR");
 
   const auto start = std::chrono::steady_clock::now();
   auto last = start;
@@ -119,13 +119,13 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   out << absl::StrFormat("  vocabulary of %d, from %.1f MB in %.1f s\n", trained.vocab_size,
                          static_cast<double>(trained.text_bytes) / 1e6, seconds);
   if (trained.hidden_files > 0)
-    out << "  " << trained.hidden_files << " hidden files left out (--include-hidden takes them)\n";
+    out << "  " << trained.hidden_files << " hidden files left out (--include-hidden includes them)\n";
   if (trained.bad_lines > 0) out << "  " << trained.bad_lines << " bad JSON documents left out\n";
   if (trained.bad_places > 0)
-    out << "  " << trained.bad_places << " places that are no UTF-8 "
+    out << "  " << trained.bad_places << " places that are not UTF-8 "
         << (training.bad_lines == data::BadLines::kSkip ? "left out" : "replaced") << "\n";
   if (trained.vocab_size < training.vocab_size)
-    out << "  fewer than the " << training.vocab_size << " asked for: the text has no more pairs to join\n";
+    out << "  fewer than the requested " << training.vocab_size << ": the text has no more pairs to merge\n";
   return 0;
 }
 

@@ -6,7 +6,7 @@
 
 namespace ashlar::launch {
 
-/// What `ashlar tokenizer --help` says of train.
+/// The part of `ashlar tokenizer --help` about train.
 extern const char* const kTokenizerTrainHelp;
 
 /// `ashlar tokenizer train INPUT... --out DIR [options]`: learns a tokenizer from a corpus. `args` are the words after

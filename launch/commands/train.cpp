@@ -24,31 +24,31 @@ const char* const kTrainHelp =
     "\n"
     "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
     "checkpoints/.\n"
-    "When it holds a checkpoint, the run continues from the newest good one, to the bit as if it had never stopped.\n"
-    "Its data must hold the same tokens, wherever they lie (data.allow_change permits others). A new run starts from "
+    "When it holds a checkpoint, the run resumes from the newest valid one, bitwise as if never interrupted.\n"
+    "Its data must have the same tokens, at any path (data.allow_change permits changes). A new run starts from "
     "the\n"
-    "weights of another with run.init_from, whose model it takes; keys that differ are refused (run.init_change).\n"
+    "weights of another with run.init_from, with its model; keys that differ are refused (run.init_change).\n"
     "\n"
-    "What is derived from train.steps stays as the run has it, when it goes on with more steps: give "
+    "Values derived from train.steps do not change when a run resumes with more steps: set "
     "schedule.warmup_steps\n"
-    "and schedule.decay_steps for other values. RUN_DIR, also one that was renamed, is continued with its own "
+    "and schedule.decay_steps for other values. RUN_DIR, also after a rename, is resumed with its own "
     "config.toml\n"
     "on any number of ranks.\n"
     "\n"
     "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
-    "  --from HF_DIR       goes on from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
+    "  --from HF_DIR       starts from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
     "                      default runs/NAME), and trains with the config.toml of the import and these overrides\n"
-    "  --ignore-key KEY    with --from: a key of its config.json that is not known and changes nothing; may be given\n"
+    "  --ignore-key KEY    with --from: an unknown key of config.json without effect; repeatable\n"
     "                      again\n"
-    "  --restart           begin anew: an existing run directory is renamed to DIR.old-1, once the new run stands\n"
+    "  --restart           start over: an existing run directory is renamed to DIR.old-1 when the new run is ready\n"
     "\n"
     "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
     "75,\nSIGHUP, unless it is ignored (nohup), as SIGTERM;\n"
-    "the same command then continues. A second signal leaves at once, and so does the first before the first step.\n";
+    "the same command then resumes. A second signal exits at once, and so does the first before the first step.\n";
 
 namespace {
 
-// Nobody has got a step done yet by which to measure, and the ranks of a busy machine start one after the other.
+// Before the first step there is no measured step time, and the ranks of a busy machine start one after the other.
 constexpr double kStartSeconds = 60;
 
 void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
@@ -72,7 +72,7 @@ struct TrainArguments {
   bool restart = false;
 };
 
-/// With --from rank 0 imports the model: not before all ranks have parsed may one read the configuration.
+/// With --from rank 0 imports the model; configurations are read only after all ranks have parsed.
 TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& log) {
   Arguments arguments("train", words);
   TrainArguments a{.restart = arguments.flag("--restart")};
@@ -81,12 +81,12 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   while (const auto key = arguments.option("--ignore-key")) ignored_keys.push_back(*key);
   if (!from && !ignored_keys.empty())
     throw input_error("train", "--ignore-key ", printable(ignored_keys[0]),
-                      " is of --from HF_DIR, whose config.json has such keys; leave it out");
+                      ": expected only with --from HF_DIR; remove it");
   std::vector<std::string> files = arguments.positionals();
   a.overrides = take_overrides(files);
   if (files.size() != (from ? 0 : 1))
     throw input_error(
-        "train", from ? "expected no configuration file beside --from, got " : "expected one configuration file, got ",
+        "train", from ? "expected no configuration file with --from, got " : "expected one configuration file, got ",
         files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
   if (from) {
     const TrainFrom begun =
@@ -98,7 +98,7 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   return a;
 }
 
-/// What has been decided already: by the run itself, else by the checkpoint that it starts from.
+/// Sources of values that are not given: the run itself, else the checkpoint that it starts from.
 struct Origins {
   std::optional<training::Origin> own, start;
 };
@@ -110,7 +110,7 @@ Origins find_origins(const config::RawConfig& raw, bool restart, comm::ControlPl
   return found;
 }
 
-/// Gives open keys the values of what the run comes from, and returns them.
+/// Sets keys that are not given to the values of their source, and returns them.
 std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Origins& from) {
   const std::optional<std::string> init_from = raw.init_from();
   std::vector<config::DerivedValue> taken;
@@ -130,7 +130,7 @@ std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Orig
   return taken;
 }
 
-/// A dataset that does not open is an error of the configuration, reported with the others.
+/// A dataset that cannot be opened is an error of the configuration, reported with the others.
 std::vector<data::WeightedDataset> open_datasets(config::RawConfig& raw, const training::SharedManifests& manifests) {
   std::vector<data::WeightedDataset> datasets;
   for (const auto& source : raw.data_sources()) {
@@ -170,7 +170,7 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   data::check_train_data(run.datasets, {.sequence_length = c.train.sequence_length,
                                         .micro_batch = c.train.micro_batch,
                                         .vocab_size = c.model.vocab_size});
-  // What there is to say of its own checkpoint follows when that is loaded.
+  // Notes about the run's own checkpoint follow when it is loaded.
   if (from.own) training::check_continuation(*from.own, {.config = c, .data = records});
   return run;
 }

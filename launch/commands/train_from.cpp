@@ -9,20 +9,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The last part of a path, with or without a slash behind it.
+/// The last component of a path, with or without a trailing slash.
 std::string name_of_folder(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-/// Whether the import at `out` is of this very directory. Input error when it is of another, or none.
+/// Checks that the import at `out` is complete and of this directory. Input error otherwise.
 void check_imported(const fs::path& hf_directory, const fs::path& out) {
   const checkpoint::CheckpointReader reader(out);
   const auto source = reader.metadata().find(hf::kSourceKey);
   const bool same = source != reader.metadata().end() && source->second == hf::source_digest(hf_directory);
   if (same && fs::exists(out / "config.toml")) return;
-  throw input_error("train", out.string(),
-                    same ? " is an import that was cut short" : " is the import of another model",
+  throw input_error("train", out.string(), same ? " is an incomplete import" : " is the import of another model",
                     ", expected that of ", hf_directory.string(), "; choose another run.dir, or remove it");
 }
 

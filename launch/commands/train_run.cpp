@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a run has written into a directory: a configuration, and what only a run makes beside one.
+/// Whether a directory is a run directory: it has a configuration and another file that only runs write.
 bool is_run_directory(const fs::path& dir) {
   const training::RunDirectory run(dir);
   std::error_code none;
@@ -22,11 +22,11 @@ bool is_run_directory(const fs::path& dir) {
          fs::exists(dir / training::DirectoryLock::kFile, none);
 }
 
-/// The run directory that a path names itself or by its config.toml; empty for another file.
+/// The run directory given by its path or its config.toml; empty for another file.
 fs::path run_directory_of(const fs::path& path) {
   std::error_code none;
   if (fs::is_directory(path, none)) {
-    if (is_run_directory(path)) return (path / "").parent_path();  // without a slash at its end
+    if (is_run_directory(path)) return (path / "").parent_path();  // without a trailing slash
     throw input_error("train", printable(path.string()),
                       ": expected a configuration file, or the directory of a run (config.toml with metrics.jsonl or "
                       "checkpoints/ beside it), got another directory; give the path of a TOML file");
@@ -49,7 +49,8 @@ config::RawConfig read_run_config(const std::string& path, const std::vector<std
   const std::string here = dir == "." ? fs::absolute(dir).lexically_normal().parent_path().string() : dir.string();
   raw.found_in_run(moved ? here : written, ranks);
   if (moved && !raw.overridden("run.dir"))
-    log.info(str_cat("the run in ", escaped(here), ", begun as ", escaped(written), ", goes on where it is"));
+    log.info(str_cat("the run in ", escaped(here), ", started as ", escaped(written),
+                     ", continues in its current directory"));
   return raw;
 }
 

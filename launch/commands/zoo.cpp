@@ -13,17 +13,17 @@
 namespace ashlar::launch {
 
 const char* const kZooHelp =
-    "ashlar zoo                   published models, one a line\n"
-    "ashlar zoo uses [KEY]        who uses what: each axis, its values, the models that have them\n"
-    "ashlar zoo show MODEL        the configuration of one, as TOML to begin from\n"
-    "ashlar zoo tiny MODEL        overrides that make it small enough to train in seconds, with the same axes:\n"
+    "ashlar zoo                   published models, one per line\n"
+    "ashlar zoo uses [KEY]        model options: each key, its values, the models that use them\n"
+    "ashlar zoo show MODEL        the configuration of a model as TOML\n"
+    "ashlar zoo tiny MODEL        overrides for a small model that trains in seconds, with the same options:\n"
     "                             ashlar train configs/zoo/MODEL.toml $(ashlar zoo tiny MODEL) data.path=DIR\n"
-    "ashlar zoo start [NAME]      whole trainings to start from (configs/start), one a line; one as TOML\n"
+    "ashlar zoo start [NAME]      training configurations (configs/start), one per line; one as TOML\n"
     "ashlar zoo explain CONFIG [section.key=value ...]\n"
-    "                             the published models nearest to a configuration; what in it is customary, rare, or\n"
-    "                             like no other; ratios outside of what any of them has\n"
+    "                             the published models nearest to a configuration; which of its options are common,\n"
+    "                             rare or unique; ratios outside the published range\n"
     "\n"
-    "Dense decoder-only models as published (configs/zoo); what nobody has published is marked there.\n";
+    "Dense decoder-only models as published (configs/zoo); unpublished values are marked there.\n";
 
 namespace {
 
@@ -52,12 +52,12 @@ void list_uses(const std::string& key, Log& log) {
     log.info(uses.key);
     for (size_t i = 0; i < uses.values.size(); ++i) {
       const zoo::Use& use = uses.values[i];
-      // The most frequent value is that of nearly all: who they are says nothing.
+      // The most frequent value is used by nearly all models, so they are not listed.
       const bool many = key.empty() && i == 0 && use.ids.size() > 12;
       log.info(absl::StrFormat("  %-28s %3d  %s", use.value, use.ids.size(), many ? "" : absl::StrJoin(use.ids, ", ")));
     }
   }
-  if (!found) throw input_error("zoo", "no published model has a key '", key, "'; ashlar zoo uses lists them");
+  if (!found) throw input_error("zoo", "no published model has a key '", key, "'; see ashlar zoo uses");
 }
 
 void show_tiny(const std::string& id, Log& log) {
@@ -92,7 +92,7 @@ void explain_config(std::vector<std::string> files, Log& log) {
                       "usage: ashlar zoo explain CONFIG");
   const config::RawConfig raw = config::read_config(files[0], overrides);
   config::Facts facts{.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel};
-  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 50257;  // tells no axis
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 50257;  // does not affect the comparison
   const config::RunConfig config = config::resolve(raw, facts).config;
   const std::vector<zoo::Published> models = zoo::published_models();
   log.info("nearest published models:");
@@ -102,11 +102,11 @@ void explain_config(std::vector<std::string> files, Log& log) {
     for (const config::ModelDifference& d : near[i].axes)
       axes.push_back(str_cat(d.key, " ", d.left, " (there ", d.right, ")"));
     log.info(absl::StrFormat("  %-18s %s: %s", near[i].model->id, near[i].model->title,
-                             axes.empty() ? "every axis the same" : absl::StrJoin(axes, "; ")));
+                             axes.empty() ? "all options equal" : absl::StrJoin(axes, "; ")));
   }
   using Kind = zoo::Remark::Kind;
   const std::vector<zoo::Remark> remarks = zoo::remarks(config, models);
-  for (const auto& [kind, head] : {std::pair(Kind::kUnique, "like no other:"), std::pair(Kind::kRare, "rare:"),
+  for (const auto& [kind, head] : {std::pair(Kind::kUnique, "unique:"), std::pair(Kind::kRare, "rare:"),
                                    std::pair(Kind::kCustomary, "customary:")}) {
     const char* title = head;
     for (const zoo::Remark& r : remarks) {
@@ -155,7 +155,7 @@ int run_zoo_command(std::span<const std::string> words, Log& log) {
     }
     return 0;
   }
-  throw input_error("zoo", "expected uses, show, tiny, start or explain with what they take, got '",
+  throw input_error("zoo", "expected uses, show, tiny, start or explain with their arguments, got '",
                     absl::StrJoin(words, " "), "'; see ashlar zoo --help");
 }
 

@@ -9,7 +9,7 @@ namespace ashlar::launch {
 
 extern const char* const kZooHelp;
 
-/// `ashlar zoo`: the published models that the program carries, who uses what, and how a configuration compares.
+/// `ashlar zoo`: the built-in published models, the options they use, and the comparison with a configuration.
 int run_zoo_command(std::span<const std::string> words, Log& log);
 
 }  // namespace ashlar::launch

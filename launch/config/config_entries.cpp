@@ -7,7 +7,8 @@
 namespace ashlar::config {
 namespace {
 
-/// A size that nobody gave, since a model alone does without it: 0 where 1 is the least.
+/// Whether a size of 0 stands for a missing value. A model alone needs no vocabulary or sequence length, so they may be
+/// absent there.
 bool is_missing(const KeySpec& spec, const Value& value) {
   const auto below = [&](double v) { return v < spec.low || (spec.low_open && v == spec.low); };
   if (const int64_t* v = std::get_if<int64_t>(&value)) return below(static_cast<double>(*v));
@@ -67,7 +68,7 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
   };
   const std::vector<Entry> others = model_entries(right);
   std::vector<ModelDifference> differences;
-  // What one of them lacks: an empty list has no entry, nor has an optional key that is absent.
+  // Entries of `have` that `other` lacks. An empty list has no entry, nor has an absent optional key.
   const auto lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
     for (const Entry& entry : have) {
       const bool may_be_absent =
@@ -137,7 +138,7 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
   std::vector<std::string> errors;
   const bool same_optimizer = stored.optimizer.rule.kind == wanted.optimizer.rule.kind;
   for (ConfigChange& change : compare_configs(stored, wanted)) {
-    // Another kind is one error; that its numbers differ follows.
+    // A different optimizer kind is one error; its different defaults follow from it.
     if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
       errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before, ", as the run in ",

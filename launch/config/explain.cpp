@@ -15,7 +15,7 @@ std::string joined(const char* words) {
   return text;
 }
 
-/// What is known but not supported, or nothing.
+/// Why a known value is refused; empty when all values are supported.
 std::string refusal(const KeySpec& s) {
   if (*s.unsupported != 0 && *s.instead == 0) return str_cat("not supported by this version: ", joined(s.unsupported));
   return "";
@@ -26,7 +26,7 @@ std::string explain_spec(const KeySpec& s) {
                              std::string_view(s.doc), "\n  default: ", default_text(s), "\n");
   if (*s.when.text != 0) text += str_cat("  only when: ", s.when.text, "\n");
   if (const std::string refused = refusal(s); !refused.empty()) text += str_cat("  ", refused, "\n");
-  const char* const resume = s.fixed ? "fixed" : s.kept ? "stays as the run has it unless given" : "may change";
+  const char* const resume = s.fixed ? "fixed" : s.kept ? "keeps the value of the run unless given" : "may change";
   return text + str_cat("  on resume: ", resume, "\n");
 }
 
@@ -53,7 +53,7 @@ std::string explain(std::string_view what) {
   const std::string_view section = dot == what.npos ? "" : what.substr(0, dot);
   const std::string_view key = dot == what.npos ? what : what.substr(dot + 1);
   if (const KeySpec* spec = find_key(section, key)) return explain_spec(*spec);
-  // A word alone may be a section or a key; one before a dot is a section.
+  // A word alone may be a section or a key; a word before a dot is a section.
   const std::string near_section = nearest_section(section.empty() ? what : section);
   const std::string near_key = nearest_key(section, key);
   std::string guess = near_key.empty() ? section_guess(section) : str_cat("did you mean ", near_key, "?");
@@ -71,14 +71,15 @@ std::string schema_markdown() {
       "# Configurations\n\n"
       "A run is described by a TOML file; any key is overridden on the command line as `section.key=value`, and "
       "`section.key=default` unsets a key of the file.\n"
-      "Everything wrong with a configuration is found and listed at once, before anything is allocated. Values that "
-      "nobody gave are printed with the rule they follow from, and the run directory holds the resolved file.\n\n"
+      "All errors of a configuration are reported at once, before anything is allocated. Derived values "
+      "are printed with their rule, and the run directory holds the resolved file.\n\n"
       "| file | what it trains |\n|---|---|\n"
       "| `quickstart.toml` | a small bf16 model on byte-level BPE, minutes on two cores |\n"
       "| `shakespeare-char.toml` | nanoGPT's CPU example: characters, 4 layers, width 128 |\n"
       "| `gpt2-124m.toml` | GPT-2 small, as published |\n"
-      "| `start/` | whole trainings of published models, GPT-2 124M to Pythia 12B, with a table: `ashlar zoo start` |\n"
-      "| `zoo/` | published models, their values and where they are from: `ashlar zoo` |\n\n"
+      "| `start/` | complete training configurations of published models, GPT-2 124M to Pythia 12B, with a table: "
+      "`ashlar zoo start` |\n"
+      "| `zoo/` | published models with their values and sources: `ashlar zoo` |\n\n"
       "To add one: put it here and `./check --only config` loads it. The tables below are made from the schema "
       "(`launch/config/schema_table.cpp`, `schema_model_table.cpp`) by\n"
       "`ashlar explain --markdown > configs/README.md`; `ashlar explain KEY` shows one key, a section or `all`.\n\n"
@@ -87,7 +88,7 @@ std::string schema_markdown() {
   for (const KeySpec& spec : schema())
     if (spec.need == Need::kModel || spec.need == Need::kTrain)
       required += str_cat(required.empty() ? "`" : ", `", spec.name(), "`");
-  text += required + ". A key marked * may not change when a run is continued.\n";
+  text += required + ". A key marked * may not change when a run is resumed.\n";
   for (const SectionDoc& section : sections()) {
     text += str_cat("\n## [", section.section, "] ", section.doc,
                     "\n\n| key | value | default | meaning |\n|---|---|---|---|\n");
@@ -95,7 +96,7 @@ std::string schema_markdown() {
       if (std::string_view(s.section) != section.section) continue;
       std::string meaning = s.doc;
       if (*s.when.text != 0) meaning += str_cat(" Only when ", s.when.text, ".");
-      if (s.kept) meaning += " Where it is not given, a run that is continued keeps its value.";
+      if (s.kept) meaning += " When it is not given, a resumed run keeps its value.";
       if (std::string refused = refusal(s); !refused.empty()) {
         refused[0] = 'N';
         meaning += str_cat(" ", refused, ".");

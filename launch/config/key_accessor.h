@@ -20,11 +20,11 @@ namespace ashlar::config {
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
                            std::vector<std::string>, std::vector<double>>;
 
-/// Reads and writes the member of RunConfig that a key stands for, and knows the words of an enum. Made by member();
-/// empty for a key that only a rule reads, or that is refused.
+/// Reads and writes the member of RunConfig that a key sets, and lists the words of an enum. Made by member(). Empty
+/// for a key that only a rule reads and for a key that is refused.
 struct Member {
   std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< nothing: the key is absent
-  /// A word given for a number (`head_dim^-0.5`) is left to the rule of its key, but "none" empties an optional one.
+  /// A word in place of a number (`head_dim^-0.5`) is left to the rule of its key; "none" empties an optional member.
   void (*set)(RunConfig&, const Value&) = nullptr;
   std::vector<std::string_view> (*words)() = nullptr;  ///< of an enum, else null
 };
@@ -52,7 +52,7 @@ template <typename T>
 void set_member(T& member, const Value& value) {
   if constexpr (NamedEnum<T>) {
     ASHLAR_CHECK(parse_enum(std::get<std::string>(value), member),
-                 "a word that is no name of its enum: ", std::get<std::string>(value));
+                 "not a name of its enum: ", std::get<std::string>(value));
   } else if constexpr (std::is_same_v<T, double>) {
     if (const double* number = std::get_if<double>(&value)) member = *number;
   } else if constexpr (std::is_same_v<T, std::optional<double>>) {

@@ -32,13 +32,13 @@ class Taker {
     std::optional<Value>& given = raw_.given[key_index(spec.name())];
     if (given) {
       Value meant = *given;
-      // A word that the stored value is too ("none") stands for no number.
+      // A word that equals the stored value ("none") has no number.
       if (const auto* rule = std::get_if<std::string>(&meant);
           rule != nullptr && spec.type == KeyType::kNumberOrWord && meant != stored)
         meant = value_of_rule(*rule, stored_);
       if (differing_ == Differing::kStays || same_value(meant, stored) || is_allowed(spec.name())) return;
       refuse(spec.name(), value_text(*given), stored);
-      given = stored;  // so that what follows from it is not wrong as well
+      given = stored;  // so that values derived from it are not wrong as well
       spec.member.set(effective_, stored);
     } else if (applies(spec, effective_)) {
       given = stored;
@@ -46,7 +46,7 @@ class Taker {
     }
   }
 
-  /// A key that a rule of the configuration gives the value of: taken as such a value, the rule is done with.
+  /// Replaces a key that only a rule reads by the key that the rule sets, with the resulting value.
   void settle(std::string_view rule, std::string_view key, const Value& value) {
     std::optional<Value>& given = raw_.given[key_index(rule)];
     if (!given || raw_.given[key_index(key)] || raw_.bad[key_index(key)] != 0) return;
@@ -68,9 +68,9 @@ class Taker {
   }
 
   void refuse(const std::string& key, const std::string& got, const Value& stored) {
-    raw_.errors.push_back(str_cat(key, " = ", got, ": expected ", value_text(stored), ", as ", where_,
-                                  " has it; remove the key to take that, or permit it by run.init_change = [\"", key,
-                                  "\"]"));
+    raw_.errors.push_back(str_cat(
+        key, " = ", got, ": expected ", value_text(stored), ", as ", where_,
+        " has it; remove the key to use that value, or allow the change with run.init_change = [\"", key, "\"]"));
   }
 
   RawValues& raw_;
@@ -79,7 +79,7 @@ class Taker {
   Differing differing_;
   std::vector<std::string> allowed_;
   std::vector<DerivedValue> taken_;
-  RunConfig effective_;  ///< what is given over what is stored: whether a key has a use here
+  RunConfig effective_;  ///< stored values overridden by given ones: decides which keys apply
 };
 
 }  // namespace

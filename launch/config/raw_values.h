@@ -14,22 +14,22 @@ namespace ashlar::config {
 
 struct RawValues {
   explicit RawValues(std::string file_name);
-  std::string run_dir() const;  ///< given, else derived from the file's name; empty when refused
+  std::string run_dir() const;  ///< given, else derived from the file name; empty when invalid
 
   std::string name;                         ///< of the file, in messages
   std::vector<std::optional<Value>> given;  ///< by index of schema()
-  std::vector<uint8_t> bad;                 ///< given, but refused: an error stands in `errors`
-  std::vector<uint8_t> overridden;          ///< has an override: what a file says of it is not looked at
+  std::vector<uint8_t> bad;                 ///< given but invalid: `errors` has the error
+  std::vector<uint8_t> overridden;          ///< has an override: the value of the file is not checked
   std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (take_values_from_run)
   std::vector<std::string> errors;
-  int64_t unknown = 0;  ///< keys and sections that the schema lacks; the first few have errors
-  bool is_toml = true;  ///< false: the file could not be read at all, so that nothing can be said about its keys
+  int64_t unknown = 0;  ///< number of unknown keys and sections; the first few have errors
+  bool is_toml = true;  ///< false: the file could not be parsed, so its keys are not checked
 };
 
 /// The default of a Need::kDefault key as a value.
 Value fallback_value(const KeySpec& spec);
 
-/// Equal as a model reads them: two programs may have rounded the same formula differently.
+/// Equal as numbers of a model: two programs may round the same formula differently.
 bool same_value(const Value& a, const Value& b);
 
 /// As TOML: shortest text that reads back to the same value, strings quoted.

@@ -16,11 +16,11 @@
 namespace ashlar::config {
 namespace {
 
-constexpr size_t kMostSyntaxErrors = 40;    // values set aside before the rest of a file is given up
-constexpr size_t kMostShown = 60;           // characters of a wrong value repeated in its error
-constexpr int64_t kMostUnknown = 10;        // unknown keys and sections that are named, the others are counted
-constexpr size_t kMostBadSources = 10;      // the same of data.path
-constexpr uintmax_t kMostBytes = 16 << 20;  // of a file; what is larger is none that anybody wrote
+constexpr size_t kMostSyntaxErrors = 40;    // values skipped before parsing stops
+constexpr size_t kMostShown = 60;           // characters of a wrong value shown in its error
+constexpr int64_t kMostUnknown = 10;        // unknown keys and sections named in errors; the rest are counted
+constexpr size_t kMostBadSources = 10;      // wrong sources of data.path named in errors
+constexpr uintmax_t kMostBytes = 16 << 20;  // largest file accepted; no configuration is larger
 
 template <typename T>
 std::string shown(const T& node) {
@@ -35,7 +35,7 @@ std::string shown(const toml::node& node) {
   return text;
 }
 
-/// data.path as a list. Adds errors itself; returns nothing when there were some.
+/// data.path as a list. Adds errors itself; returns nothing when there were any.
 std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec, std::string_view place,
                                   std::vector<std::string>& errors) {
   const size_t before = errors.size();
@@ -44,7 +44,7 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
   for (size_t i = 0; i < array.size(); ++i) {
     if (errors.size() >= before + kMostBadSources) {
       errors.push_back(
-          str_cat(spec.name(), ": the ", array.size() - i, " sources behind these were not looked at (", place, ")"));
+          str_cat(spec.name(), ": the ", array.size() - i, " later sources were not checked (", place, ")"));
       break;
     }
     const std::string item = str_cat(spec.name(), "[", i, "]");
@@ -65,7 +65,7 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
         if (const auto path = node.value_exact<std::string>(); path && !path->empty())
           source.path = *path;
         else
-          fail(".path", shown(node), "a text that is not empty");
+          fail(".path", shown(node), "a non-empty string");
       } else if (key.str() == "weight") {
         const auto weight = node.is_number() ? node.value<double>() : std::nullopt;
         if (weight && *weight > 0 && *weight <= 1e9)
@@ -76,7 +76,7 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
         fail(str_cat(".", escaped(key.str())), shown(node), "only the keys path and weight");
       }
     }
-    if (!has_path) fail("", shown(array[i]), "a path in it");
+    if (!has_path) fail("", shown(array[i]), "a key `path`");
     sources.push_back(std::move(source));
   }
   if (errors.size() != before) return std::nullopt;
@@ -163,12 +163,12 @@ void unknown_key(RawValues& raw, std::string_view section, std::string_view key,
   const std::string nearest = nearest_key(section, key);
   const std::string what = !nearest.empty() ? str_cat("unknown key; did you mean ", nearest, "?")
                            : known_section(section)
-                               ? str_cat("unknown key; ashlar explain ", section, " tells those of its section")
+                               ? str_cat("unknown key; ashlar explain ", section, " lists those of its section")
                                : str_cat("unknown section; expected one of ", section_list());
   raw.errors.push_back(str_cat(name, ": ", what, " (", place, ")"));
 }
 
-/// What a line that is not TOML was about: `section.key` when it looks like one.
+/// What an unparsable line was about: `section.key` when it looks like one.
 std::string subject_of_line(const std::vector<std::string>& lines, size_t line) {
   std::string section;
   for (size_t i = 0; i < line; ++i) {
@@ -182,10 +182,10 @@ std::string subject_of_line(const std::vector<std::string>& lines, size_t line) 
   return section.empty() ? key : str_cat(section, ".", key);
 }
 
-/// A line that is no TOML.
+/// A line that is not TOML.
 struct SyntaxError {
   size_t line = 0;                ///< counted from 0
-  const KeySpec* spec = nullptr;  ///< the key whose value it spoils; null: what follows cannot be trusted either
+  const KeySpec* spec = nullptr;  ///< the key whose value is wrong; null: later lines cannot be trusted either
   std::string text;
 };
 
@@ -215,9 +215,9 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
   return error;
 }
 
-/// Parses. A value that is no TOML is reported, its line set aside, and the rest parsed again, so that all errors come
-/// at once; where that does not lead to a file that reads, the first error is the only one. Keys that are overridden
-/// have no errors.
+/// Parses the text. A value that is not TOML is reported, its line is removed, and the rest is parsed again, so that
+/// all errors are reported at once. If that does not lead to a file that parses, only the first error is reported.
+/// Overridden keys give no errors.
 toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -282,13 +282,13 @@ void read_table(RawValues& raw, const toml::table& root) {
   }
   if (raw.unknown > kMostUnknown)
     raw.errors.push_back(str_cat(escaped(raw.name), ": ", raw.unknown - kMostUnknown,
-                                 " more keys and sections are unknown; is this a configuration of a run?"));
+                                 " more keys and sections are unknown; is this a run configuration?"));
 }
 
-/// A word `section.key=value` of a command line.
+/// An argument `section.key=value` of the command line.
 struct Override {
   std::string section, key, text;
-  const KeySpec* spec = nullptr;  ///< null: there is no such key, or the word is no override
+  const KeySpec* spec = nullptr;  ///< null: no such key, or the argument is not an override
 };
 
 Override parse_override(const std::string& argument) {
@@ -313,10 +313,10 @@ void read_override(RawValues& raw, const Override& given) {
     raw.bad[index_of(spec)] = 1;
     raw.errors.push_back(
         text.empty() ? value_error(spec, "(empty)", kCommandLine)
-                     : str_cat(spec.name(), ": expected a value of one line, got several (", kCommandLine, ")"));
+                     : str_cat(spec.name(), ": expected a value on one line, got several lines (", kCommandLine, ")"));
     return;
   }
-  // Words and paths need no quotes on a command line; what is no TOML is taken as text.
+  // Words and paths need no quotes on a command line; what is not TOML is read as a string.
   const bool texts = spec.type == KeyType::kString || spec.type == KeyType::kKeyList || spec.type == KeyType::kWord ||
                      spec.type == KeyType::kSources;
   const std::string line = str_cat("value = ", text);
@@ -331,8 +331,8 @@ void read_override(RawValues& raw, const Override& given) {
   set_value(raw, spec, toml::value<std::string>(text), kCommandLine);
 }
 
-/// Says of the keys that overrides name that a file's values, which they replace, are not to be looked at: neither
-/// those nor those of a key that says the same in other units.
+/// Marks the keys that overrides replace, so that their values in the file are not checked. The older form of such a
+/// key is marked too.
 void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   for (const Override& o : overrides) {
     if (o.spec == nullptr) continue;
@@ -343,7 +343,7 @@ void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   }
 }
 
-/// The last of several overrides of a key counts.
+/// Of several overrides of one key the last counts.
 bool is_replaced(std::span<const Override> overrides, size_t at) {
   const auto later = overrides.subspan(at + 1);
   return std::any_of(later.begin(), later.end(), [&](const Override& o) { return o.spec == overrides[at].spec; });

@@ -57,7 +57,7 @@ void resolve_train(Resolver& r) {
   const bool divides = t.global_batch % mesh.data == 0;
   if (valid && !divides)
     r.error("train.global_batch = ", t.global_batch, ": expected a multiple of mesh.data = ", mesh.data,
-            "; every replica takes the same number of sequences");
+            "; every replica gets the same number of sequences");
   if (r.given("train.micro_batch") || t.global_batch > 0) {
     r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data), {"train.global_batch", "mesh.data"},
              "train.global_batch / mesh.data");
@@ -79,8 +79,8 @@ void resolve_evaluation(Resolver& r) {
   const int64_t batches = r.integer("train.eval_batches"), micro_batch = std::max<int64_t>(t.micro_batch, 1);
   const int64_t replicas = r.config().mesh.data;
   if (r.given("train.eval_sequences")) {
-    r.error("train.eval_batches = ", batches, ": expected one of it and train.eval_sequences = ", t.eval_sequences,
-            ", which says the same in sequences; remove train.eval_batches");
+    r.error("train.eval_batches = ", batches, ": expected either it or train.eval_sequences = ", t.eval_sequences,
+            ", which gives the same number in sequences; remove train.eval_batches");
     return;
   }
   const KeySpec& spec = schema()[key_index("train.eval_sequences")];
@@ -91,7 +91,7 @@ void resolve_evaluation(Resolver& r) {
                    "; that older key counts micro-batches, the run keeps the number of sequences"));
 }
 
-/// What the model and the batch say about a mesh whose product is right.
+/// Checks the mesh against the model and the batch. The product of the mesh sizes is right already.
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
@@ -102,7 +102,7 @@ void check_mesh(Resolver& r) {
   const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
   if (r.valid({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
     r.error("mesh.pipeline = ", c.mesh.pipeline, ": expected mesh.pipeline * mesh.virtual_stages = ", chunks,
-            " chunks of at least one layer, got model.n_layers = ", c.model.n_layers, "; take fewer stages");
+            " chunks of at least one layer, got model.n_layers = ", c.model.n_layers, "; use fewer stages");
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
       r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
@@ -110,8 +110,8 @@ void check_mesh(Resolver& r) {
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
-/// What cuDNN's attention needs of the run, where nothing else will do. What its version and the device allow is asked
-/// when they are opened.
+/// What cuDNN's attention requires of the run when no other implementation is allowed. The requirements of its version
+/// and of the device are checked when they are opened.
 void check_attention(Resolver& r) {
   const RunConfig& c = r.config();
   if (r.facts().purpose == Purpose::kModel || c.train.attention != AttentionKernels::kCudnn) return;
@@ -125,7 +125,7 @@ void check_attention(Resolver& r) {
                 "data.document_mask"}) ||
       c.train.sequence_length <= 0)
     return;
-  // Every layer must be served.
+  // Every layer must be supported.
   const auto limited = [&](model::WindowKind kind) {
     return c.model.attn.window_kind == kind && has_windows(c.model.attn);
   };
@@ -166,7 +166,7 @@ void resolve_optimizer(Resolver& r) {
   }
 }
 
-/// Numbers that a real number can be and the accumulate type A cannot: AdamW would divide 0 by 0, or do nothing.
+/// Values that are valid real numbers but not in the accumulate type A: AdamW would divide 0 by 0, or do nothing.
 template <typename A>
 void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
   using Limits = std::numeric_limits<A>;
@@ -175,28 +175,28 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
     if (r.valid({key, "run.dtype"}) && static_cast<A>(beta) >= A{1})
       r.error(key, " = ", value_text(beta), ": expected at most ",
               value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
-              ", where the moments are kept, and a mean that forgets nothing grows without bound; lower it");
+              ", where the moments are kept, and a running mean without decay grows without bound; lower it");
   }
   if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
-            ", the smallest number that ", type, " holds in full: no weight would change; raise it");
+            ", the smallest normal number of ", type, ": no weight would change; raise it");
   const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
   if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
-  // A gradient below this leaves no trace in v, and its step is m / eps. (rounded up to two digits)
+  // Squares of gradients below this vanish in v, so the step is m / eps. Rounded up to two digits.
   const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
   if (r.valid({"optimizer.eps"}) && eps < least)
     r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least),
-            ", since squares of smaller gradients vanish in ", type,
+            ", since squares of smaller gradients are 0 in ", type,
             ", where the second moment v is kept: the step m / ",
-            "(sqrt(v) + eps) would have no bound, and be 0 / 0 where eps vanishes too; raise it");
+            "(sqrt(v) + eps) would be unbounded, and 0 / 0 if eps is 0 in it too; raise it");
   if (r.valid({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
     r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
-            ", since squares of gradients that small vanish in ", type, "; raise it");
+            ", since squares of smaller gradients are 0 in ", type, "; raise it");
 }
 
 void check_optimizer(Resolver& r) {
-  if (r.facts().purpose == Purpose::kModel) return;  // of a run that is over
+  if (r.facts().purpose == Purpose::kModel) return;  // the run is over
   if (r.config().run.dtype == DType::kFloat64)
     check_optimizer_numbers<double>(r, r.config().optimizer, "fp64");
   else
@@ -253,7 +253,7 @@ Resolved load_config(const std::string& path, const std::vector<std::string>& ov
 }
 
 ConfigError::ConfigError(const std::vector<std::string>& errors)
-    : Error(ExitCode::kInput, Said{[&] {
+    : Error(ExitCode::kInput, FullText{[&] {
               std::string text;
               for (const std::string& e : errors)
                 text += str_cat(text.empty() ? "" : "\n", "[config] ", on_one_line(e));

@@ -43,11 +43,11 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   } else if (dataset) {
     r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
   } else {
-    // What is wrong with the dataset is one error already.
+    // An invalid dataset already has its own error.
     bool explained = !r.valid({"vocab.size", "data.path"});
     for (const std::string& error : r.errors()) explained = explained || error.starts_with("data.path");
     if (!explained)
-      r.error("vocab.size: missing, expected the number of ids, since no dataset tells it; e.g. vocab.size = 256");
+      r.error("vocab.size: missing, expected the number of ids, since no dataset gives it; e.g. vocab.size = 256");
     r.mark_invalid("vocab.size");
   }
 }
@@ -60,7 +60,7 @@ void resolve_norms(Resolver& r, const ModelConfig& m) {
     r.derive("attn.qk_norm_eps", m.norm.variant.eps, {"norm.eps"}, "norm.eps");
 }
 
-/// The keys of a scaling that have no default.
+/// The keys of a scaling type that have no default.
 void resolve_scaling(Resolver& r, ModelConfig& m) {
   if (!r.valid({"rope.scaling"})) return;
   const auto required = [&](const char* key) {
@@ -78,7 +78,8 @@ void resolve_scaling(Resolver& r, ModelConfig& m) {
                                                        : "sqrt(1 + ln factor / ln original_positions)");
 }
 
-/// A base beside a cycle that does not have it is no layer's. The default stands: stored configurations have it.
+/// A given base that base_cycle does not contain would be used by no layer. The default is accepted: stored
+/// configurations contain it.
 void check_base(Resolver& r, const model::RopeConfig& rope) {
   const std::vector<double>& cycle = rope.base_cycle;
   const bool turns = std::ranges::any_of(cycle, [](double base) { return base > 0; });
@@ -93,7 +94,7 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
   const int64_t sequence_length = r.config().train.sequence_length;
   if (learned && r.valid({"pos.type"})) {
     if (!r.given("pos.max_positions") && sequence_length == 0) {
-      r.error("pos.max_positions: missing, expected an integer, since no train.sequence_length tells it; e.g. ",
+      r.error("pos.max_positions: missing, expected an integer, since train.sequence_length is not given; e.g. ",
               "pos.max_positions = 1024");
       r.mark_invalid("pos.max_positions");
     }
@@ -150,7 +151,7 @@ void resolve_init(Resolver& r, ModelConfig& m) {
            scaled ? "1/sqrt(2 n_layers)" : str_cat("init.scheme ", name_of(m.init.scheme)));
 }
 
-/// Keys besides its own that a constraint of the model rests on.
+/// Further keys that a constraint of the model depends on.
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads", "attn.kind"});

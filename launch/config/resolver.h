@@ -11,15 +11,15 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
 
-/// Reads raw values with their defaults, records what is derived, gathers errors.
-/// A key is invalid when it is wrong, missing or derived from one that is; checks on invalid keys are left out, so
-/// that one mistake gives one error. Invalid keys read as some value in range.
+/// Reads raw values with their defaults, records derived values, collects errors. A key is invalid when it is wrong,
+/// missing, or derived from an invalid key. Checks on invalid keys are skipped, so that one mistake gives one error.
+/// Invalid keys read as some value in range.
 class Resolver {
  public:
   Resolver(const RawValues& raw, const Facts& facts);
 
-  /// What is resolved so far: at first every member with the value of its key, given or default; a member whose key
-  /// has neither, or does not apply, as RunConfig makes it.
+  /// The configuration resolved so far. At first every member has the given or default value of its key; a member whose
+  /// key has neither, or does not apply, has the default of RunConfig.
   RunConfig& config() { return config_; }
 
   const Facts& facts() const { return facts_; }
@@ -43,15 +43,15 @@ class Resolver {
   Value value_of(std::string_view key) const { return value_of(schema()[key_index(key)]); }
   Value value_of(const KeySpec& spec) const;
 
-  /// Gives a derived key that nobody gave its value, recorded with its rule; invalid when a dependency is.
+  /// Sets a derived key that was not given and records the rule. It becomes invalid when a dependency is.
   void derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
   void set(std::string_view key, const Value& value) { schema()[key_index(key)].member.set(config_, value); }
   void record(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
 
-  /// An error when `key` is given although its condition (the schema's `when`) does not hold. Called here for keys
-  /// whose condition only a rule can test; the others are checked when this is made.
+  /// Adds an error when `key` is given although its condition (the schema's `when`) does not hold. Needed only for keys
+  /// whose condition a rule tests; the constructor checks the others.
   void only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from) {
     if (given(key) && !condition && valid(from)) not_applicable(schema()[key_index(key)]);
   }

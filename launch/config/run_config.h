@@ -21,7 +21,7 @@
 /// The typed, fully resolved configuration of a run, and the calls that make one:
 ///
 ///   RawConfig raw = read_config("configs/quickstart.toml", {"train.steps=40"});   // never throws for wrong values
-///   ... raw.data_sources() tells which dataset to open; add_error() reports what is wrong with it ...
+///   ... raw.data_sources() lists the datasets to open; add_error() reports what is wrong with them ...
 ///   Resolved r = resolve(raw, {.dataset_vocab_size = 256, .hardware_threads = 2});   // throws all errors at once
 ///
 /// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
@@ -45,10 +45,10 @@ struct RunSection {
   std::optional<std::string> init_from;  ///< checkpoint to take weights from
   std::vector<std::string> init_change;  ///< model keys that may differ from it
   Device device = Device::kCpu;
-  DType dtype = DType::kBFloat16;  ///< storage: bf16, fp32 or fp64
+  DType dtype = DType::kBFloat16;  ///< storage type: bf16, fp32 or fp64
   int64_t threads = 1;             ///< of each rank
   double hang_after = 60;          ///< seconds without progress beyond the longest step; 0 = off
-  double stall_after = 600;        ///< the same while a rank waits for a file system
+  double stall_after = 600;        ///< limit while a rank waits for a file system
   HangAction hang_action = HangAction::kStop;
   bool operator==(const RunSection&) const = default;
 };
@@ -66,12 +66,12 @@ struct MeshSection {
 struct TrainSection {
   int64_t steps = 0;
   int64_t sequence_length = 0;  ///< tokens
-  int64_t global_batch = 0;     ///< sequences a step, over all ranks
-  int64_t micro_batch = 0;      ///< sequences a forward pass of a rank
+  int64_t global_batch = 0;     ///< sequences per step, over all ranks
+  int64_t micro_batch = 0;      ///< sequences per forward pass of a rank
   Recompute recompute = Recompute::kNone;
   AttentionKernels attention = AttentionKernels::kAuto;
-  int64_t eval_every = 0;      ///< steps; 0 = only after the last
-  int64_t eval_sequences = 0;  ///< of each dataset; 0 = the whole validation part
+  int64_t eval_every = 0;      ///< steps; 0 = only after the last step
+  int64_t eval_sequences = 0;  ///< per dataset; 0 = the whole validation part
   bool operator==(const TrainSection&) const = default;
 };
 
@@ -98,22 +98,22 @@ struct DataSource {
 };
 
 struct DataSection {
-  std::vector<DataSource> sources;  ///< one of weight 1, or a mixture; weights as given, not normalised
+  std::vector<DataSource> sources;  ///< one source of weight 1, or a mixture; weights as given, not normalized
   bool document_mask = false;       ///< no attention across documents, no target across an end of document
   bool restart_positions = false;   ///< positions count from the start of the document
-  bool allow_change = false;        ///< other data than a checkpoint says is told, not refused
+  bool allow_change = false;        ///< data that differs from the checkpoint's is reported, not refused
   bool operator==(const DataSection&) const = default;
 };
 
 struct CheckpointSection {
-  int64_t every = 0;  ///< steps; 0 = only after the last
+  int64_t every = 0;  ///< steps; 0 = only after the last step
   int64_t keep = 2;
   bool operator==(const CheckpointSection&) const = default;
 };
 
 struct LogSection {
-  int64_t every = 1;        ///< steps from line to line
-  int64_t stats_every = 0;  ///< steps from one set of layer statistics to the next; 0 = off
+  int64_t every = 1;        ///< steps between lines
+  int64_t stats_every = 0;  ///< steps between layer statistics; 0 = off
   bool operator==(const LogSection&) const = default;
 };
 
@@ -130,21 +130,21 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// What the config is for: it decides which keys must be given, and whether the mesh must fit the ranks. kModel needs
-/// the model sections only (params, eval), kStep those and a mesh (bench step); the train, optimizer and data fields
-/// without a default are then 0 or empty when absent.
+/// What the configuration is for. It decides which keys must be given, and whether the mesh must fit the ranks. kModel
+/// needs only the model sections (params, eval), kStep those and a mesh (bench step). The train, optimizer and data
+/// fields without a default are then 0 or empty when absent.
 enum class Purpose : uint8_t { kTrain, kStep, kModel };
 
-/// What resolve() is told about the world.
+/// Facts outside the configuration that resolve() needs.
 struct Facts {
-  std::optional<int64_t> dataset_vocab_size;  ///< of the manifest; absent: vocab.size must be given
+  std::optional<int64_t> dataset_vocab_size;  ///< from the manifest; absent: vocab.size must be given
   int64_t ranks = 1;
   int64_t local_ranks = 1;       ///< ranks on this machine
   int64_t hardware_threads = 1;  ///< cores of this machine
   Purpose purpose = Purpose::kTrain;
 };
 
-/// A value nobody gave, with the rule it follows from. Printed as `derived: KEY = VALUE (RULE)`.
+/// A derived value with its rule. Printed as `derived: KEY = VALUE (RULE)`.
 struct DerivedValue {
   std::string key, value, rule;
 };
@@ -154,8 +154,8 @@ struct Resolved {
   std::vector<DerivedValue> derived;
 };
 
-/// Everything wrong with a configuration. what() has one line an error, each `[config] section.key = got: expected
-/// ...; fix`. Exit code 2.
+/// All errors of a configuration. what() has one line per error, each `[config] section.key = got: expected ...; fix`.
+/// Exit code 2.
 class ConfigError : public Error {
  public:
   explicit ConfigError(const std::vector<std::string>& errors);
@@ -167,7 +167,7 @@ class ConfigError : public Error {
 
 struct RawValues;
 
-/// A configuration as written: typed values by key, and the errors found so far.
+/// A configuration as written: values by key, and the errors found so far.
 class RawConfig {
  public:
   explicit RawConfig(const std::string& name);
@@ -178,19 +178,19 @@ class RawConfig {
   /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
   std::vector<DataSource> data_sources() const;
   std::string run_dir() const;                   ///< given or derived; empty when wrong
-  std::optional<std::string> init_from() const;  ///< absent when not given, or wrong
+  std::optional<std::string> init_from() const;  ///< absent when not given or wrong
   bool allow_change() const;                     ///< data.allow_change
-  /// Reports what is wrong with the dataset of data.path together with all other errors. A `[where] ` before the text
-  /// is dropped.
+  /// Adds an error about the dataset of data.path to the errors of the configuration. A `[where] ` before the text is
+  /// dropped.
   void add_error(std::string_view text);
   const std::vector<std::string>& errors() const;
-  /// True when a key ("vocab.size") has a value of its own, from the file or an override.
+  /// True when a key ("vocab.size") is given in the file or by an override.
   bool given(std::string_view key) const;
-  /// True when an override names the key, whatever it says of it.
+  /// True when an override names the key, even with `default`.
   bool overridden(std::string_view key) const;
-  /// For a configuration that a run has written and that lies in `dir` now, to be continued on so many ranks: run.dir
-  /// is there, mesh.data is what the ranks give, and train.micro_batch the largest that they can share, at most what it
-  /// was. Overrides of these keys stand.
+  /// For a configuration that a run has written into `dir` and that is to be resumed on `ranks` ranks: sets run.dir to
+  /// `dir`, derives mesh.data from the ranks, and sets train.micro_batch to the largest divisor of a replica's batch
+  /// that is at most the old value. Overrides of these keys are kept.
   void found_in_run(const std::string& dir, int64_t ranks);
 
   RawValues& values() { return *values_; }
@@ -203,28 +203,28 @@ class RawConfig {
   std::unique_ptr<RawValues, Deleter> values_;
 };
 
-/// Reads a TOML file and overrides of the form `section.key=value` (a later one wins; `section.key=default` unsets a
-/// key of the file). Wrong keys and values are kept as errors of the result. Throws Error(kInput) only when the file
-/// cannot be opened.
+/// Reads a TOML file and overrides of the form `section.key=value`. A later override wins; `section.key=default` unsets
+/// a key of the file. Wrong keys and values become errors of the result. Throws Error(kInput) only when the file cannot
+/// be opened.
 RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
 
-/// The same from text; `name` stands for the file in messages and gives run.dir its default.
+/// The same from text; `name` replaces the file name in messages and in the default of run.dir.
 RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides);
 
-/// What becomes of a key that is given and differs from the checkpoint's.
+/// How to treat a given key that differs from the checkpoint's.
 enum class Differing : uint8_t {
-  kError,  ///< an error naming both values, unless run.init_change has the key
-  kStays,  ///< nothing: check_resume is the judge
+  kError,  ///< an error with both values, unless run.init_change lists the key
+  kStays,  ///< no error here: check_resume decides
 };
 
-/// Gives each model key that `raw` leaves open the value of `stored`, the model of the checkpoint `where`; returns
-/// those keys, as they are to be printed. For a run that starts from a checkpoint, and for such a run continued.
+/// Sets each model key that `raw` does not give to the value of `stored`, the model of the checkpoint `where`. Returns
+/// those keys, for printing. For a run that starts from a checkpoint, also when that run is resumed.
 std::vector<DerivedValue> take_model_from_checkpoint(RawConfig& raw, const model::ModelConfig& stored,
                                                      const std::string& where, Differing differing);
 
-/// Gives each key that follows the run (KeySpec::kept) and that `raw` leaves open the value of `stored`, the
-/// configuration of the checkpoint `where` that the run continues from; returns those keys, as they are to be printed.
-/// A length of the decay is that of its kind: another schedule.kind has another.
+/// Sets each key that keeps its value on resume (KeySpec::kept) and that `raw` does not give to the value of `stored`,
+/// the configuration of the checkpoint `where`. Returns those keys, for printing. The length of the decay is kept only
+/// with the same schedule.kind.
 std::vector<DerivedValue> take_values_from_run(RawConfig& raw, const RunConfig& stored, const std::string& where);
 
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
@@ -236,11 +236,11 @@ Resolved load_config(const std::string& path, const std::vector<std::string>& ov
 /// The fully resolved configuration as TOML; parse_config + resolve gives back an equal RunConfig.
 std::string to_toml(const RunConfig& config);
 
-/// What to_toml wrote into the checkpoint `name`. A run.device that this version does not have is none: who reads a
-/// checkpoint says what computes. Throws ConfigError.
+/// Parses what to_toml wrote into the checkpoint `name`. A run.device that this version lacks is dropped: the reader of
+/// a checkpoint chooses the device. Throws ConfigError.
 RunConfig stored_config(const std::string& text, const std::string& name);
 
-/// The model sections alone, for a checkpoint's manifest or an import. Read back with model_from_toml, which throws
+/// The model sections only, for the manifest of a checkpoint or an import. Read back with model_from_toml, which throws
 /// ConfigError.
 std::string model_to_toml(const model::ModelConfig& config);
 model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
@@ -251,20 +251,20 @@ std::vector<std::pair<std::string, std::string>> model_values(const model::Model
 struct ModelDifference {
   std::string key, left, right;
 };
-/// The axes in which two models differ, numbers beyond 1e-12 of each other, in schema order. An axis that does not
-/// apply to one of them is left out: the one that decides so is there.
+/// The keys in which two models differ, in schema order; numbers differ beyond 1e-12. A key that does not apply to one
+/// of the models is left out: the key that decides this is in the list.
 std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right);
 
 /// `KEY = "TEXT"` as a line of the key's section; throws ConfigError when the schema refuses the text.
 std::string value_line(const std::string& key, const std::string& text);
 
-/// A stable 64-bit hash of every key and value but run.threads (machines of a job may differ): equal on all ranks that
-/// run one configuration.
+/// A stable 64-bit hash of all keys and values except run.threads (the machines of a job may differ): equal on all
+/// ranks with the same configuration.
 uint64_t config_hash(const RunConfig& config);
 
 struct ConfigChange {
-  std::string key, before, after;  ///< an absent value is `(none)`
-  bool fixed = false;              ///< the schema does not let it change on resume
+  std::string key, before, after;  ///< `(none)` when absent
+  bool fixed = false;              ///< may not change on resume
 };
 /// Keys whose values differ, in schema order.
 std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConfig& after);

@@ -85,7 +85,7 @@ size_t key_index(std::string_view name) {
 
 namespace {
 
-/// What is longer than this is no slip of a name of ours, and costs time to compare.
+/// Longer names are not misspelt keys, and comparing them is slow.
 constexpr size_t kLongestName = 60;
 
 }  // namespace
@@ -186,7 +186,8 @@ std::string nearest_key(std::string_view section, std::string_view key) {
   for (const KeySpec& spec : schema()) {
     const std::string_view known = spec.key;
     size_t distance = section.empty() ? edit_distance(known, key) : edit_distance(spec.name(), whole);
-    // The right key in the wrong section, or the beginning of a long key, is a likelier slip than many wrong letters.
+    // The right key in the wrong section, or the beginning of a long key, is a likelier mistake than many wrong
+    // letters.
     if (known == key) distance = std::min<size_t>(distance, 1);
     if (key.size() >= 4 && known.starts_with(key)) distance = std::min<size_t>(distance, 2);
     const bool one_holds_other = known.size() >= 3 && (key.find(known) != key.npos || known.find(key) != known.npos);
@@ -203,7 +204,7 @@ std::string expectation(const KeySpec& s) {
     case KeyType::kInt: return str_cat("an integer ", range_text(s));
     case KeyType::kNumber: return str_cat("a number ", range_text(s));
     case KeyType::kBool: return "true or false";
-    case KeyType::kString: return "a text that is not empty";
+    case KeyType::kString: return "a non-empty string";
     case KeyType::kWord: return str_cat(words_of(s).size() == 1 ? "" : "one of ", word_list(s));
     case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
     case KeyType::kKeyList: return "a list of model keys, not empty";

@@ -9,7 +9,7 @@ namespace {
 
 using namespace schema_words;
 
-// What makes a key applicable: the text, the test of it, the keys it reads.
+// Conditions of keys: the text, the test, the keys that the test reads.
 constexpr Condition kParallel = {
     "block.topology = \"parallel\"",
     [](const RunConfig& c) { return c.model.block.topology == model::Topology::kParallel; }, "block.topology"};
@@ -24,8 +24,8 @@ constexpr Condition kHasTable = {"pos.type is learned or sinusoidal",
                                  "pos.type"};
 constexpr Condition kRope = {"pos.type = \"rope\"",
                              [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
-// Whether some layer has a window, or full attention. A cycle may be longer than the model is deep: a shallow copy of a
-// model keeps its keys. Defaults stand, since stored configurations of earlier versions have them.
+// Whether some layer has a window, or full attention. A cycle may be longer than the model is deep, so that a shallow
+// copy of a model keeps its keys. Defaults are accepted: stored configurations of earlier versions contain them.
 bool is_window(int64_t window) { return window >= 0; }
 bool has_full_layers(const model::AttentionConfig& attn) {
   return attn.last_layer_full || !std::ranges::all_of(attn.window_cycle, is_window);
@@ -79,7 +79,7 @@ constexpr Condition kAlibi = {
 constexpr Condition kT5Bias = {"pos.type = \"t5_bias\"",
                                [](const RunConfig& c) { return c.model.pos.type == model::PosType::kT5Bias; },
                                "pos.type"};
-// false may always stand in this one; true asks for a gain.
+// false is always accepted; true needs a gain.
 constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
                                 [](const RunConfig& c) {
                                   return !c.model.norm.variant.unit_offset ||
@@ -116,7 +116,7 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "model", .key = "embed_dim", .member = MEMBER(model.embed_dim),
      .type = kInt, .need = kOptional, .low = 1,
      .high = kMega, .example = "512", .unit = "columns", .fixed = true,
-     .doc = "Width of the token tables where it is not d_model, less or more: the stream is projected in and out "
+     .doc = "Width of the token tables if it differs from d_model: the residual stream is projected in and out "
             "(OPT-350M). Absent: d_model, without projections."},
 
     // ---- vocab
@@ -125,7 +125,8 @@ constexpr KeySpec kModelKeys[] = {
      .low = 1, .high = 64 * kMega, .example = "256", .unit = "ids", .fixed = true, .doc = "Number of token ids."},
     {.section = "vocab", .key = "pad_to", .member = MEMBER(model.vocab_pad_to),
      .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ids",
-     .doc = "The tables have rows up to the next multiple of this. Padded ids are masked in the loss, never saved."},
+     .doc = "The number of table rows is rounded up to a multiple of this. Padded ids are masked in the loss and "
+            "never saved."},
 
     // ---- norm
     {.section = "norm", .key = "type", .member = MEMBER(model.norm.variant.type),
@@ -143,14 +144,15 @@ constexpr KeySpec kModelKeys[] = {
      .fixed = true, .doc = "Added to the variance or mean square."},
     {.section = "norm", .key = "placement", .member = MEMBER(model.norm.placement),
      .type = kWord, .fallback = "pre", .fixed = true,
-     .doc = "Where the norm of a branch stands: pre: before it. post: after the addition (GPT-1). sandwich: before it and "
-            "on its output (Gemma 2). output: on its output alone (OLMo 2). A parallel block has pre only."},
+     .doc = "Position of the norm of a branch. pre: before it. post: after the addition (GPT-1). sandwich: before it "
+            "and "
+            "on its output (Gemma 2). output: on its output only (OLMo 2). A parallel block supports pre only."},
     {.section = "norm", .key = "final", .member = MEMBER(model.norm.final),
      .type = kBool, .need = kDerived, .rule = "true; false with norm.placement = \"post\"", .example = "true",
      .fixed = true, .doc = "A norm between the last block and the head."},
     {.section = "norm", .key = "embed", .member = MEMBER(model.norm.embed),
      .type = kBool, .fallback = "false", .fixed = true,
-     .doc = "A norm right after the embedding, learned positions included (BLOOM)."},
+     .doc = "A norm after the embedding and the learned positions (BLOOM)."},
 
     // ---- block
     {.section = "block", .key = "topology", .member = MEMBER(model.block.topology),
@@ -166,7 +168,7 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Factor on each branch output, after its norm and dropout, before it joins the residual stream (Granite)."},
     {.section = "block", .key = "out_scalar", .member = MEMBER(model.block.out_scalar),
      .type = kBool, .fallback = "false", .fixed = true,
-     .doc = "A learned number a block by which all that it makes is multiplied, 1 at first (Gemma 4)."},
+     .doc = "A learned scalar per block that multiplies its output, initially 1 (Gemma 4)."},
 
     // ---- bias
     {.section = "bias", .key = "qkv", .member = MEMBER(model.bias.qkv),
@@ -187,28 +189,30 @@ constexpr KeySpec kModelKeys[] = {
      .type = kWord, .fallback = "silu", .fixed = true,
      .doc = "Activation. gelu_erf is exact GELU, gelu_tanh its tanh form, quick_gelu x*sigmoid(1.702x): they are not "
             "interchangeable. relu2 is relu squared; gated, identity is the bilinear layer and sigmoid GLU. xielu, "
-            "ungated: p x^2 + x/2 above 0, n (exp(x) - 1 - x) + x/2 below, p and n of a learned scalar a layer each (Apertus)."},
+            "ungated: p x^2 + x/2 above 0, n (exp(x) - 1 - x) + x/2 below, p and n each from a learned scalar per "
+            "layer (Apertus)."},
     {.section = "ffn", .key = "gated", .member = MEMBER(model.ffn.gated),
      .type = kBool, .fallback = "true", .fixed = true,
      .doc = "Wdown(act(Wgate x) * Wup x) with three matrices, else Wdown act(Wup x) with two. silu gated is SwiGLU."},
     {.section = "ffn", .key = "multiple_of", .type = kInt, .fallback = "256", .low = 1, .high = 65536,
      .when = {"ffn.gated = true and model.d_ff is derived"}, .unit = "columns", .fixed = true,
-     .doc = "A derived gated d_ff is rounded up to a multiple of this."},
+     .doc = "A derived d_ff of a gated FFN is rounded up to a multiple of this."},
     {.section = "ffn", .key = "clamp", .member = MEMBER(model.ffn.clamp),
      .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
      .low_open = true, .words = "none", .fixed = true,
-     .doc = "Bound of a gated FFN: the gate before its activation from above, the up values on both sides "
+     .doc = "Clamp of a gated FFN: the gate, before its activation, from above; the up values on both sides "
             "(phi-3-small: 20)."},
     {.section = "ffn", .key = "linear_offset", .member = MEMBER(model.ffn.linear_offset),
      .type = kNumber, .fallback = "0", .low = -1e6, .high = 1e6, .fixed = true,
-     .doc = "Added to the up values of a gated FFN, behind the clamp (phi-3-small: 1)."},
+     .doc = "Added to the up values of a gated FFN, after the clamp (phi-3-small: 1)."},
 
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type),
      .type = kWord, .fallback = "rope",
      .unsupported = "xl_rel", .fixed = true,
      .doc = "none; a learned table added to the embedding; rotary positions; sinusoidal: a fixed table of sines, then "
-            "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM); ALiBi: a score falls by a slope of its head times "
+            "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM); ALiBi: a score falls by the slope of its head "
+            "times "
             "the distance; T5's bias: a learned score for each head and bucket of distances (LaMDA)."},
     {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions),
      .type = kInt, .need = kDerived, .rule = "train.sequence_length",
@@ -217,16 +221,16 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "pos", .key = "learned_offset", .member = MEMBER(model.pos.learned_offset),
      .type = kInt, .fallback = "0", .low = 0, .high = 65536,
      .when = kHasTable, .unit = "rows", .fixed = true,
-     .doc = "Rows of the table before that of position 0, learned or sinusoidal (OPT, XGLM: 2)."},
+     .doc = "Rows of the table before the row of position 0, learned or sinusoidal (OPT, XGLM: 2)."},
     {.section = "pos", .key = "t5_num_buckets", .member = MEMBER(model.pos.t5_num_buckets),
      .type = kInt, .fallback = "32", .low = 2, .high = 1024, .when = kT5Bias, .unit = "buckets", .fixed = true,
-     .doc = "Buckets of T5's bias: the first half are single distances from 0, the others wider and wider by the logarithm."},
+     .doc = "Buckets of T5's bias: the first half are single distances from 0, the others grow logarithmically."},
     {.section = "pos", .key = "t5_max_distance", .member = MEMBER(model.pos.t5_max_distance),
      .type = kInt, .fallback = "128", .low = 2, .high = kMega, .when = kT5Bias, .unit = "tokens", .fixed = true,
      .doc = "From this distance on all keys are in the last bucket; more than t5_num_buckets / 2."},
     {.section = "pos", .key = "t5_shared_across_layers", .member = MEMBER(model.pos.t5_shared),
      .type = kBool, .fallback = "true", .when = kT5Bias, .fixed = true,
-     .doc = "One table of T5's bias for all layers, or one each."},
+     .doc = "One table of T5's bias for all layers, or one per layer."},
     {.section = "pos", .key = "alibi_scale", .member = MEMBER(model.pos.alibi_scale),
      .type = kNumberOrWord, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .words = "head_dim^-0.5",
      .when = kAlibi, .fixed = true, .doc = "Factor on ALiBi's slopes 2^(-8k/n); Falcon divides them by sqrt(head_dim)."},
@@ -237,7 +241,7 @@ constexpr KeySpec kModelKeys[] = {
      .low_open = true, .when = kRope, .fixed = true, .doc = "Frequencies are base^(-2m/dims)."},
     {.section = "rope", .key = "fraction", .type = kNumber, .fallback = "1.0", .low = 0, .high = 1, .low_open = true,
      .when = {"pos.type = \"rope\" and rope.dims is not given"}, .fixed = true,
-     .doc = "Share of head_dim that rotates; turned once into rope.dims."},
+     .doc = "Share of head_dim that rotates; converted to rope.dims once."},
     {.section = "rope", .key = "dims", .member = MEMBER(model.rope.dims),
      .type = kInt, .need = kDerived,
      .rule = "integer part of head_dim * rope.fraction", .low = 2, .high = 512, .when = kRope,
@@ -246,57 +250,60 @@ constexpr KeySpec kModelKeys[] = {
      .type = kWord, .fallback = "half",
      .when = kRope, .fixed = true, .doc = "Pairs (m, m + dims/2) or (2m, 2m + 1)."},
     {.section = "rope", .key = "reversed", .member = MEMBER(model.rope.reversed),
-     .type = kBool, .fallback = "false", .when = kRope, .fixed = true, .doc = "Rotate by minus the angle (NanoChat)."},
+     .type = kBool, .fallback = "false", .when = kRope, .fixed = true, .doc = "Rotate by the negative angle "
+                                                                              "(NanoChat)."},
     {.section = "rope", .key = "base_cycle", .member = MEMBER(model.rope.base_cycle),
      .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e12, .when = kRope,
      .example = "[10000.0, 10000.0, 10000.0, 0.0]", .fixed = true,
-     .doc = "Bases by layer, repeated, instead of rope.base; 0: the layer does not rotate (SmolLM3, Granite SWA)."},
+     .doc = "Bases per layer, repeated, instead of rope.base; 0: no rotation in that layer (SmolLM3, Granite SWA)."},
     {.section = "rope", .key = "scaling", .member = MEMBER(model.rope.scaling),
      .type = kWord, .fallback = "none", .when = kRope, .fixed = true,
-     .doc = "Frequencies for long context. linear: divided. llama3: low ones divided. yarn: a ramp between, and a factor "
-            "on the rotation. longrope: a divisor a pair. proportional: pairs of the whole head, the first rope.dims / 2 "
-            "turn (Gemma 4). dynamic: of the base times alpha^(dims/(dims-2)) (HunYuan)."},
+     .doc = "Frequencies for long context. linear: divided. llama3: low ones divided. yarn: a ramp between, and a "
+            "factor "
+            "on the rotation. longrope: one divisor per pair. proportional: pairs of the whole head, the first "
+            "rope.dims / 2 "
+            "rotate (Gemma 4). dynamic: the base times alpha^(dims/(dims-2)) (HunYuan)."},
     {.section = "rope", .key = "scaled_layers", .member = MEMBER(model.rope.scaled_layers),
      .type = kWord, .fallback = "all", .when = kScaled, .fixed = true,
      .doc = "full: only layers with full attention have scaled frequencies (Gemma 3, OLMo 3)."},
     {.section = "rope", .key = "factor", .member = MEMBER(model.rope.factor),
      .type = kNumber, .need = kDerived, .rule = "must be given with a scaling that has one", .low = 1, .high = 1e6,
      .when = kHasFactor, .example = "8.0", .fixed = true,
-     .doc = "Context in multiples of rope.original_positions, of linear, llama3, yarn and longrope scaling."},
+     .doc = "Extended context / rope.original_positions, for linear, llama3, yarn and longrope scaling."},
     {.section = "rope", .key = "low_freq_factor", .member = MEMBER(model.rope.low_freq_factor),
      .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .when = kLlama3, .fixed = true,
-     .doc = "Wavelengths above original_positions / this are divided."},
+     .doc = "Wavelengths above original_positions / this are scaled."},
     {.section = "rope", .key = "high_freq_factor", .member = MEMBER(model.rope.high_freq_factor),
      .type = kNumber, .fallback = "4", .low = 0, .high = 1e6, .low_open = true, .when = kLlama3, .fixed = true,
-     .doc = "Wavelengths below original_positions / this are left."},
+     .doc = "Wavelengths below original_positions / this are unchanged."},
     {.section = "rope", .key = "original_positions", .member = MEMBER(model.rope.original_positions),
      .type = kInt, .need = kDerived, .rule = "must be given with a scaling that has them", .low = 2,
      .high = 16 * kMega, .when = kHasOriginal, .example = "8192", .unit = "tokens", .fixed = true,
-     .doc = "Context before scaling, of llama3, yarn and longrope scaling."},
+     .doc = "Context before scaling, for llama3, yarn and longrope scaling."},
     {.section = "rope", .key = "beta_fast", .member = MEMBER(model.rope.beta_fast),
      .type = kNumber, .fallback = "32", .low = 0, .high = 1e6, .low_open = true, .when = kYarn, .fixed = true,
-     .doc = "Pairs that turn more often than this within original_positions are left."},
+     .doc = "Pairs with more rotations than this within original_positions are unchanged."},
     {.section = "rope", .key = "beta_slow", .member = MEMBER(model.rope.beta_slow),
      .type = kNumber, .fallback = "1", .low = 0, .high = 1e6, .low_open = true, .when = kYarn, .fixed = true,
-     .doc = "Pairs that turn less often than this are divided."},
+     .doc = "Pairs with fewer rotations than this are scaled."},
     {.section = "rope", .key = "truncate", .member = MEMBER(model.rope.truncate),
      .type = kBool, .fallback = "true", .when = kYarn, .fixed = true,
-     .doc = "The ramp of yarn begins and ends at whole pairs."},
+     .doc = "The ramp of yarn is truncated to whole pairs at both ends."},
     {.section = "rope", .key = "attention_factor", .member = MEMBER(model.rope.attention_factor),
      .type = kNumber, .need = kDerived,
      .rule = "yarn: 0.1 ln factor + 1; longrope: sqrt(1 + ln factor / ln original_positions)", .low = 0, .high = 1e6,
      .low_open = true, .when = kTurnsLonger, .example = "1.0", .fixed = true,
-     .doc = "Factor on cos and sin, of yarn and longrope scaling."},
+     .doc = "Factor on cos and sin, for yarn and longrope scaling."},
     {.section = "rope", .key = "short_factor", .member = MEMBER(model.rope.short_factor),
      .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e6, .low_open = true, .when = kLongrope,
      .example = "[1.0, 1.0]", .fixed = true,
-     .doc = "Divisors of the frequencies, one a pair, where train.sequence_length is at most original_positions."},
+     .doc = "Divisors of the frequencies, one per pair, when train.sequence_length is at most original_positions."},
     {.section = "rope", .key = "long_factor", .member = MEMBER(model.rope.long_factor),
      .type = KeyType::kNumberList, .need = kOptional, .low = 0, .high = 1e6, .low_open = true, .when = kLongrope,
-     .example = "[1.0, 2.0]", .fixed = true, .doc = "The same of longer sequences."},
+     .example = "[1.0, 2.0]", .fixed = true, .doc = "Divisors of the frequencies for longer sequences."},
     {.section = "rope", .key = "alpha", .member = MEMBER(model.rope.alpha),
      .type = kNumber, .fallback = "1", .low = 1, .high = 1e6, .when = kDynamic, .fixed = true,
-     .doc = "Of dynamic scaling, at every length."},
+     .doc = "Factor of dynamic scaling, used at every length."},
     {.section = "rope", .key = "local_base", .member = MEMBER(model.rope.local_base),
      .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e12,
      .low_open = true, .words = "none", .when = kRopeAndWindows, .fixed = true,
@@ -307,26 +314,27 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "rope", .key = "global_dims", .member = MEMBER(model.rope.global_dims),
      .type = kInt, .need = kOptional, .low = 2, .high = 512, .when = kRopeAndFullLayers,
      .example = "128", .unit = "columns", .fixed = true,
-     .doc = "Of layers with full attention the first so many columns of a head rotate; an even number (Gemma 4). Absent: "
+     .doc = "Columns of a head that rotate in layers with full attention; an even number (Gemma 4). Absent: "
             "the same share of a head as rope.dims."},
 
     // ---- attn
     {.section = "attn", .key = "kind", .member = MEMBER(model.attn.kind),
      .type = kWord, .fallback = "standard", .fixed = true,
-     .doc = "standard: queries, keys and values by a matrix each. mla: by matrices from latents of low rank; a head is "
-            "rope.dims columns that rotate, the keys' shared by all heads, and head_dim - rope.dims others (DeepSeek)."},
+     .doc = "standard: queries, keys and values from one matrix each. mla: from low-rank latents; a head has "
+            "rope.dims columns that rotate (those of the keys shared by all heads) and head_dim - rope.dims others "
+            "(DeepSeek)."},
     {.section = "attn", .key = "q_rank", .member = MEMBER(model.attn.q_rank),
      .type = kInt, .fallback = "0", .low = 0, .high = kMega, .when = kMla, .unit = "columns", .fixed = true,
-     .doc = "Width of the queries' latent; 0: queries by one matrix (DeepSeek V2 Lite)."},
+     .doc = "Rank of the latent of queries; 0: one full matrix (DeepSeek V2 Lite)."},
     {.section = "attn", .key = "kv_rank", .member = MEMBER(model.attn.kv_rank),
      .type = kInt, .fallback = "512", .low = 1, .high = kMega, .when = kMla, .unit = "columns", .fixed = true,
-     .doc = "Width of the latent of keys and values."},
+     .doc = "Rank of the latent of keys and values."},
     {.section = "attn", .key = "latent_eps", .member = MEMBER(model.attn.latent_eps),
      .type = kNumber, .fallback = "1e-6", .low = 0, .high = 1, .low_open = true, .when = kMla, .fixed = true,
-     .doc = "Added to the mean square of the latents, whatever norm.eps is."},
+     .doc = "Added to the mean square of the latents, independent of norm.eps."},
     {.section = "attn", .key = "v_head_dim", .member = MEMBER(model.attn.v_head_dim),
      .type = kInt, .fallback = "0", .low = 0, .high = 512, .unit = "columns", .fixed = true,
-     .doc = "Width of a head's values where it is not head_dim; 0 is head_dim. On a GPU such heads take kernels without "
+     .doc = "Width of the values of a head; 0: head_dim. On a GPU other widths use kernels without "
             "tensor cores."},
     {.section = "attn", .key = "scale", .member = MEMBER(model.attn.scale),
      .type = kNumberOrWord, .fallback = "head_dim^-0.5", .low = 0, .high = 1e6,
@@ -339,16 +347,19 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "attn", .key = "global_n_kv_heads", .member = MEMBER(model.attn.global_n_kv_heads),
      .type = kInt, .need = kOptional, .low = 1, .high = 16384, .when = kFullLayers, .example = "4",
      .unit = "heads", .fixed = true,
-     .doc = "Key and value heads of layers with full attention, instead of model.n_kv_heads (Gemma 4); divides n_heads."},
+     .doc = "Key and value heads of layers with full attention, instead of model.n_kv_heads (Gemma 4); divides "
+            "n_heads."},
     {.section = "attn", .key = "k_eq_v", .member = MEMBER(model.attn.k_eq_v),
      .type = kBool, .fallback = "false", .when = kFullLayers, .fixed = true,
-     .doc = "Layers with full attention have no value matrix: values are the keys before their norm and rotation (Gemma 4)."},
+     .doc = "Layers with full attention have no value matrix: values are the keys before their norm and rotation "
+            "(Gemma 4)."},
     {.section = "attn", .key = "v_norm", .member = MEMBER(model.attn.v_norm),
      .type = kBool, .fallback = "false", .fixed = true,
-     .doc = "Values of each head are divided by their root mean square, with norm.eps and without a gain (Gemma 4)."},
+     .doc = "RMS norm of the values of each head, with norm.eps and without a gain (Gemma 4)."},
     {.section = "attn", .key = "qk_norm", .member = MEMBER(model.qk_norm.kind),
      .type = kWord, .fallback = "none", .fixed = true,
-     .doc = "Norm on queries and keys. head: of each head, one gain for all (Qwen 3). head_per: of each head, with its own "
+     .doc = "Norm on queries and keys. head: of each head, one gain for all (Qwen 3). head_per: of each head, with "
+            "its own "
             "gain (Command R+). full: over all heads at once (OLMo 2). l2: of each head, without a gain (Llama 4)."},
     {.section = "attn", .key = "qk_norm_type", .member = MEMBER(model.qk_norm.type),
      .type = kWord, .fallback = "rmsnorm", .when = kQkNorm, .fixed = true,
@@ -358,7 +369,7 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "A bias beside the gain of the norm on queries and keys (Chameleon)."},
     {.section = "attn", .key = "qk_norm_order", .member = MEMBER(model.qk_norm.order),
      .type = kWord, .fallback = "before_rope", .when = kQkNorm, .fixed = true,
-     .doc = "Where the norm on queries and keys stands: before they are rotated, or after (Llama 4)."},
+     .doc = "Position of the norm on queries and keys: before the rotation, or after it (Llama 4)."},
     {.section = "attn", .key = "qk_norm_eps", .member = MEMBER(model.qk_norm.eps),
      .type = kNumber, .need = kDerived, .rule = "norm.eps", .low = 0, .high = 1, .low_open = true, .when = kQkNorm,
      .example = "1e-6", .fixed = true, .doc = "Added to the variance or mean square of queries and keys."},
@@ -367,32 +378,35 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "cap * tanh(score / cap) on attention scores (Gemma 2)."},
     {.section = "attn", .key = "clip_qkv", .member = MEMBER(model.attn.clip_qkv),
      .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9, .low_open = true, .words = "none", .fixed = true,
-     .doc = "Queries, keys and values are held between -c and c, behind their biases (and a norm before_rope), before they rotate (OLMo)."},
+     .doc = "Queries, keys and values are clamped to [-c, c] after their biases (and a norm before_rope) and before "
+            "the rotation (OLMo)."},
     {.section = "attn", .key = "window_cycle", .member = MEMBER(model.attn.window_cycle),
      .type = KeyType::kIntList, .fallback = "[-1]", .low = -1, .high = 16 * kMega, .unit = "tokens", .fixed = true,
-     .doc = "Attention windows, repeated over the layers: a query sees so many keys, itself counted; -1 is full "
+     .doc = "Attention windows, repeated over the layers: the number of keys that a query sees, itself included; -1 "
+            "is full "
             "attention. [4096] in Mistral, [4096, -1] in Gemma 2."},
     {.section = "attn", .key = "window_kind", .member = MEMBER(model.attn.window_kind),
      .type = kWord, .fallback = "sliding", .when = kWindows, .fixed = true,
-     .doc = "sliding: a window ends at its query. chunked: positions are cut into chunks of so many, and a query sees "
-            "its own (Llama 4)."},
+     .doc = "sliding: a window ends at its query. chunked: positions are split into chunks of this length, and a "
+            "query sees "
+            "its own chunk (Llama 4)."},
     {.section = "attn", .key = "last_layer_full", .member = MEMBER(model.attn.last_layer_full),
      .type = kBool, .fallback = "false", .when = kWindows, .fixed = true,
-     .doc = "Full attention in the last layer whatever the cycle says."},
+     .doc = "Full attention in the last layer regardless of the cycle."},
     {.section = "attn", .key = "sinks", .member = MEMBER(model.attn.sinks),
      .type = kBool, .fallback = "false", .fixed = true,
-     .doc = "A learned score for each query head joins the softmax without a value (gpt-oss)."},
+     .doc = "A learned score for each query head takes part in the softmax without a value (gpt-oss)."},
     {.section = "attn", .key = "temperature_beta", .member = MEMBER(model.attn.temperature_beta),
      .type = kNumber, .fallback = "0", .low = 0, .high = 1e6, .fixed = true,
      .doc = "Queries at position t are multiplied by 1 + beta ln(1 + floor(t / temperature_positions)) (Ministral 3)."},
     {.section = "attn", .key = "temperature_positions", .member = MEMBER(model.attn.temperature_positions),
      .type = kInt, .fallback = "0", .low = 0, .high = 16 * kMega, .unit = "tokens", .fixed = true,
-     .doc = "Positions from one temperature to the next; 0 is none. Rotary positions over whole heads only."},
+     .doc = "Positions per temperature step; 0 is off. Rotary positions over whole heads only."},
 
     // ---- dropout
     {.section = "dropout", .key = "embed", .member = MEMBER(model.dropout.embed),
      .type = kNumber, .fallback = "0", .low = 0, .high = 1, .high_open = true,
-     .unit = "probability", .fixed = true, .doc = "On the embedding with its positions."},
+     .unit = "probability", .fixed = true, .doc = "On the sum of token and position embedding."},
     {.section = "dropout", .key = "attn", .member = MEMBER(model.dropout.attn),
      .type = kNumber, .fallback = "0", .low = 0, .high = 1, .high_open = true,
      .unit = "probability", .fixed = true, .doc = "On attention probabilities."},
@@ -415,37 +429,41 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "head", .key = "softcap", .member = MEMBER(model.softcap),
      .type = kNumberOrWord, .fallback = "none", .low = 0, .high = 1e9,
      .low_open = true, .words = "none", .fixed = true,
-     .doc = "cap * tanh(logit / cap) on the logits, behind head.logit_scale (Gemma 2: 30)."},
+     .doc = "cap * tanh(logit / cap) on the logits, after head.logit_scale (Gemma 2: 30)."},
     {.section = "head", .key = "norm_rows", .member = MEMBER(model.norm_rows),
      .type = kBool, .fallback = "false", .fixed = true,
-     .doc = "The head's rows count with length one (Baichuan 2)."},
+     .doc = "Rows of the head's weight are normalized to length one (Baichuan 2)."},
     {.section = "head", .key = "masked_ids", .member = MEMBER(model.masked_ids),
      .type = KeyType::kIntList, .need = kOptional, .low = 0, .high = 2147483647.0, .example = "[5, 6]", .unit = "ids",
-     .fixed = true, .doc = "Ids that the model never predicts: their logits are -inf, ascending (Chameleon's images)."},
+     .fixed = true, .doc = "Ids that the model never predicts (logits of -inf), in ascending order (Chameleon's image "
+                           "tokens)."},
     {.section = "loss", .key = "z_coef", .member = MEMBER(model.loss.z_coef),
      .type = kNumber, .fallback = "0", .low = 0, .high = 1, .fixed = true,
      .doc = "Adds z_coef * mean(log(Z)^2) to the loss; PaLM used 1e-4. 0 is off."},
     {.section = "loss", .key = "z_kind", .member = MEMBER(model.loss.z_kind),
      .type = kWord, .fallback = "lse", .fixed = true,
-     .doc = "What the z-loss squares: log Z, or the largest logit (Baichuan 2)."},
+     .doc = "Squared by the z-loss: log Z, or the largest logit (Baichuan 2)."},
 
     // ---- init
     {.section = "init", .key = "scheme", .member = MEMBER(model.init.scheme),
      .type = kWord, .fallback = "gpt2",
      .fixed = true,
-     .doc = "Deviation of matrices. normal: std. gpt2: std, residual outputs scaled by depth. small_wang: sqrt(2/(5 d_model)), "
-            "residual outputs 2/(n_layers sqrt(d_model)) (GPT-NeoX). fan_in: 1/sqrt(inputs) (PaLM). mitchell: 1/sqrt(inputs), "
+     .doc = "Standard deviation of matrices. normal: std. gpt2: std, residual outputs scaled by depth. small_wang: "
+            "sqrt(2/(5 d_model)), "
+            "residual outputs 2/(n_layers sqrt(d_model)) (GPT-NeoX). fan_in: 1/sqrt(inputs) (PaLM). mitchell: "
+            "1/sqrt(inputs), "
             "residual outputs of layer l over sqrt(2(l+1)), l from 0 (OLMo 1, open_lm). t5: fan_in, queries over "
             "sqrt(head_dim). xavier: sqrt(2/(inputs + outputs)). kaiming: sqrt(2/inputs)."},
     {.section = "init", .key = "std", .member = MEMBER(model.init.std),
      .type = kNumber, .need = kDerived,
      .rule = "small_wang: sqrt(2/(5 d_model)); mitchell: 1/sqrt(d_model); fan_in, t5: 1; else 0.02",
      .low = 0, .high = 100, .low_open = true, .example = "0.02", .fixed = true,
-     .doc = "Standard deviation: all matrices for normal and gpt2, embeddings and positions for every scheme."},
+     .doc = "Standard deviation: of all matrices for normal and gpt2, of embeddings and positions for every scheme."},
     {.section = "init", .key = "trunc_sigma", .member = MEMBER(model.init.trunc_sigma),
      .type = kNumberOrWord, .need = kDerived, .rule = "mitchell: 3; else \"none\"", .low = 0.5, .high = 100,
      .words = "none", .example = "3.0", .fixed = true,
-     .doc = "Numbers beyond so many deviations are drawn again; the deviation is that before the cut (OLMo 2: 3)."},
+     .doc = "Values beyond this many standard deviations are drawn again; the deviation is that before truncation "
+            "(OLMo 2: 3)."},
     {.section = "init", .key = "residual_scale", .member = MEMBER(model.init.residual_scale),
      .type = kNumberOrWord, .need = kDerived,
      .rule = "gpt2: 1/sqrt(2*n_layers); else 1", .low = 0, .high = 100, .low_open = true,

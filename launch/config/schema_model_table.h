@@ -6,7 +6,7 @@
 
 namespace ashlar::config {
 
-/// The keys of what a model is: sections model to init, a part of schema().
+/// The keys that define a model: sections model to init, a part of schema().
 std::span<const KeySpec> model_keys();
 
 /// Whether some layer of attn.window_cycle has a window.

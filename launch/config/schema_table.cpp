@@ -9,7 +9,7 @@ namespace {
 
 using namespace schema_words;
 
-// What makes a key applicable: the text, the test of it, the keys it reads.
+// Conditions of keys: the text, the test, the keys that the test reads.
 constexpr Condition kFromWeights = {"run.init_from is given",
                                     [](const RunConfig& c) { return c.run.init_from.has_value(); }, "run.init_from"};
 constexpr Condition kInterleaved = {
@@ -25,7 +25,7 @@ constexpr Condition kDecays = {
 constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};
-// false may always stand; true asks for the mask and for positions.
+// false is always accepted; true needs the mask and positions.
 constexpr Condition kRestarts = {"data.document_mask = true and pos.type is not none",
                                  [](const RunConfig& c) {
                                    return !c.data.restart_positions ||
@@ -41,21 +41,21 @@ constexpr SectionDoc kSections[] = {
     {"block", "how attention and FFN are joined", Scope::kWeights},
     {"bias", "which linears have a bias", Scope::kWeights},
     {"ffn", "the feed-forward layer", Scope::kWeights},
-    {"pos", "how positions enter", Scope::kWeights},
+    {"pos", "position information", Scope::kWeights},
     {"rope", "rotary positions", Scope::kWeights},
     {"attn", "attention", Scope::kWeights},
     {"dropout", "dropout", Scope::kModel},
     {"embed", "the embedding", Scope::kWeights},
     {"head", "the output layer", Scope::kWeights},
-    {"loss", "the loss beside cross-entropy", Scope::kModel},
+    {"loss", "loss terms besides cross-entropy", Scope::kModel},
     {"init", "initial weights", Scope::kModel},
-    {"mesh", "how the ranks divide the work"},
+    {"mesh", "how the work is split over ranks"},
     {"train", "steps, batches, evaluation"},
     {"optimizer", "the update of the weights"},
     {"schedule", "the learning rate over the steps"},
-    {"data", "what is read"},
+    {"data", "the training data"},
     {"checkpoint", "when the run is saved"},
-    {"log", "what is printed"},
+    {"log", "what is logged"},
 };
 
 // clang-format off
@@ -64,15 +64,16 @@ constexpr KeySpec kProgramKeys[] = {
     {.section = "run", .key = "dir", .member = MEMBER(run.dir),
      .type = kString, .need = kDerived,
      .rule = "runs/ and the name of the config file", .example = "\"runs/first\"",
-     .doc = "Directory that the run owns: config.toml, metrics.jsonl, checkpoints. A run found there is continued."},
+     .doc = "Directory of the run: config.toml, metrics.jsonl, checkpoints. A run found there is resumed."},
     {.section = "run", .key = "seed", .member = MEMBER(run.seed),
      .type = kInt, .fallback = "1", .low = 0, .high = 4294967295.0, .fixed = true,
      .doc = "Seed of initial weights, dropout and data order; each random number is a pure function of it."},
     {.section = "run", .key = "init_from", .member = MEMBER(run.init_from),
      .type = kString, .need = kOptional,
      .example = "\"runs/first/checkpoints/step-1000\"", .fixed = true,
-     .doc = "Checkpoint, run directory or import whose weights the run starts from, with a fresh optimizer. Model keys "
-            "that are not given are taken from it; one that differs is an error. Absent: random weights."},
+     .doc = "Checkpoint, run directory or import with the initial weights of the run; the optimizer starts fresh. "
+            "Model keys "
+            "that are not given are copied from it; one that differs is an error. Absent: random weights."},
     {.section = "run", .key = "init_change", .member = MEMBER(run.init_change),
      .type = KeyType::kKeyList, .need = kOptional,
      .when = kFromWeights, .example = "[\"rope.base\"]",
@@ -80,45 +81,49 @@ constexpr KeySpec kProgramKeys[] = {
     {.section = "run", .key = "device", .member = MEMBER(run.device),
      .type = kWord, .fallback = "cpu", .unsupported = "emulated",
      .instead = "the emulated GPU is part of the tests now; set run.device=cpu",
-     .doc = "What computes: the processor, or an NVIDIA GPU. Each rank of a machine takes one of those it sees, in order."},
+     .doc = "Device that computes: the CPU or an NVIDIA GPU. Each rank of a machine uses one of its visible GPUs, in "
+            "order."},
     {.section = "run", .key = "dtype", .member = MEMBER(run.dtype),
      .type = kWord, .fallback = "bf16", .words = "bf16|fp32|fp64", .fixed = true,
      .doc = "Storage of weights and activations. Sums, moments and main gradients are fp32 (fp64 in fp64 runs)."},
     {.section = "run", .key = "threads", .member = MEMBER(run.threads),
      .type = kInt, .need = kDerived,
      .rule = "cores of the machine / ranks on it", .low = 1, .high = 4096, .example = "2",
-     .unit = "threads of a rank", .doc = "Threads a rank computes with. The same number gives the same bits."},
+     .unit = "threads of a rank", .doc = "Compute threads per rank. Results are bitwise equal for an equal number of "
+                                         "threads."},
 
     {.section = "run", .key = "hang_after", .member = MEMBER(run.hang_after),
      .type = kNumber, .fallback = "60", .low = 0, .high = kMega,
      .unit = "seconds",
-     .doc = "When no rank has got anything done for so long beyond the longest step so far, each rank's step, action and "
-            "last operation and who may be the reason are reported. At least 60 s before the first step. 0 = never."},
+     .doc = "When no rank makes progress for this long beyond the longest step so far, a report shows each rank's "
+            "step, action and "
+            "last operation, and which ranks may be the cause. At least 60 s before the first step. 0 = never."},
     {.section = "run", .key = "stall_after", .member = MEMBER(run.stall_after),
      .type = kNumber, .fallback = "600", .low = 0, .high = kMega,
      .unit = "seconds",
-     .doc = "The same while a rank waits for a file system, if this is longer: one that stalls is told after 10 s and is "
-            "no hang, since it mostly ends. 0 = as run.hang_after."},
+     .doc = "The limit while a rank waits for a file system, if longer than run.hang_after. A stall is reported after "
+            "10 s and is "
+            "not a hang, since most stalls end. 0 = as run.hang_after."},
     {.section = "run", .key = "hang_action", .member = MEMBER(run.hang_action),
      .type = kWord, .fallback = "stop",
-     .doc = "After that report: stop ends the job with exit code 5, report keeps waiting."},
+     .doc = "After the report of a hang: stop ends the job with exit code 5, report keeps waiting."},
 };
 
 constexpr KeySpec kTrainingKeys[] = {
     // ---- mesh
     {.section = "mesh", .key = "tensor", .member = MEMBER(mesh.tensor),
      .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ranks",
-     .doc = "Ranks that share each layer."},
+     .doc = "Tensor parallel size: ranks over which each layer is sharded."},
     {.section = "mesh", .key = "pipeline", .member = MEMBER(mesh.pipeline),
      .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ranks",
-     .doc = "Stages of layers."},
+     .doc = "Pipeline parallel size: stages into which the layers are split."},
     {.section = "mesh", .key = "data", .member = MEMBER(mesh.data),
      .type = kInt, .need = kDerived,
      .rule = "ranks / (mesh.tensor * mesh.pipeline)", .low = 1, .high = 65536, .example = "1", .unit = "ranks",
-     .doc = "Replicas that share the batch."},
+     .doc = "Data parallel size: replicas over which the batch is split."},
     {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel),
      .type = kBool, .fallback = "false",
-     .doc = "Tensor ranks also share the rows between the layers. With one tensor rank it holds all rows."},
+     .doc = "Sequence parallel: rows between the layers are sharded over the tensor ranks too."},
     {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule),
      .type = kWord, .fallback = "1f1b",
      .words = "gpipe|1f1b|interleaved|zb-h1",
@@ -126,7 +131,7 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "mesh", .key = "virtual_stages", .member = MEMBER(mesh.virtual_stages),
      .type = kInt, .fallback = "1", .low = 1, .high = 1024,
      .when = kInterleaved, .unit = "chunks of a rank",
-     .doc = "Chunks of layers each pipeline rank holds."},
+     .doc = "Chunks of layers per pipeline rank (virtual pipeline size)."},
 
     // ---- train
     {.section = "train", .key = "steps", .member = MEMBER(train.steps),
@@ -134,64 +139,70 @@ constexpr KeySpec kTrainingKeys[] = {
      .example = "1000", .unit = "steps", .doc = "Optimizer steps of the whole run."},
     {.section = "train", .key = "sequence_length", .member = MEMBER(train.sequence_length),
      .type = kInt, .need = Need::kTrain, .low = 1, .high = 16 * kMega,
-     .example = "256", .unit = "tokens", .fixed = true, .doc = "Tokens of a training sequence."},
+     .example = "256", .unit = "tokens", .fixed = true, .doc = "Tokens per training sequence."},
     {.section = "train", .key = "global_batch", .member = MEMBER(train.global_batch),
      .type = kInt, .need = Need::kTrain, .low = 1, .high = 16 * kMega,
      .example = "16", .unit = "sequences", .fixed = true,
-     .doc = "Sequences of a step, over all ranks and micro-batches."},
+     .doc = "Sequences per step, over all ranks and micro-batches."},
     {.section = "train", .key = "micro_batch", .member = MEMBER(train.micro_batch),
      .type = kInt, .need = kDerived,
      .rule = "train.global_batch / mesh.data", .low = 1, .high = 16 * kMega, .example = "4", .unit = "sequences",
-     .doc = "Sequences a rank computes at once; the rest of its share is accumulated."},
+     .doc = "Sequences per forward pass of a rank; gradients are accumulated over the micro-batches."},
     {.section = "train", .key = "recompute", .member = MEMBER(train.recompute),
      .type = kWord, .fallback = "none",
-     .doc = "What backward computes again instead of keeping: nothing, norms and activations, or whole blocks."},
+     .doc = "Activations recomputed in backward: nothing, norms and activations, or whole blocks."},
     {.section = "train", .key = "attention", .member = MEMBER(train.attention),
      .type = kWord, .fallback = "auto",
-     .doc = "Whose kernels compute attention. cudnn: cuDNN's, on a GPU, in bf16 without document mask and dropout; an "
-            "error where it cannot. own: Ashlar's. auto: cuDNN's where it can and its results agree with Ashlar's, "
-            "measured before the first step and kept with the run. Elsewhere than on a GPU auto is own."},
+     .doc = "Implementation of attention. cudnn: cuDNN's kernels, on a GPU, in bf16 without document mask and "
+            "dropout; an "
+            "error where unsupported. own: Ashlar's. auto: cuDNN's where supported and in agreement with Ashlar's, "
+            "measured before the first step and saved with the run. On a CPU auto is own."},
     {.section = "train", .key = "eval_every", .member = MEMBER(train.eval_every),
      .type = kInt, .fallback = "250", .low = 0, .high = kBig,
      .unit = "steps",
-     .doc = "Steps from one evaluation to the next. 0: only after the last step, which is always evaluated."},
+     .doc = "Steps between evaluations. 0: only after the last step, which is always evaluated."},
     {.section = "train", .key = "eval_sequences", .member = MEMBER(train.eval_sequences),
      .type = kInt, .fallback = "512", .low = 0, .high = kBig,
      .unit = "sequences", .kept = true,
-     .doc = "Validation sequences of one evaluation, of each dataset: spread evenly over the validation part, the same on "
+     .doc = "Validation sequences per evaluation and dataset: spread evenly over the validation part, the same on "
             "any mesh and with any micro-batch. 0: the whole part."},
     {.section = "train", .key = "eval_batches", .type = kInt, .need = kOptional, .low = 0, .high = kBig,
      .example = "50", .unit = "micro-batches", .older_form_of = "train.eval_sequences",
-     .doc = "The older form of eval_sequences, which is eval_batches * micro_batch * mesh.data where this is given. A run "
-            "keeps the number of sequences that it began with."},
+     .doc = "Older form of eval_sequences = eval_batches * micro_batch * mesh.data. A run "
+            "keeps its initial number of sequences."},
 
     // ---- optimizer
     {.section = "optimizer", .key = "kind", .member = MEMBER(optimizer.rule.kind),
      .type = kWord, .fallback = "adamw",
      .unsupported = "adam|adafactor", .fixed = true,
-     .doc = "The update rule, its decay decoupled from the gradient. lion moves each weight by lr whatever the gradient's "
-            "size, and wants a third to a tenth of adamw's lr."},
+     .doc = "The update rule, with decoupled weight decay. lion moves each weight by lr regardless of the gradient's "
+            "magnitude, and needs a third to a tenth of adamw's lr."},
     {.section = "optimizer", .key = "lr", .member = MEMBER(optimizer.lr),
      .type = kNumber, .need = Need::kTrain, .low = 0, .high = 100,
      .low_open = true, .example = "3e-4", .doc = "Peak learning rate."},
     {.section = "optimizer", .key = "beta1", .member = MEMBER(optimizer.rule.beta1),
      .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .high_open = true, .example = "0.9", .fixed = true, .doc = "adamw: decay of the mean of gradients; lion: the mean's share in the direction of a step."},
+     .high_open = true, .example = "0.9", .fixed = true, .doc = "adamw: decay of the mean of gradients; lion: weight "
+                                                                "of the mean in the direction of a step."},
     {.section = "optimizer", .key = "beta2", .member = MEMBER(optimizer.rule.beta2),
      .type = kNumberOrWord, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .high_open = true, .unsupported = "1-k^-0.8", .example = "0.95", .fixed = true, .doc = "Decay of the mean of squared gradients; lion: of the mean of gradients."},
+     .high_open = true, .unsupported = "1-k^-0.8", .example = "0.95", .fixed = true, .doc = "Decay of the mean of "
+                                                                                            "squared gradients; lion: "
+                                                                                            "of the mean of "
+                                                                                            "gradients."},
     {.section = "optimizer", .key = "eps", .member = MEMBER(optimizer.rule.eps),
      .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .low_open = true, .when = kHasEps, .example = "1e-8", .fixed = true, .doc = "Added to the root of the bias-corrected second moment."},
+     .low_open = true, .when = kHasEps, .example = "1e-8", .fixed = true, .doc = "Added to the root of the "
+                                                                                 "bias-corrected second moment."},
     {.section = "optimizer", .key = "weight_decay", .member = MEMBER(optimizer.rule.weight_decay),
      .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 10,
-     .example = "0.1", .doc = "Decoupled decay of matrices: a step takes lr * weight_decay * w off each weight."},
+     .example = "0.1", .doc = "Decoupled decay of matrices: a step subtracts lr * weight_decay * w from each weight."},
     {.section = "optimizer", .key = "decay_embeddings", .member = MEMBER(optimizer.rule.decay_embeddings),
      .type = kBool, .fallback = "true",
-     .doc = "Decay token and position tables too."},
+     .doc = "Apply weight decay to token and position tables too."},
     {.section = "optimizer", .key = "clip", .member = MEMBER(optimizer.clip),
      .type = kNumber, .fallback = "1.0", .low = 0, .high = 1e9,
-     .doc = "Gradients are scaled down to this global norm. 0 is off."},
+     .doc = "Largest global gradient norm; larger gradients are scaled down. 0 is off."},
 
     // ---- schedule
     {.section = "schedule", .key = "kind", .member = MEMBER(schedule.kind),
@@ -201,7 +212,7 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "schedule", .key = "warmup_steps", .member = MEMBER(schedule.warmup_steps),
      .type = kInt, .need = kDerived,
      .rule = "steps / 20, at most 2000", .low = 0, .high = kBig, .example = "100", .unit = "steps", .kept = true,
-     .doc = "Step s below this has rate lr * (s + 1) / warmup_steps."},
+     .doc = "Steps of linear warm-up: step s < warmup_steps has rate lr * (s + 1) / warmup_steps."},
     {.section = "schedule", .key = "min_ratio", .member = MEMBER(schedule.min_ratio),
      .type = kNumber, .fallback = "0.1", .low = 0, .high = 1,
      .when = kVaries, .doc = "Lowest rate, as a share of lr."},
@@ -209,38 +220,40 @@ constexpr KeySpec kTrainingKeys[] = {
      .type = kInt, .need = kDerived,
      .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig,
      .when = kDecays, .example = "1000", .unit = "steps", .kept = true,
-     .doc = "Steps from the peak to the lowest rate: right after the warm-up, for wsd the last of the run."},
+     .doc = "Steps from the peak to the lowest rate: after the warm-up; for wsd the last steps of the run."},
 
     // ---- data
     {.section = "data", .key = "path", .member = MEMBER(data.sources),
      .type = KeyType::kSources, .need = Need::kTrain, .example = "\"data/text\"",
-     .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}. A run "
-            "that is continued needs the same tokens, tokenizers and weights, wherever they lie."},
+     .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}. A "
+            "run "
+            "that is resumed needs the same tokens, tokenizers and weights; paths may change."},
     {.section = "data", .key = "allow_change", .member = MEMBER(data.allow_change),
      .type = kBool, .fallback = "false",
-     .doc = "Continue with other data, or from weights of another tokenizer, than a checkpoint says: it is reported, not refused."},
+     .doc = "Allow data, or a tokenizer of the initial weights, that differ from the checkpoint: reported, not "
+            "refused."},
     {.section = "data", .key = "document_mask", .member = MEMBER(data.document_mask),
      .type = kBool, .fallback = "false", .fixed = true, .doc =
-     "No attention across documents packed in one sequence; the target after an end of document is not counted."},
+     "No attention across documents packed in one sequence; the target after an end of document is ignored."},
     {.section = "data", .key = "restart_positions", .member = MEMBER(data.restart_positions),
      .type = kBool, .fallback = "false",
      .when = kRestarts, .fixed = true,
-     .doc = "Positions count from the start of the document instead of the sequence."},
+     .doc = "Positions count from the start of the document instead of the start of the sequence."},
 
     // ---- checkpoint, log
     {.section = "checkpoint", .key = "every", .member = MEMBER(checkpoint.every),
      .type = kInt, .fallback = "500", .low = 0, .high = kBig,
      .unit = "steps",
-     .doc = "Steps from one checkpoint to the next. 0: only after the last step, which is always saved."},
+     .doc = "Steps between checkpoints. 0: only after the last step, which is always saved."},
     {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep),
      .type = kInt, .fallback = "3", .low = 1, .high = 1e6,
-     .unit = "checkpoints", .doc = "The newest so many are kept."},
+     .unit = "checkpoints", .doc = "Number of newest checkpoints that are kept."},
     {.section = "log", .key = "every", .member = MEMBER(log.every),
      .type = kInt, .fallback = "1", .low = 1, .high = kBig, .unit = "steps",
-     .doc = "Steps from one line on the terminal to the next. metrics.jsonl has every step."},
+     .doc = "Steps between lines on the terminal. metrics.jsonl has every step."},
     {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every),
      .type = kInt, .fallback = "0", .low = 0, .high = kBig, .unit = "steps",
-     .doc = "Steps from one row of statistics in metrics.jsonl to the next: RMS of every weight and its gradient "
+     .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient "
             "before clipping, and of the residual stream after the embedding and each block. 0 is off."},
 };
 // clang-format on

@@ -6,7 +6,7 @@
 namespace ashlar::config::schema_words {
 
 inline constexpr double kMega = 1 << 20;
-inline constexpr double kBig = 1e12;  // of counts that only the patience of the user limits
+inline constexpr double kBig = 1e12;  // upper bound of counts that have no natural limit
 inline constexpr auto kInt = KeyType::kInt;
 inline constexpr auto kNumber = KeyType::kNumber;
 inline constexpr auto kBool = KeyType::kBool;
@@ -18,7 +18,7 @@ inline constexpr auto kOptional = Need::kOptional;
 
 }  // namespace ashlar::config::schema_words
 
-/// The member of RunConfig that a key stands for.
+/// The member of RunConfig that a key sets.
 #define MEMBER(path)                               \
   member < [](auto& c) -> auto& { return c.path; } \
   > ()

@@ -9,7 +9,7 @@
 namespace ashlar::config {
 namespace {
 
-/// Walks over a TOML text without understanding more of it than strings, comments, brackets and the dots of keys.
+/// Scans TOML text for nesting only: it knows strings, comments, brackets and the dots of keys.
 class DepthScan {
  public:
   explicit DepthScan(std::string_view text) : text_(text) {}
@@ -49,7 +49,7 @@ class DepthScan {
     opened_.pop_back();
   }
 
-  /// To the last quote of a string, or to where it breaks off.
+  /// Advances to the closing quote of a string, or to where the string breaks off.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool lines = text_.substr(at_, 3) == three;
@@ -69,9 +69,9 @@ class DepthScan {
 
   std::string_view text_;
   size_t at_ = 0, line_ = 0;
-  int64_t levels_ = 0;           // of what is open
-  int64_t dots_ = 0;             // of the key at hand
-  std::vector<int64_t> opened_;  // levels of each bracket, with its key's
+  int64_t levels_ = 0;           // open levels
+  int64_t dots_ = 0;             // dots in the current key
+  std::vector<int64_t> opened_;  // levels that each open bracket adds, including those of its key
 };
 
 }  // namespace

@@ -51,10 +51,10 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Names of files may be any bytes; TOML, manifests and metrics are UTF-8.
+/// File names may contain any bytes; TOML, manifests and metrics are UTF-8.
 std::string not_utf8(std::string_view key, std::string_view text, std::string_view place) {
   return str_cat(key, " = ", printable(text), ": expected UTF-8, as the run's config.toml and checkpoints are, got ",
-                 "other bytes; rename it, or reach it through a link (", place, ")");
+                 "other bytes; rename it, or use a symbolic link to it (", place, ")");
 }
 
 bool has_word(const std::vector<std::string_view>& words, std::string_view word) {
@@ -103,7 +103,7 @@ Value fallback_value(const KeySpec& s) {
     case KeyType::kKeyList:
     case KeyType::kSources: break;
   }
-  throw Bug(str_cat("schema default of ", s.name(), " does not read"));
+  throw Bug(str_cat("schema default of ", s.name(), " does not parse"));
 }
 
 bool same_value(const Value& a, const Value& b) {

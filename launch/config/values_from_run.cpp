@@ -7,13 +7,13 @@
 namespace ashlar::config {
 namespace {
 
-/// The value that the configuration would have for a key without a rule.
+/// The value that the configuration gives a key before rules apply.
 Value wanted_value(const RawValues& raw, const KeySpec& spec) {
   const std::optional<Value>& given = raw.given[index_of(spec)];
   return given ? *given : fallback_value(spec);
 }
 
-/// Whether what decides of this key (schedule.kind of a decay) is as it was.
+/// Whether the key that this one depends on (schedule.kind for the decay) has the same value as in the run.
 bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& stored) {
   for (const std::string_view key : split_words(spec.when.reads)) {
     const KeySpec& read = schema()[key_index(key)];
@@ -22,7 +22,7 @@ bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& 
   return applies(spec, stored);
 }
 
-/// The key that says the same in other units, or null.
+/// The older key for the same quantity in other units, or null.
 const KeySpec* older_form(const KeySpec& spec) {
   const auto keys = schema();
   const auto found =
@@ -30,8 +30,8 @@ const KeySpec* older_form(const KeySpec& spec) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-/// Whether the older form says no more than the run has made of it: in a file it was there when the run began, and what
-/// a command line says is new where it is not what the run has.
+/// Whether the value of the older key is already part of the stored value. A value in a file was there when the run
+/// began; a value on the command line is new when it differs from the run's.
 bool is_settled(const RawValues& raw, const KeySpec& older, const RunConfig& stored) {
   if (raw.overridden[index_of(older)] == 0) return true;
   const double batches = static_cast<double>(std::get<int64_t>(*raw.given[index_of(older)]));
@@ -52,8 +52,8 @@ std::vector<DerivedValue> take_values_from_run(RawConfig& config, const RunConfi
     std::string rule = str_cat("of ", escaped(where));
     if (const KeySpec* older = older_form(spec); older != nullptr && raw.given[index_of(*older)]) {
       if (!is_settled(raw, *older, stored)) continue;
-      rule += str_cat("; ", older->name(), " = ", value_text(*raw.given[index_of(*older)]), " was settled there, give ",
-                      spec.name(), " for another number");
+      rule += str_cat("; ", older->name(), " = ", value_text(*raw.given[index_of(*older)]),
+                      " was applied when the run began, set ", spec.name(), " for another number");
       raw.given[index_of(*older)].reset();
     }
     raw.given[index] = value;

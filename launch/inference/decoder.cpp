@@ -8,7 +8,7 @@ namespace ashlar::inference {
 
 namespace {
 
-/// One sample of tokens at positions first, first+1, ... as device memory.
+/// Tokens of one sample at positions first, first+1, ... in device memory.
 struct Tokens {
   Tensor ids, positions;
   model::BatchView view;
@@ -44,7 +44,7 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
 Decoder::Decoder(training::Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
   ASHLAR_CHECK(
       engine.chunks().size() == 1 && !engine.options().sequence_parallel && engine.mesh().size(kSampleAxes) == 1,
-      "decoding takes one replica with one chunk a stage and whole rows");
+      "expected one replica with one chunk per stage and no sequence parallel for decoding");
   if (use_cache) cache_ = engine.chunks().front()->make_cache(engine.ctx(), 1, max_tokens);
 }
 

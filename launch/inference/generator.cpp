@@ -16,14 +16,14 @@ namespace {
 
 constexpr uint64_t kSamplingSite = hash64("generate");
 
-/// What the last stage tells the others of a token.
+/// The drawn token, sent by the last stage to the others.
 struct Drawn {
   int32_t id = 0;
-  int32_t bad_id = -1;  ///< whose logit is not finite
+  int32_t bad_id = -1;  ///< id with a non-finite logit, or -1
   double bad_logit = 0;
 };
 
-/// The first id whose logit is not finite though the model does not mask it; -1: none.
+/// The first id with a non-finite logit that the model does not mask; -1: none.
 int32_t first_bad(std::span<const double> logits, const model::ModelConfig& config) {
   for (int32_t id = 0; id < config.vocab_size; ++id) {
     if (std::isfinite(logits[id])) continue;
@@ -51,14 +51,14 @@ std::vector<int32_t> ids_without_token(const data::Tokenizer& tokenizer, int64_t
 }
 
 void generate(training::Engine& engine, const GenerateOptions& o, const std::function<void(int32_t)>& emit) {
-  ASHLAR_CHECK(!o.prompt.empty(), "generation needs a first token");
+  ASHLAR_CHECK(!o.prompt.empty(), "generation needs at least one prompt token");
   const model::ModelConfig& config = engine.options().model;
   const int64_t wanted = static_cast<int64_t>(o.prompt.size()) + o.new_tokens;
   const int64_t limit = config.pos.type == model::PosType::kLearned ? config.pos.max_positions : wanted;
   const int64_t capacity = std::min(limit, wanted);
   Decoder decoder(engine, capacity, o.use_cache);
 
-  std::vector<int32_t> context = o.prompt;  // what the model sees
+  std::vector<int32_t> context = o.prompt;  // the model's context
   const auto keep_newest = [&](int64_t n) {
     context.erase(context.begin(), context.end() - std::min<int64_t>(n, context.size()));
   };
@@ -69,13 +69,13 @@ void generate(training::Engine& engine, const GenerateOptions& o, const std::fun
     Drawn drawn;
     if (decoder.on_last_stage()) drawn = draw_token(std::move(logits), config, o, n);
     comm::ControlPlane& ranks = engine.mesh().control();
-    drawn = comm::broadcast_value(ranks, drawn, ranks.size() - 1);  // the last rank is of the last stage
+    drawn = comm::broadcast_value(ranks, drawn, ranks.size() - 1);  // the last rank is in the last stage
     if (drawn.bad_id >= 0) {
       throw comm::AllRanksError(
           ExitCode::kNonFinite, "generate",
           str_cat("token ", n, ": the logit of id ", drawn.bad_id, " is ", drawn.bad_logit,
-                  ": the weights are finite, what is computed from them in ", name_of(engine.options().dtype),
-                  " is not; try --dtype fp32 or fp64, or another checkpoint"));
+                  ": the weights are finite, but their results in ", name_of(engine.options().dtype),
+                  " are not; try --dtype fp32 or fp64, or another checkpoint"));
     }
     const int32_t id = drawn.id;
     emit(id);

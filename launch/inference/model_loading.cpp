@@ -23,7 +23,7 @@ DType dtype_named(const std::string& name) {
   throw input_error("dtype", "--dtype ", name, ": expected bf16, fp32 or fp64");
 }
 
-/// What computes: the device that is asked for, else that of the run.
+/// Creates the requested device, else that of the run.
 std::unique_ptr<training::RunDevice> device_for(const LoadOptions& options, config::RunSection run,
                                                 comm::Bootstrap& bootstrap, Log& log) {
   run.threads = options.threads;

@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// How much of a text further ids cannot change: all but a last character that lacks bytes, or what decoders put there.
+/// Length of the prefix that further ids cannot change: all except an incomplete last character, or a decoder's
+/// replacement for it.
 size_t certain_size(std::string_view text) {
   if (text.ends_with(kReplacement)) return text.size() - kReplacement.size();
   size_t tail = 0;
@@ -27,7 +28,7 @@ TextStream::TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t
 
 std::string TextStream::add(int32_t id) {
   ids_.push_back(id);
-  if (tokenizer_.is_byte(id)) return "";  // the run may go on
+  if (tokenizer_.is_byte(id)) return "";  // the run of byte tokens may continue
   return flush(false);
 }
 
@@ -37,7 +38,7 @@ std::string TextStream::flush(bool all) {
   const std::span<const int32_t> ids(ids_);
   std::string text = tokenizer_.decode(ids.subspan(anchor_));
   if (!text.starts_with(known_)) {
-    // The ids before ended within a run of bytes, whose text has been told: what follows stands for itself.
+    // The previous ids ended within a run of byte tokens whose text was returned, so the next id starts a new anchor.
     anchor_ = told_;
     known_.clear();
     text = tokenizer_.decode(ids.subspan(anchor_));

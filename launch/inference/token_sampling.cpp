@@ -34,7 +34,7 @@ int32_t draw(std::span<const double> distribution, double uniform) {
     below += distribution[i];
     if (uniform < below) return last;
   }
-  return last;  // rounding left the sum a hair under one
+  return last;  // rounding may leave the sum slightly below one
 }
 
 }  // namespace ashlar::inference

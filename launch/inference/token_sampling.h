@@ -7,9 +7,9 @@
 namespace ashlar::inference {
 
 struct SamplingOptions {
-  double temperature = 1.0;  ///< 0 = always the likeliest token
-  int64_t top_k = 0;         ///< keep the k likeliest; 0 = all
-  double top_p = 1.0;  ///< then keep the fewest whose probabilities reach p (Holtzman et al. 2020, arXiv:1904.09751)
+  double temperature = 1.0;  ///< 0 = always the most likely token
+  int64_t top_k = 0;         ///< keep the k most likely; 0 = all
+  double top_p = 1.0;  ///< then keep the smallest set with total probability p (Holtzman et al. 2020, arXiv:1904.09751)
   uint64_t seed = 0;
 };
 

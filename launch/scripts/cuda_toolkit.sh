@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts a CUDA compiler, or headers that build with one, into a folder, from NVIDIA's pip wheels: no driver, no GPU and no root needed. --help tells more.
+# Installs a CUDA compiler, or headers that build with one, into a folder from NVIDIA's pip wheels. Needs no driver, GPU
+# or root. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$root/launch/scripts/common.sh"

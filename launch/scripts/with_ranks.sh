@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# with_ranks.sh N COMMAND...: runs COMMAND on N ranks of this machine, for anybody, however few cores there are.
+# with_ranks.sh N COMMAND...: runs COMMAND on N ranks of this machine, as any user, with any number of cores.
 # Starts any program with the flags of `ashlar launch`, which starts ashlar (a test compares them); the ranks inherit the
 # environment. Exit code: the first that is not 0.
 set -euo pipefail

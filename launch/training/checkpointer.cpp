@@ -61,7 +61,7 @@ void Checkpointer::poll(SaveState heard) {
 }
 
 void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
-  last_ = step_ == args.state.step;  // when another step's fails, this one is still to come
+  last_ = step_ == args.state.step;  // if the save of an earlier step fails, the last one follows
   say_what_is_waited_for();
   while (!saving_.idle()) note(saving_.wait_phase());
   if (step_ != args.state.step) {
@@ -75,8 +75,8 @@ void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
 
 void Checkpointer::say_what_is_waited_for() {
   if (saving_.idle()) return;
-  log_.info(str_cat("the run ends when the save under way is over: ", saving_.path().string(),
-                    saving_.free() ? " is read back" : " is written and read back"));
+  log_.info(str_cat("the run ends when the current save is complete: ", saving_.path().string(),
+                    saving_.free() ? "is being verified" : " is written and read back"));
 }
 
 void Checkpointer::wait() {
@@ -92,15 +92,15 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
   }
-  const bool speaks = ranks_.rank() == 0;  // the outcome is everybody's
+  const bool speaks = ranks_.rank() == 0;  // all ranks have the same outcome
   if (outcome.damage && speaks)
-    log_.warn(str_cat("what was saved cannot be read back, older ones are kept: ", *outcome.damage));
+    log_.warn(str_cat("the saved checkpoint cannot be read back, older ones are kept: ", *outcome.damage));
   if (outcome.verified) {
     retention_.trust(*outcome.verified);
     retention_.start(outcome.verified->step);
   }
   if (!outcome.failure) return;
-  // A directory that is no longer this run's is no matter of trying again.
+  // A run directory that now belongs to another run is a final error, not one to retry.
   comm::try_on_all_ranks(ranks_, [&] {
     if (speaks && check_owned_) check_owned_();
   });
@@ -110,11 +110,11 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
   if (last_ || failures_ == kMostFailures) {
     comm::try_on_all_ranks(ranks_, [&] {
       throw resource_error("checkpoint", last_ ? "the last save failed" : "three saves in a row failed", ": ", text,
-                           any_ ? "; the checkpoints before stay" : "; no checkpoint was saved before");
+                           any_ ? "; earlier checkpoints are kept" : "; no checkpoint was saved before");
     });
   }
   if (!speaks) return;
-  log_.warn(str_cat("a save failed and is tried again at the next interval (", failures_, " of ", kMostFailures,
+  log_.warn(str_cat("a save failed; retrying at the next interval (", failures_, " of ", kMostFailures,
                     " in a row): ", text));
 }
 

@@ -14,38 +14,38 @@ namespace ashlar::training {
 
 struct CheckpointerArgs {
   comm::ControlPlane& ranks;
-  Log& log;  ///< of this rank; what concerns all is said by rank 0
+  Log& log;  ///< of this rank; rank 0 logs what concerns all ranks
   std::filesystem::path run_dir;
-  int64_t keep = 0;                   ///< newest good checkpoints, the others go
-  std::function<void()> check_owned;  ///< rank 0's, RunDirectory::check_owned; a save that fails asks it first
+  int64_t keep = 0;                   ///< number of newest valid checkpoints to keep
+  std::function<void()> check_owned;  ///< rank 0's RunDirectory::check_owned; called first when a save fails
 };
 
-/// The checkpoints of a run while it trains: saved in the background, said when they are there, read back, retired.
-/// Called by all ranks at the same steps. A save that fails is told in one line and tried again at the next interval;
-/// the third failure in a row ends the run with exit code 6, as does a last save that fails (comm::AllRanksError, or
-/// Error of one rank); the checkpoints of before stay, and nothing of the failed ones.
+/// The checkpoints of a run while it trains: written in the background, logged when complete, read back, deleted when
+/// old. All ranks call everything at the same steps. A failed save is logged in one line and retried at the next
+/// interval. The third failure in a row ends the run with exit code 6, as does a failed last save (comm::AllRanksError,
+/// or Error of one rank); earlier checkpoints are kept, and failed ones leave no files.
 class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerArgs& args);
 
-  /// The memory for snapshots: `bytes` of this rank. To be called when saves during the run are wanted.
+  /// Allocates the memory for snapshots: `bytes` on this rank. Called when there will be saves during the run.
   int64_t reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer);
-  /// The checkpoint that the run has loaded, verified by all ranks.
+  /// The checkpoint that the run has loaded. All ranks have verified it.
   void loaded(const checkpoint::Found& checkpoint);
 
   bool has(int64_t step) const { return step_ == step; }  ///< saved, or being saved
-  /// Begins a save of the state as it is, unless it `has` that step; waits for the one before to be written. What
-  /// changes the state must wait for the event that is returned; null: for nothing.
+  /// Begins a save of the current state, unless it `has` that step; first waits until the previous save is written.
+  /// Code that changes the state must wait for the returned event; null: nothing to wait for.
   [[nodiscard]] Event* begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
-  /// What `begin` waits for.
+  /// The wait of `begin`.
   void wait_until_free();
-  /// This rank's part of the message of a step, and what comes of that of all ranks.
+  /// This rank's contribution to the message of a step, and the action on the combined state of all ranks.
   SaveState state();
   void poll(SaveState heard);
-  /// At the end: saves the state if its last save was another step's, and waits for all that is under way, which it
-  /// says.
+  /// At the end of a run: saves the state unless the last save was of the same step, and waits for all saves, which it
+  /// logs.
   void finish(const Ctx& ctx, const checkpoint::SaveArgs& args);
-  /// Waits for what is under way, saves nothing new: for a run that ends because its state is not worth saving.
+  /// Waits for the current save and begins none: for a run that ends because its state is not worth saving.
   void wait();
 
  private:
@@ -56,12 +56,12 @@ class Checkpointer {
   comm::ControlPlane& ranks_;
   Log& log_;
   checkpoint::BackgroundSave saving_;
-  checkpoint::Retention retention_;  ///< rank 0's works
-  int64_t step_ = -1;                ///< saved last, or being saved
+  checkpoint::Retention retention_;  ///< used by rank 0 only
+  int64_t step_ = -1;                ///< step of the last or current save
   std::function<void()> check_owned_;
-  bool any_ = false;   ///< checkpoints of the run, loaded or saved
-  int failures_ = 0;   ///< in a row
-  bool last_ = false;  ///< no further interval comes
+  bool any_ = false;   ///< the run has a checkpoint, loaded or saved
+  int failures_ = 0;   ///< consecutive
+  bool last_ = false;  ///< no save follows
 };
 
 }  // namespace ashlar::training

@@ -4,7 +4,7 @@
 
 namespace ashlar::training {
 
-/// Of a clock that never goes back.
+/// Monotonic clock, in seconds.
 inline double now_sec() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -13,7 +13,7 @@ namespace ashlar::training {
 
 namespace {
 
-/// Texts one behind another, each after its length.
+/// Appends a text after its length.
 void pack(std::string_view text, std::string& out) {
   const auto size = static_cast<uint64_t>(text.size());
   out.append(reinterpret_cast<const char*>(&size), sizeof size);
@@ -66,7 +66,7 @@ SharedManifests::SharedManifests(comm::Bootstrap& bootstrap, const std::vector<s
 std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& path) const {
   const auto found = manifests_.find(path);
   if (found == manifests_.end()) {
-    throw input_error("config", "data.path names ", path, ", which it does not on the first rank of this machine; give",
+    throw input_error("config", "data.path names ", path, ", but not on the first rank of this machine; give",
                       " every rank the same files and overrides");
   }
   const auto& [text, code] = found->second;
@@ -76,7 +76,7 @@ std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& pat
 
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets) {
   comm::try_on_all_ranks(ranks, [&] {
-    int64_t first = ranks.rank();  // of this dataset: the ranks go round over all datasets
+    int64_t first = ranks.rank();  // shard of this dataset: shards of all datasets are assigned round-robin
     for (const data::WeightedDataset& d : datasets) {
       const int64_t shards = d.dataset->num_shards();
       for (; first < shards; first += ranks.size()) d.dataset->check_shard(first);

@@ -16,8 +16,8 @@ void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids
   for (size_t n = 0; n < batch.targets.size(); ++n) {
     if (!std::binary_search(masked_ids.begin(), masked_ids.end(), int64_t{batch.targets[n]})) continue;
     throw input_error("data", "sample ", batch.first_sample + static_cast<int64_t>(n) / batch.T, ": token ",
-                      batch.targets[n], " is to be predicted, and head.masked_ids says that it never is; ",
-                      "train on data without it, or take it from the list");
+                      batch.targets[n], " is a target, but head.masked_ids excludes it from predictions; ",
+                      "train on data without it, or remove it from the list");
   }
 }
 
@@ -25,7 +25,7 @@ void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<const int64_t> masked_ids) {
   check_targets(batch, masked_ids);
-  // Positions sorted stably, for the deterministic gradient of a learned table.
+  // Positions sorted stably, for the deterministic gradient of the position table.
   counts_.assign(batch.T + 1, 0);
   for (const int32_t p : batch.positions) {
     ASHLAR_CHECK(p >= 0 && p < batch.T, "position ", p, " of ", batch.T);
@@ -45,7 +45,7 @@ void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<con
                                                                         {&view.doc_start, &batch.doc_start},
                                                                         {&view.order, &batch.order},
                                                                         {&view.position_order, &sorted_positions_}};
-  constexpr int64_t kAlign = 64;  // elements: vectors begin where GPUs read best
+  constexpr int64_t kAlign = 64;  // elements: aligns each vector for GPU loads
   const auto room_for = [](const std::vector<int32_t>& values) {
     return (static_cast<int64_t>(values.size()) + kAlign - 1) / kAlign * kAlign;
   };

@@ -37,7 +37,7 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Somebody else has the directory, as far as one can tell.
+/// Another process probably owns the directory.
 struct Taken {
   Error error;
   std::optional<LockHolder> holder;
@@ -49,20 +49,20 @@ Taken taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
           holder};
 }
 
-/// Whether that is a rank of an earlier attempt of the launch that has started `self`. One that is about to end has
-/// emptied its lock file.
+/// Whether the holder is a rank of an earlier attempt of the launch that started `self`. A rank that is about to end
+/// has emptied its lock file.
 bool of_former_attempt(const std::optional<LockHolder>& holder, const LockHolder& self) {
   return !self.launch.empty() && (!holder || holder->launch == self.launch);
 }
 
-// Opened with O_NONBLOCK: something else of that name must not make the open wait.
+// Opened with O_NONBLOCK: a FIFO of that name must not block the open.
 int open_plain(const fs::path& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   struct stat info {};
   if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
     close(fd);
     throw input_error("run", "expected a lock file, got ", path.string(),
-                      " which is no regular file; remove it, or set run.dir to another directory");
+                      " which is not a regular file; remove it, or set run.dir to another directory");
   }
   return fd;
 }
@@ -118,7 +118,7 @@ std::optional<LockHolder> parse_holder(const std::string& text) {
     if (!json.contains(key) || !json[key].is_number_integer()) return std::nullopt;
   h.pid = json["pid"].get<int64_t>();
   h.started = json["started"].get<uint64_t>();
-  for (const auto& [key, field] : {std::pair{"nonce", &h.nonce}, {"launch", &h.launch}})  // not of older versions
+  for (const auto& [key, field] : {std::pair{"nonce", &h.nonce}, {"launch", &h.launch}})  // absent in older versions
     if (json.contains(key) && json[key].is_string()) *field = json[key].get<std::string>();
   return h;
 }
@@ -129,7 +129,7 @@ std::string describe(const LockHolder& h) {
 
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
   if (holder.boot.empty() || self.boot.empty()) return Liveness::kUnknown;
-  // The machine has started anew since; another one of its name would be its own mistake.
+  // The machine has rebooted since. Two machines of one host name are a configuration error.
   if (holder.boot != self.boot) return holder.host == self.host ? Liveness::kDead : Liveness::kUnknown;
   if (holder.pid_space != self.pid_space) return Liveness::kUnknown;
   const watch::ProcessStat now = watch::process_stat(static_cast<int>(holder.pid));
@@ -152,7 +152,8 @@ void DirectoryLock::take(const Args& args) {
   const absl::Time end = absl::Now() + absl::Seconds(args.former_seconds);
   for (bool said = false;;) {
     try {
-      // A process that cannot lock files may hold it beside one that can: both look at the held file.
+      // A process without file locks may hold the directory at the same time as one that has them: both check the held
+      // file.
       if (!take_file_lock(file_lock_)) return take_held_file(std::strerror(errno));
       while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
       return settle_owner(args);
@@ -174,10 +175,10 @@ void DirectoryLock::settle_owner(const Args& args) {
   const Liveness liveness = other ? liveness_of(*other, self_) : Liveness::kUnknown;
   if (!text.empty() && liveness == Liveness::kAlive) throw taken(dir_, other);
   const bool watch = !text.empty() && liveness == Liveness::kUnknown && args.watch_seconds > 0;
-  if (watch) watch_owner(args, text, other ? describe(*other) : "a process that its lock file does not tell");
+  if (watch) watch_owner(args, text, other ? describe(*other) : "a process that its lock file does not name");
   text_ours_ = write_text(fd_, to_text(self_));
   if (!watch) return;
-  // Of several that have watched the last one that wrote has it.
+  // If several processes have watched, the last one that wrote owns the directory.
   usleep(static_cast<useconds_t>(args.watch_seconds / 30 * 1e6));
   const std::string now = text_of(dir_ / kFile);
   if (text_ours_ && nonce_of(now) != self_.nonce) throw taken(dir_, parse_holder(now));
@@ -192,10 +193,11 @@ void DirectoryLock::watch_owner(const Args& args, const std::string& text, const
     const std::string now = text_of(dir_ / kFile);
     if (now != text) throw taken(dir_, parse_holder(now));
     if (io::file_stamp(dir_ / args.watched) == before) continue;
-    throw Taken{input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ",
-                            args.watched, " grows, although the file system has given its lock away (on Lustre mount ",
-                            "with flock, not localflock)", kHow),
-                parse_holder(text)};
+    throw Taken{
+        input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ", args.watched,
+                    " grows, although the file system granted its lock to this process (on Lustre mount ",
+                    "with flock, not localflock)", kHow),
+        parse_holder(text)};
   }
   args.say(to_line(OwnerReplaced{.run_dir = dir_, .owner = owner}));
 }
@@ -212,7 +214,7 @@ void DirectoryLock::check_place() const {
   if (stat(dir_.c_str(), &there) == 0) {
     if (mine.st_dev == there.st_dev && mine.st_ino == there.st_ino) return;
   } else if (errno != ENOENT && errno != ENOTDIR && errno != ESTALE) {
-    return;  // a file system that stumbles has moved nothing
+    return;  // a transient file system error does not mean that the directory moved
   }
   std::error_code none;
   const fs::path now = mine.st_nlink == 0 ? "" : fs::read_symlink(str_cat("/proc/self/fd/", dir_fd_), none);
@@ -225,7 +227,7 @@ void DirectoryLock::check_place() const {
 
 void DirectoryLock::make_lock_file_again() {
   const int fd = open(text_file().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return;  // looked at again before the next write
+  if (fd < 0) return;  // checked again before the next write
   text_ours_ = write_text(fd, to_text(self_));
   if (held_file_) {
     close(fd);
@@ -238,7 +240,7 @@ void DirectoryLock::make_lock_file_again() {
 void DirectoryLock::check() {
   const std::lock_guard lock(checking_);
   check_place();
-  // A step opens no file where nothing has happened to this one.
+  // No file is opened in a step if this file is unchanged.
   const std::optional<io::FileStamp> stamp = io::file_stamp(text_file());
   if (stamp && stamp == read_stamp_) return;
   const int fd = open(text_file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -256,10 +258,11 @@ void DirectoryLock::check() {
     return;
   }
   const std::optional<LockHolder> other = parse_holder(now);
-  throw input_error("run", "expected to own the run directory ", printable(dir_.string()),
-                    " alone, got a lock file of ", other ? describe(*other) : "another process",
-                    ", which has taken it; this run ends and writes nothing more; the file system does not keep its "
-                    "locks (on Lustre mount with flock, not localflock): start one run at a time");
+  throw input_error(
+      "run", "expected to own the run directory ", printable(dir_.string()), " alone, got a lock file of ",
+      other ? describe(*other) : "another process",
+      ", which has taken it over; this run ends and writes nothing more; the file system does not enforce "
+      "locks (on Lustre mount with flock, not localflock): start one run at a time");
 }
 
 bool DirectoryLock::take_file_lock(FileLock file_lock) {
@@ -274,7 +277,7 @@ bool DirectoryLock::take_file_lock(FileLock file_lock) {
     do result = file_lock(fd_, LOCK_EX | LOCK_NB);
     while (result != 0 && errno == EINTR);
     const int why = errno;
-    // Its holder may have moved the directory away between our open and our lock.
+    // The holder may have moved the directory between our open and our lock.
     if (result == 0 && same_file(fd_, path)) return true;
     close(std::exchange(fd_, -1));
     if (result == 0) continue;
@@ -285,7 +288,7 @@ bool DirectoryLock::take_file_lock(FileLock file_lock) {
 }
 
 void DirectoryLock::take_held_file(const std::string& why) {
-  // Of one that can lock files here this one sees no lock, but what it has written.
+  // A process with file locks is visible only by its lock file, since this one cannot see locks.
   const std::optional<LockHolder> other = parse_holder(text_of(dir_ / kFile));
   if (other && liveness_of(*other, this_process()) == Liveness::kAlive) throw taken(dir_, other);
   const fs::path path = dir_ / kHeldFile;
@@ -311,10 +314,10 @@ void DirectoryLock::take_held_file(const std::string& why) {
 void DirectoryLock::remove_dead_holder() {
   const fs::path path = dir_ / kHeldFile, claim = path.string() + ".claim";
   const int fd = open_plain(path, O_RDONLY);
-  if (fd < 0) return;  // gone by now
+  if (fd < 0) return;  // removed meanwhile
   close(fd);
   std::optional<LockHolder> holder = parse_holder(text_of(path));
-  for (int i = 0; i < 20 && !holder; ++i) {  // its maker may be about to write it
+  for (int i = 0; i < 20 && !holder; ++i) {  // its creator may not have written it yet
     usleep(50'000);
     if (!fs::exists(path)) return;
     holder = parse_holder(text_of(path));
@@ -324,15 +327,16 @@ void DirectoryLock::remove_dead_holder() {
   if (liveness == Liveness::kUnknown) {
     throw Taken{
         input_error("run", "another process may be training in ", dir_.string(), ": ",
-                    holder ? describe(*holder) : "nobody knows who",
-                    ", and from here nobody can tell whether it still runs; when it does not, remove ", path.string()),
+                    holder ? describe(*holder) : "an unknown process",
+                    ", and this process cannot tell whether it still runs; if it does not, remove ", path.string()),
         holder};
   }
-  // Of several who find it dead one removes it, and nobody a newer one: that needs the claim.
+  // Of several processes that find the holder dead one removes the file, and none removes a newer one: that needs the
+  // claim file.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claimed < 0) {
-    throw input_error("run", "another process is just taking over ", dir_.string(),
-                      "; try again, and if this stays, remove ", claim.string());
+    throw input_error("run", "another process is taking over ", dir_.string(), "; try again; if this persists, remove ",
+                      claim.string());
   }
   close(claimed);
   if (parse_holder(text_of(path)) == holder) fs::remove(path);
@@ -341,12 +345,12 @@ void DirectoryLock::remove_dead_holder() {
 
 DirectoryLock::~DirectoryLock() {
   std::error_code none;
-  const bool ours = nonce_of(text_of(text_file())) == self_.nonce;  // else it is another's by now
+  const bool ours = nonce_of(text_of(text_file())) == self_.nonce;  // else another process owns it now
   if (held_file_ && ours) fs::remove(dir_ / kHeldFile, none);
   if (dir_fd_ >= 0) close(dir_fd_);
   if (fd_ < 0) return;
   if (ours) [[maybe_unused]]
-    const int emptied = ftruncate(fd_, 0);  // nobody holds it
+    const int emptied = ftruncate(fd_, 0);  // empty: no holder
   close(fd_);
 }
 

@@ -12,16 +12,16 @@
 
 namespace ashlar::training {
 
-/// Who holds a directory: what its lock file says.
+/// The holder of a directory, as its lock file names it.
 struct LockHolder {
   std::string host;
   int64_t pid = 0;
-  uint64_t started = 0;   ///< the process, in clock ticks since its machine started
-  std::string boot;       ///< since which start of that machine
-  std::string pid_space;  ///< in which container its number counts
-  std::string since;      ///< UTC, like 2026-03-01 12:00:00
-  std::string nonce;      ///< random, another one each time a directory is taken; empty: of an older version
-  std::string launch;     ///< the `ashlar launch` that has started it; empty: none
+  uint64_t started = 0;   ///< start of the process, in clock ticks since boot
+  std::string boot;       ///< boot id of that machine
+  std::string pid_space;  ///< PID namespace of its process id
+  std::string since;      ///< UTC, e.g. 2026-03-01 12:00:00
+  std::string nonce;      ///< random for each acquisition; empty: written by an older version
+  std::string launch;     ///< id of the `ashlar launch` that started it; empty: none
   bool operator==(const LockHolder&) const = default;
 };
 LockHolder this_process();  ///< with a new nonce
@@ -30,67 +30,67 @@ std::optional<LockHolder> parse_holder(const std::string& text);
 /// "process 4711 on node7 since 2026-03-01 12:00:00 UTC".
 std::string describe(const LockHolder& holder);
 
-/// Whether a holder may still live, as `self` can tell.
+/// Whether a holder is still alive, as far as `self` can tell.
 enum class Liveness { kAlive, kDead, kUnknown };
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self);
 
-/// A directory held by one process at a time, from construction to destruction, by flock on DIR/.lock. Where the file
-/// system has no such locks, by a file DIR/.lock.held that only one process can make: it stays behind a killed process,
-/// so that the next one judges by host, start of the machine and process number whether its maker lives, and refuses
-/// when it cannot tell. Both files say who holds.
-///   Locks may lie: some file systems grant flock to every machine that asks. So the text of the file decides, too. Who
-/// gets the lock and finds an owner that lives is refused; of one that it cannot judge (another machine, a container)
-/// it watches for a while whether that one still writes. An owner looks before each write whether the text is still its
-/// own (`check`).
+/// A directory held by one process at a time, from construction to destruction, by flock on DIR/.lock. On a file system
+/// without flock, by a file DIR/.lock.held that only one process can create. That file stays after a kill, so the next
+/// process decides by host, boot id and process id whether the creator is alive, and refuses if it cannot tell. Both
+/// files name the holder.
+///   Locks may be unreliable: some file systems grant flock to every machine. Therefore the text of the file counts
+/// too. A process that gets the lock but finds a live owner in the text is refused. If it cannot tell whether the owner
+/// is alive (another machine, a container), it watches for a while whether the owner still writes. An owner checks
+/// before each write that the text is still its own (`check`).
 class DirectoryLock {
  public:
-  using FileLock = int (*)(int fd, int operation);  ///< flock, or a test's stand-in
+  using FileLock = int (*)(int fd, int operation);  ///< flock, or a substitute in tests
   using Say = std::function<void(const std::string& line)>;
   struct Args {
     std::filesystem::path dir;
     FileLock file_lock;
-    std::string watched;           ///< the file in `dir` that a run writes to at each step
-    double watch_seconds = 30;     ///< how long an owner that cannot be judged is watched
-    double former_seconds = 25;    ///< how long a rank of this launch's last attempt may take to end
-    Say say = [](const auto&) {};  ///< hears before and after that
+    std::string watched;           ///< the file in `dir` that a run appends to at each step
+    double watch_seconds = 30;     ///< how long an owner of unknown state is watched
+    double former_seconds = 25;    ///< how long to wait for a rank of this launch's previous attempt
+    Say say = [](const auto&) {};  ///< called before and after these waits
   };
   static constexpr const char* kFile = ".lock";
   static constexpr const char* kHeldFile = ".lock.held";
 
-  /// Input error when another process holds `dir` (named where known), or when it cannot be written. A rank of an
-  /// earlier attempt of the same `ashlar launch --restarts` is waited for: it is about to end.
+  /// Input error when another process holds `dir` (named if known), or when `dir` is not writable. Waits for a rank of
+  /// an earlier attempt of the same `ashlar launch --restarts`, which is about to end.
   explicit DirectoryLock(Args args);
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  /// One line for the log when the directory is held in the second way; empty otherwise.
+  /// One line for the log when the directory is held without flock; otherwise empty.
   const std::string& note() const { return note_; }
-  /// The directory, lock files and all, has a new name.
+  /// Reports the new path of the directory after a rename. Lock files move with it.
   void moved(std::filesystem::path dir);
-  /// Input error when the directory is no longer under its name, or when another process has taken it. Makes a lock
-  /// file anew that somebody has removed. Some system calls; for any thread.
+  /// Input error when the directory is no longer at its path, or when another process has taken it over. Creates the
+  /// lock file again if it was removed. Costs a few system calls; thread-safe.
   void check();
 
  private:
   void take(const Args& args);
   bool take_file_lock(FileLock file_lock);  ///< false: not supported here
-  void settle_owner(const Args& args);      ///< of whom the text tells although its lock is ours
+  void settle_owner(const Args& args);      ///< handles the owner named in the text when the lock is ours
   void watch_owner(const Args& args, const std::string& text, const std::string& owner) const;
   void check_place() const;
   void make_lock_file_again();
   std::filesystem::path text_file() const { return dir_ / (held_file_ ? kHeldFile : kFile); }
   void take_held_file(const std::string& why);
-  void remove_dead_holder();  ///< then the held file can be tried again
+  void remove_dead_holder();  ///< after it the held file can be created
 
   std::filesystem::path dir_;
   FileLock file_lock_;
   const LockHolder self_;
   int fd_ = -1;
-  int dir_fd_ = -1;                          ///< the directory, wherever it is now
-  bool text_ours_ = false;                   ///< what we are could be written
-  std::optional<io::FileStamp> read_stamp_;  ///< of the text's file when `check` last read that it is ours
-  std::mutex checking_;                      ///< a save's thread and the run's
+  int dir_fd_ = -1;                          ///< the directory, also after a rename
+  bool text_ours_ = false;                   ///< our own text was written
+  std::optional<io::FileStamp> read_stamp_;  ///< of the lock file when `check` last found our text in it
+  std::mutex checking_;                      ///< the run's thread and that of a save
   bool held_file_ = false;
   std::string note_;
 };

@@ -14,10 +14,10 @@ namespace ashlar::training {
 
 namespace {
 
-constexpr int64_t kNumLosses = 2;      // loss and z-loss: a skip wants them finite
-constexpr int64_t kReportsAtOnce = 2;  // of the step under way and the one before
+constexpr int64_t kNumLosses = 2;      // loss and z-loss: not finite, they skip the update
+constexpr int64_t kReportsAtOnce = 2;  // of the current step and the one before
 
-/// A report in pinned memory; fp64 values of the layers' sums follow.
+/// A report in pinned memory; the fp64 values of the layers' sums follow it.
 struct PinnedReport {
   LossStats losses;
   ClipState clip;
@@ -45,13 +45,13 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at()[Axis::kPipeline], c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
-  mesh.group(Axis::kPipeline);  // made by all ranks, before some of them send
+  mesh.group(Axis::kPipeline);  // created by all ranks before any of them sends
   if (options_.optimizer) {
     shared_.emplace(store_, mesh);
     if (options_.declare_sums) options_.declare_sums(store_.sums());
     sums_.emplace(store_.sums(), mesh);
   }
-  comm::try_on_all_ranks(mesh.control(), [&] {  // where memory is likeliest to be too little, on some ranks or on all
+  comm::try_on_all_ranks(mesh.control(), [&] {  // out of memory is most likely here, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
     plan_ = zero::make_plan(store_, {.mesh = mesh.shape(),
@@ -108,7 +108,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
     };
     hooks.after_block = [&](int64_t layers, const Tensor& rows) {
       alive();
-      mesh_.all().progress();  // weights arrive during forward
+      mesh_.all().progress();  // parameters are gathered during forward
       if (options_.after_block) options_.after_block(ctx_, layers, rows);
     };
   }
@@ -137,12 +137,13 @@ StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batche
 }
 
 void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts) {
-  // 1. One divisor for the whole step, known before the first backward: means of micro-batches are never averaged.
+  // 1. One divisor for the whole step, known before the first backward, because the mean of micro-batch means would
+  // weight them wrongly.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
   ctx_.set_struct(scalars_, device_scalars_);
 
-  // 2. Gradients: over micro-batches, then replicas, then whoever holds the same tensor.
+  // 2. Gradients: summed over micro-batches, then over replicas, then over ranks with replicated parameters.
   ctx_.set_struct(LossStats{}, stats_);
   store_.sums().begin_step(ctx_);
   run(options_.schedule, micro_batches);
@@ -167,7 +168,7 @@ void Engine::reduce_norm() {
                                .kept = kept_.mut_view(),
                                .max_norm = options_.clip},
                               ctx_.stream);
-  ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce, "a report was not taken");
+  ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce, "a report was not read");
   const Report& report = reports_[static_cast<size_t>(queued_reports_++ % kReportsAtOnce)];
   auto* const host = static_cast<std::byte*>(report.pinned.mut_view().data);
   ctx_.backend.copy_to_host(stats_.view(), host + offsetof(PinnedReport, losses), ctx_.stream);
@@ -178,14 +179,14 @@ void Engine::reduce_norm() {
 }
 
 StepReport Engine::take_report() {
-  ASHLAR_CHECK(taken_reports_ < queued_reports_, "no report is on its way");
+  ASHLAR_CHECK(taken_reports_ < queued_reports_, "no report is queued");
   const Report& report = reports_[static_cast<size_t>(taken_reports_++ % kReportsAtOnce)];
   report.arrived->synchronize();
   PinnedReport read;
   const auto* const host = static_cast<const std::byte*>(report.pinned.view().data);
   std::memcpy(&read, host, sizeof(read));
   std::vector<double> own(store_.sums().declared().size());
-  const std::span<std::byte> own_bytes = std::as_writable_bytes(std::span(own));  // none where no layer declares a sum
+  const std::span<std::byte> own_bytes = std::as_writable_bytes(std::span(own));  // empty if no layer declares a sum
   std::ranges::copy_n(host + sizeof(read), std::ssize(own_bytes), own_bytes.begin());
   return {.losses = tells_losses() ? read.losses : LossStats{}, .layers = sums_->of_rank(own), .clip = read.clip};
 }
@@ -240,7 +241,7 @@ void Engine::check_finite(const StepResult& result, int64_t step) {
     problem = str_cat("the gradient of ", name.empty() ? "all tensors together" : name, " is not finite (loss ",
                       result.loss, ");");
   }
-  // The update before may have been the one that went out of range, with every gradient still finite.
+  // The previous update may have made a weight non-finite while every gradient was still finite.
   const std::string weights = first_non_finite(sums_of(optimizer_->master()));
   const std::string state = weights.empty()
                                 ? " the weights were not updated"

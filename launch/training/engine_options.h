@@ -5,7 +5,7 @@
 
 namespace ashlar::training {
 
-/// What a configuration says of the mesh, and to the engine that trains on it.
+/// Mesh shape and engine options from a configuration.
 mesh::MeshShape shape_of(const config::MeshSection& mesh);
 EngineOptions engine_options(const config::RunConfig& config);
 

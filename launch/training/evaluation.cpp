@@ -12,21 +12,21 @@ std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slo
 }
 
 std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, const std::function<int64_t()>& stop) {
-  // Some at a time, so that every stage of a pipeline has work.
+  // Several micro-batches per round, so that every pipeline stage has work.
   std::vector<DeviceBatch> slots(4 * engine.mesh().size(Axis::kPipeline) - 3);
   data::Batch batch;
   LossStats own;
-  bool more = true, held = false;  // held: the batch read last, which waits for a round of its own shape
+  bool more = true, held = false;  // held: the last batch read has another shape and waits for the next round
   while (true) {
-    // Replicas need not have as many batches; they ask as often.
+    // Replicas may have different numbers of batches, but all take part in every exchange.
     double asked[] = {more || held ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
     if (stop) comm::max_all(engine.mesh().control(), asked);
     if (asked[1] != 0) return std::nullopt;
     if (asked[0] == 0) break;
     size_t n = 0;
-    comm::try_on_all_ranks(engine.mesh().control(), [&] {  // damaged data on one rank is an error of all
+    comm::try_on_all_ranks(engine.mesh().control(), [&] {  // damaged data on one rank is an error on all
       while (n < slots.size() && (held || (more = stream.next(batch)))) {
-        held = n > 0 && batch.B * batch.T != slots[0].view().rows();  // stages exchange rows of one size in a round
+        held = n > 0 && batch.B * batch.T != slots[0].view().rows();  // stages exchange tensors of one shape per round
         if (held) break;
         slots[n++].upload(engine.ctx(), batch, engine.options().model.masked_ids);
       }

@@ -9,12 +9,12 @@
 
 namespace ashlar::training {
 
-/// What a step computes, as the engine takes them.
+/// The uploaded batches as the engine's micro-batches.
 std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slots);
 
-/// The loss over the rest of a stream, of all replicas together. Called by all ranks, each with its replica's stream.
-/// `stop` is asked before each round of batches: when it returns other than 0 on any rank, all leave together and
-/// nothing is returned; it may be empty. What a rank cannot read is one error of all.
+/// The loss over the rest of a stream, summed over all replicas. Called by all ranks, each with its replica's stream.
+/// `stop` is called before each round of batches: when it returns non-zero on any rank, all ranks stop and nothing is
+/// returned. It may be empty. A read error of one rank is an error on all.
 std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream,
                                   const std::function<int64_t()>& stop = nullptr);
 

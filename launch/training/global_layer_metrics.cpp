@@ -25,7 +25,7 @@ nn::LayerMetric sum_of(const std::string& text) {
   return sum;
 }
 
-/// Whether this rank is the first of those with the same value: the others leave it out.
+/// Whether this rank is the first of those with the same value and reports it.
 bool tells(const nn::LayerMetric& sum, const mesh::Coordinates& at) {
   return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
                      [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });
@@ -39,7 +39,7 @@ GlobalLayerMetrics::GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& 
   for (const std::string& text : comm::unite_texts(mesh.control(), std::move(texts))) {
     all_.push_back(sum_of(text));
     ASHLAR_CHECK(all_.size() == 1 || all_.end()[-2].metric != all_.back().metric, all_.back().metric,
-                 " is declared in two ways");
+                 " is declared twice with different definitions");
   }
   for (const nn::LayerMetric& sum : own.declared()) {
     const auto place = std::find(all_.begin(), all_.end(), sum) - all_.begin();

@@ -11,21 +11,21 @@
 
 namespace ashlar::training {
 
-/// The sums that the layers of all ranks declare, as one list that is the same on every rank: a stage of a pipeline
-/// knows those of its own layers only.
+/// The union of the sums that the layers of all ranks declare, equal on every rank. A pipeline stage alone knows only
+/// those of its own layers.
 class GlobalLayerMetrics {
  public:
-  /// (all) `own` must outlive it. Bug when ranks have declared a metric in different ways.
+  /// (all) `own` must outlive it. Bug when ranks declare a metric in different ways.
   GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& mesh);
 
-  /// This rank's part of the message of a step, from its own values in the order of its layers' list.
+  /// This rank's part of the message of a step, from its own values in the order of its own list.
   nn::LayerMetricValues of_rank(std::span<const double> own) const;
-  /// The metrics of a step, from the message of all ranks.
+  /// The metrics of a step, from the reduced message.
   std::vector<std::pair<std::string, double>> metrics(const nn::LayerMetricValues& all, const StepCounts& counts) const;
 
  private:
   std::vector<nn::LayerMetric> all_;  ///< ordered by metric
-  std::vector<int64_t> places_;  ///< of each own sum in that list; -1: another rank has the same value and tells it
+  std::vector<int64_t> places_;       ///< index of each own sum in that list; -1: another rank reports the same value
 };
 
 }  // namespace ashlar::training

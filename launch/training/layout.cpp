@@ -13,7 +13,7 @@ namespace ashlar::training {
 
 namespace {
 
-constexpr size_t kMostRows = 32;     // of a picture
+constexpr size_t kMostRows = 32;     // lines of a picture
 constexpr int64_t kMostColumns = 8;  // tensor ranks that are drawn one by one
 
 std::string span_text(std::string_view what, int64_t begin, int64_t end) {
@@ -34,8 +34,8 @@ std::string stage_text(const Layout& l, int64_t stage) {
   return text;
 }
 
-/// Of the schedule, by the simulator. What a step idles grows by the same with each micro-batch once the pipeline is
-/// full: of many, two numbers of them are simulated that cost a moment.
+/// The bubble of the schedule, from the simulator. Once the pipeline is full, idle time grows linearly with the number
+/// of micro-batches, so for many micro-batches two small numbers are simulated and extrapolated.
 double bubble_of(const Layout& l) {
   constexpr int64_t kChunkRuns = 1 << 15;
   pipeline::Costs costs;
@@ -48,7 +48,7 @@ double bubble_of(const Layout& l) {
   const int64_t all = l.schedule.micro_batches, stages = l.schedule.stages;
   const int64_t many = std::max<int64_t>(kChunkRuns / l.schedule.chunks() / stages, 2) * stages + all % stages;
   if (all <= many) return bubble(all);
-  const auto idle = [&](int64_t micro_batches) {  // in units of a micro-batch's work
+  const auto idle = [&](int64_t micro_batches) {  // in units of one micro-batch's work
     const double b = bubble(micro_batches);
     return static_cast<double>(micro_batches) * b / (1 - b);
   };
@@ -103,7 +103,7 @@ std::vector<std::string> layout_picture(const Layout& l) {
   }
   std::vector<std::string> lines = {title};
 
-  // A row for each stage of each replica, a column for each tensor rank.
+  // One row per stage of each replica, one column per tensor rank.
   const bool one_by_one = tensor <= kMostColumns;
   std::vector<Row> rows(1, Row(data > 1 ? 3 : 2));
   for (int64_t t = 0; t < tensor && tensor > 1 && one_by_one; ++t) {
@@ -128,7 +128,7 @@ std::vector<std::string> layout_picture(const Layout& l) {
   const size_t all = rows.size();
   rows.resize(std::min(all, kMostRows));
   append_table(rows, lines);
-  if (all > kMostRows) lines.push_back(str_cat("  ... and ", all - kMostRows, " rows more"));
+  if (all > kMostRows) lines.push_back(str_cat("  ... and ", all - kMostRows, " more rows"));
   return lines;
 }
 

@@ -13,16 +13,16 @@
 namespace ashlar::training {
 
 struct CutOptions {
-  int64_t sequence_length = 0;  ///< tokens; what attention costs beside the products depends on it
+  int64_t sequence_length = 0;  ///< tokens; determines the cost of attention relative to the matrix products
   int64_t stages = 1;
   int64_t virtual_stages = 1;
 };
 
-/// The chunks of a model on a pipeline, by the flops of its layers and its ends. Input error when there are fewer
-/// layers than chunks.
+/// Partition of a model's layers into the chunks of a pipeline, balanced by the flops of layers, embedding and head.
+/// Input error when there are fewer layers than chunks.
 pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options);
 
-/// What a picture of the layout tells.
+/// Input of layout_picture.
 struct Layout {
   const model::ModelConfig& model;
   const mesh::MeshShape& mesh;
@@ -32,14 +32,13 @@ struct Layout {
   std::vector<std::string> hosts;  ///< of each rank
 };
 
-/// Which rank holds which layers and slices, a line each row of stages, and the bubble that the schedule leaves:
-///
+/// Which rank holds which layers and slices, one line per stage, and the bubble of the schedule:
 ///   layout: 4 ranks on 1 host = pipeline 2 x data 1 x tensor 2; 1f1b, 8 micro-batches: 11.1% of the time is bubble
 ///                                    tensor 0: heads 0-1   tensor 1: heads 2-3
 ///   stage 0  embedding, layers 0-1   rank 0                rank 1
 ///   stage 1  layers 2-3, head        rank 2                rank 3
 ///
-/// One rank has no picture. Hosts are named where there are several.
+/// Empty for one rank. Hosts are named if there are several.
 std::vector<std::string> layout_picture(const Layout& layout);
 
 }  // namespace ashlar::training

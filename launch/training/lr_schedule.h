@@ -9,11 +9,12 @@
 
 namespace ashlar::training {
 
-/// The learning rate of a run, step by step.
+/// The learning rate schedule of a run.
 optim::Schedule schedule_of(const config::RunConfig& config);
 
-/// What becomes of the learning rate where a run goes on behind `step` with another number of steps than it was begun
-/// with (`before`); nothing where it has as many, or where its decay ends with the run and no step gets another rate.
+/// The effect of a changed train.steps on the learning rate, for a run that resumes after `step` and had the
+/// configuration `before`. Nothing when train.steps is unchanged, or when the decay ends at the last step and no rate
+/// changes.
 std::optional<ScheduleAtNewSteps> schedule_at_new_steps(const config::RunConfig& before, const config::RunConfig& now,
                                                         int64_t step);
 

@@ -17,7 +17,7 @@ namespace ashlar::training {
 
 namespace {
 
-// The value under `key` ("VmRSS:") in the text of /proc/self/status.
+// The value of `key` ("VmRSS:") in the text of /proc/self/status.
 int64_t bytes_under(const char* key, const char* status) {
   const char* at = std::strstr(status, key);
   const int64_t kilobytes = at == nullptr ? 0 : std::strtoll(at + std::strlen(key), nullptr, 10);
@@ -42,7 +42,7 @@ PeakMemory::~PeakMemory() {
 }
 
 int64_t PeakMemory::bytes() const {
-  char text[4096];  // all of it but what follows the processors' masks
+  char text[4096];  // everything before the CPU masks
   const ssize_t size = file_ < 0 ? -1 : pread(file_, text, sizeof(text) - 1, 0);
   text[std::max<ssize_t>(size, 0)] = '\0';
   return bytes_under("VmHWM:", text);
@@ -60,7 +60,7 @@ std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backen
     if (bytes > 0) parts.emplace_back(std::string(name_of(kind)), bytes);
   }
   parts.insert(parts.end(), extra_.begin(), extra_.end());
-  // Code is paged in as it is first run, most of it after the start: read now, not then.
+  // Code is paged in when it first runs, mostly after the start, so its size is read now.
   parts.emplace_back("program", private_bytes_ + status_bytes("RssFile:"));
   return parts;
 }
@@ -73,7 +73,7 @@ std::string MemoryLedger::report(Backend& backend) const {
     text += str_cat(rest == peak ? " " : " + ", name, " ", human_bytes(bytes));
     rest -= bytes;
   }
-  // Stacks and small objects; or the other way round memory that was reserved and never written.
+  // Positive: stacks and small objects. Negative: memory that was reserved but never written.
   return str_cat(text, rest >= 0 ? " + other " : " - untouched ", human_bytes(rest >= 0 ? rest : -rest));
 }
 
@@ -102,7 +102,7 @@ std::string MemoryLedger::device_report(Backend& backend) const {
     text += str_cat(rest == taken ? " " : " + ", name, " ", human_bytes(bytes));
     rest -= bytes;
   }
-  // Code of kernels that was loaded since, and other processes; or what those gave back.
+  // Positive: kernel code loaded later, and other processes. Negative: memory that those released.
   return str_cat(text, rest >= 0 ? " + others " : " - given back ", human_bytes(rest >= 0 ? rest : -rest));
 }
 

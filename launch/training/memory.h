@@ -12,7 +12,7 @@ namespace ashlar::training {
 int64_t resident_bytes();       ///< of this process now (VmRSS)
 int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
-/// The same for those who ask every step: the file of /proc stays open.
+/// The same with the /proc file kept open, for calls at every step.
 class PeakMemory {
  public:
   PeakMemory();
@@ -26,26 +26,26 @@ class PeakMemory {
   int file_;
 };
 
-/// What a run's memory consists of. The host's: the program (its own data before the first allocation, and the code of
-/// it and its libraries that is resident when asked), each arena of the backend in it at its high-water mark, and what
-/// the caller adds. On CPU the sum is what VmHWM shows, up to stacks, small objects and memory that was never written.
-/// The memory of a device that is no part of the host (DeviceFacts): each allocator, and what others have taken of it.
+/// The parts of a run's memory. On the host: the program (its data before the first allocation, and resident code of
+/// the program and its libraries), each arena of the backend at its high-water mark, and parts that the caller adds. On
+/// CPU the sum equals VmHWM up to stacks, small objects and memory never written. On a device with its own memory
+/// (DeviceFacts): each allocator, and what others use.
 class MemoryLedger {
  public:
-  MemoryLedger();  ///< reads the program's own data: construct before anything large exists
+  MemoryLedger();  ///< reads the size of the program's own data: construct before large allocations
   void add(std::string name, int64_t bytes) { extra_.emplace_back(std::move(name), bytes); }
 
   std::vector<std::pair<std::string, int64_t>> parts(Backend& backend) const;
-  /// One line: the peak of the process, and the parts that it is, what they leave unnamed included, so that it adds up.
+  /// One line: the peak of the process and its parts, including the unnamed rest, so that they add up.
   std::string report(Backend& backend) const;
 
-  /// What the driver says was taken of the device since the last call, or ever, and not by the backend's allocators, is
-  /// `name`'s from now on: a context, a library. Nothing where the device is part of the host.
+  /// Device memory used since the last call (or ever), according to the driver, and not by the backend's allocators, is
+  /// counted as `name` from now on: a context, a library. No effect if the device shares the host's memory.
   void add_of_device(std::string name, Backend& backend);
-  /// Of the device: what was added and what the allocators hold, in bytes. Asks no driver.
+  /// Device memory: what was added and what the allocators hold, in bytes. Does not call the driver.
   int64_t device_bytes(Backend& backend) const;
-  /// One line: what is taken of the device as its driver tells, and the parts that it is, so that it adds up. Empty
-  /// where the device is part of the host.
+  /// One line: the used device memory according to the driver and its parts, so that they add up. Empty if the device
+  /// shares the host's memory.
   std::string device_report(Backend& backend) const;
 
  private:

@@ -13,31 +13,31 @@
 
 namespace ashlar::training {
 
-// What happens in a run, as rank 0 hands it to every sink.
+// Events of a run. Rank 0 passes them to every sink.
 
 /// The run is about to take its first step.
 struct StartEvent {
   const config::RunConfig& config;
   int ranks = 1;
-  double peak_flops = 0;  ///< of all ranks; `mfu` is measured against it
+  double peak_flops = 0;  ///< of all ranks; `mfu` is relative to it
 };
 
-/// One step is done and read. `mfu*` are negative when no peak is known.
+/// A completed step. `mfu*` are negative when no peak is known.
 struct StepEvent {
   int64_t step = 0;  ///< steps completed, counted from 1
   int64_t total_steps = 0;
   StepResult result;
   double lr = 0;
-  int64_t tokens = 0;  ///< of the whole run so far
+  int64_t tokens = 0;  ///< of the run so far
   double step_ms = 0;
   double tokens_per_sec = 0;
-  double mfu = -1;         ///< 6N + 12 L H D T a token
-  double mfu_causal = -1;  ///< attention counted at half
+  double mfu = -1;         ///< 6N + 12 L H D T flops per token
+  double mfu_causal = -1;  ///< with half the attention flops
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
-  SlowestRank slowest;  ///< whose own work took longest; rank -1 on devices that work beside the host
-  // Of rank 0's GPU after the step; unknown on other devices:
+  SlowestRank slowest;  ///< the rank with the longest compute time; rank -1 on asynchronous devices
+  // Of rank 0's GPU after the step; -1 or absent on other devices:
   int64_t gpu_memory_bytes = -1;
   GpuMonitor::Reading gpu;
 };
@@ -45,7 +45,7 @@ struct StepEvent {
 /// A validation has ended.
 struct ValidationEvent {
   int64_t step = 0;
-  std::optional<ValidationResult> result;  ///< absent: a signal ended it early
+  std::optional<ValidationResult> result;  ///< absent: stopped early by a signal
   double seconds = 0;
 };
 
@@ -61,22 +61,22 @@ struct StatisticsEvent {
   std::vector<double> residual_rms;  ///< [n_layers + 1], after the embedding and after each block
 };
 
-/// A checkpoint has begun; it is written while the steps go on.
+/// A checkpoint was started; it is written while training continues.
 struct SaveEvent {
   int64_t step = 0;
-  double ms = 0;  ///< for which the steps waited
+  double ms = 0;  ///< time that training waited
 };
 
 /// The run ends without an error.
 struct EndEvent {
   int64_t step = 0;  ///< completed
   int64_t total_steps = 0;
-  std::optional<std::string> signal;  ///< that ended it; absent: everything is done
-  std::string memory, device_memory;  ///< MemoryLedger's reports when everything is done; may be empty
+  std::optional<std::string> signal;  ///< that ended the run; absent: all steps are done
+  std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
-/// Where the events of a run go: the terminal, a file. Only rank 0 has sinks (Reports::make_sinks), and calls them in
-/// their order for each event. A sink overrides what it shows.
+/// Receiver of the events of a run, such as the terminal or a file. Only rank 0 has sinks (Reports::make_sinks) and
+/// calls them in order for each event. A sink overrides the events that it shows.
 class MetricSink {
  public:
   MetricSink() = default;

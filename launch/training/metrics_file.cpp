@@ -26,7 +26,7 @@ struct StepOfRow {
   bool validates = false;
 };
 
-/// Nothing for a line that is no object with a whole number of steps.
+/// Nothing for a line that is not a JSON object with an integer `step`.
 std::optional<StepOfRow> step_of_row(const std::string& line) {
   const auto row = io::try_parse_json(line, io::JsonKeys::kUnique).value_or(nlohmann::json());
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
@@ -117,12 +117,12 @@ void MetricsFile::open_at(int64_t completed_steps) {
   }
   if (std::filesystem::exists(path)) {
     std::string kept, cut;
-    std::vector<int64_t> odd;  // numbers of lines that are no rows
+    std::vector<int64_t> odd;  // numbers of lines that are not rows
     std::ifstream in(path);
     int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
       ++number;
-      const bool torn = in.eof();  // no line break
+      const bool torn = in.eof();  // ends without a line break
       const std::optional<StepOfRow> row = torn ? std::nullopt : step_of_row(line);
       if (!torn && !row) odd.push_back(number);
       const bool again = torn || (row && row->step > completed_steps);
@@ -134,10 +134,10 @@ void MetricsFile::open_at(int64_t completed_steps) {
       std::string lines;
       for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
       log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
-                        " no row with a step, kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
+                        " not a row with a step and kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
     }
     if (!cut.empty()) {
-      io::append_durably(cut_file(path), cut);  // first: a kill in between leaves a row twice, never none
+      io::append_durably(cut_file(path), cut);  // first: a kill in between duplicates rows and loses none
       io::write_file_atomically(path, kept);
     }
   }
@@ -153,7 +153,7 @@ MetricsFile::~MetricsFile() {
       if (check_) check_();
       flush();
     } catch (const std::exception&) {
-      // the file is another's by now, or memory is short
+      // another process owns the file now, or memory is short
     }
   }
   lost_ += std::count(held_.begin(), held_.end(), '\n');

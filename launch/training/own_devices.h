@@ -5,8 +5,8 @@
 
 namespace ashlar::training {
 
-/// Ranks whose devices are no part of the host have one each: where two have the same (DeviceFacts::id), every rank
-/// throws an input_error that names both and the device. Called by all ranks.
+/// Ranks on devices with their own memory must have one device each. If two ranks have the same device
+/// (DeviceFacts::id), every rank throws an input_error that names both ranks and the device. Called by all ranks.
 void check_own_devices(comm::ControlPlane& ranks, Backend& backend);
 
 }  // namespace ashlar::training

@@ -7,9 +7,9 @@
 
 namespace ashlar::training {
 
-/// The table of parameter groups, of the whole model, that a run prints at its start: tensors of one kind in all layers
-/// are one row with count, shape, elements, decay and initial values with their rule, of the first and of the last
-/// layer where they differ.
+/// The table of parameter groups of the whole model, printed at the start of a run. Tensors of one kind in all layers
+/// are one row with count, shape, elements, weight decay and initialization with its rule; the first and the last layer
+/// are named where they differ.
 std::string parameter_table(const model::ModelConfig& config, const optim::OptimizerOptions& options);
 
 }  // namespace ashlar::training

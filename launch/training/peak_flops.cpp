@@ -11,7 +11,7 @@ namespace ashlar::training {
 double peak_flops(comm::Bootstrap& bootstrap, Backend& backend, DType dtype, int threads, double seconds) {
   double share = 1;
   if (dynamic_cast<DeviceFacts*>(&backend) == nullptr) {
-    // A moment on a core does not tell that others take turns on it.
+    // A short measurement does not show that ranks share cores.
     const auto cores = static_cast<double>(usable_cores());
     share = std::min(1.0, cores / static_cast<double>(bootstrap.local_size() * threads));
   }

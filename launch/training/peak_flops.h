@@ -5,8 +5,8 @@
 
 namespace ashlar::training {
 
-/// What all ranks' backends together reach (Backend::measure_peak), in flops a second: each measures for about
-/// `seconds` on its `threads`, less where more threads than cores take turns on a machine. Called by all ranks.
+/// The combined peak of all ranks' backends (Backend::measure_peak), in flops per second. Each rank measures for about
+/// `seconds` on its `threads`; the result is reduced where a machine has more threads than cores. Called by all ranks.
 double peak_flops(comm::Bootstrap& bootstrap, Backend& backend, DType dtype, int threads, double seconds);
 
 }  // namespace ashlar::training

@@ -10,7 +10,7 @@
 
 namespace ashlar::training {
 
-/// What the host knows of a step when it has queued it.
+/// What the host knows of a step when it queues it.
 struct QueuedStep {
   int64_t step = 0;  ///< counted from 1
   double lr = 0;
@@ -19,22 +19,24 @@ struct QueuedStep {
   double data_wait_ms = 0;
 };
 
-/// The steps that were queued and whose reports the host has not read. On a stream that works on its own one stays
-/// pending while the next is queued, so that the device never waits for the host; on a synchronous one none does: the
-/// report of a step is read at its end.
+/// Steps that were queued but whose reports the host has not read. On an asynchronous stream one step stays pending
+/// while the next is queued, so that the device never waits for the host. On a synchronous stream none does: the report
+/// of a step is read at its end.
 class PendingSteps {
  public:
   PendingSteps() = default;
   explicit PendingSteps(const Stream& stream) : lag_(stream.synchronous() ? 0 : 1) {}
 
   void add(const QueuedStep& step) {
-    ASHLAR_CHECK(size_ <= lag_, "a step is queued while ", size_, " reports are not read");
+    ASHLAR_CHECK(size_ <= lag_, "expected at most one unread report when a step is queued, got ", size_,
+                 " reports are not read");
     steps_[static_cast<size_t>(size_++)] = step;
   }
   bool empty() const { return size_ == 0; }
-  bool due() const { return size_ > lag_; }  ///< the oldest must be read before the next step begins
+  bool due() const { return size_ > lag_; }  ///< the oldest report must be read before the next step begins
   const QueuedStep& oldest() const { return steps_[0]; }
-  /// The oldest has been read. Returns how long it took, in ms: since its begin, or since the one before it was read.
+  /// The oldest report was read. Returns the duration of its step in ms: since it was queued, or since the previous
+  /// report was read.
   double done(double now_sec) {
     ASHLAR_CHECK(size_ > 0, "no step is pending");
     const double ms = (now_sec - std::max(steps_[0].begin_sec, last_done_sec_)) * 1e3;
@@ -43,7 +45,7 @@ class PendingSteps {
     --size_;
     return ms;
   }
-  /// Those that follow a skipped step have changed nothing, and nobody asks what they came to.
+  /// Drops the steps after a skipped step: they changed nothing.
   void forget() { size_ = 0; }
 
  private:

@@ -29,7 +29,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
 }
 
 void Reports::make_sinks(std::unique_ptr<MetricsFile> file) {
-  sinks_.push_back(std::move(file));  // first: a run that has lost its directory must not report another step
+  sinks_.push_back(std::move(file));  // first: a run that lost its directory must not report another step
   sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
 }
 
@@ -38,7 +38,7 @@ void Reports::watch_slow_ranks(int64_t cores) {
   if (!run_.device->stream().synchronous())
     return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{.by_devices = true}));
   auto* const threads = dynamic_cast<HostThreads*>(&run_.device->backend());
-  // Ranks that take turns on cores are slow in turns, as the system has it.
+  // Ranks that share cores are slow in turns, as the scheduler decides.
   const bool crowded = run_.bootstrap.local_size() * (threads == nullptr ? 1 : threads->threads()) > cores;
   if (comm::max_of(run_.ranks, int64_t{crowded}) != 0)
     return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{}));

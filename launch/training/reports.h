@@ -16,29 +16,29 @@
 
 namespace ashlar::training {
 
-/// A step that was read, as the step loop hands it to the reports.
+/// A completed step, as the step loop passes it to the reports.
 struct FinishedStep {
   QueuedStep queued;
   StepResult result;
-  const StepMessage& message;             ///< of all ranks
-  double ms = 0;                          ///< it took
-  std::optional<double> threads_waiting;  ///< ThreadWaits::add, of this rank
+  const StepMessage& message;             ///< reduced over all ranks
+  double ms = 0;                          ///< duration
+  std::optional<double> threads_waiting;  ///< ThreadWaits::add of this rank
 };
 
-/// The reports part of a trainer: makes events (metric_sink.h) of what the step loop has done, measures validation and
-/// statistics, judges slow ranks. All ranks call everything at the same steps; rank 0 has the sinks.
+/// The reports part of a trainer: turns the step loop's results into events (metric_sink.h), runs validation and
+/// statistics, detects slow ranks. All ranks make the same calls at the same steps; rank 0 has the sinks.
 class Reports {
  public:
-  /// Takes metrics and validation out of `start`. `cores`: that the ranks of this machine share. Measures the peak.
+  /// Moves metrics and validation out of `start`. `cores`: shared by the ranks of this machine. Measures the peak.
   Reports(Run& run, RunStart& start, int64_t cores);
 
-  int64_t tokens() const { return tokens_; }  ///< of the steps reported so far, and of those before the start
+  int64_t tokens() const { return tokens_; }                          ///< of all steps of the run so far
   int64_t peak_memory_bytes() const { return peak_memory_.bytes(); }  ///< of this process
 
   void step(const FinishedStep& step);
-  /// Of the weights after `step` and of the gradients and batches of that step.
+  /// Statistics of the weights after `step`, and of the gradients and batches of that step.
   void statistics(int64_t step, std::span<const pipeline::MicroBatch> batches);
-  /// Unless it is done for this step, or there is nothing to validate on. Throws AllRanksError(kNonFinite).
+  /// No effect if already done for this step, or without validation data. Throws AllRanksError(kNonFinite).
   void validate(int64_t step);
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   void saved(int64_t step, double ms);
@@ -55,15 +55,15 @@ class Reports {
   }
 
   Run& run_;
-  std::vector<std::unique_ptr<MetricSink>> sinks_;  ///< empty but on rank 0
+  std::vector<std::unique_ptr<MetricSink>> sinks_;  ///< on rank 0 only
   Validation validation_;
   int64_t validated_step_ = -1;
   int64_t tokens_ = 0;
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
   double peak_flops_ = 0;                ///< of all ranks
-  std::vector<double> recent_ms_;        ///< recent step times, for the time that remains
-  std::optional<SlowRanks> slow_ranks_;  ///< rank 0's, where it has others, and where each has cores of its own
+  std::vector<double> recent_ms_;        ///< recent step times, for the remaining time
+  std::optional<SlowRanks> slow_ranks_;  ///< on rank 0 of several ranks that do not share cores
 };
 
 }  // namespace ashlar::training

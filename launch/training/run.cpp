@@ -61,7 +61,7 @@ void Run::make_device(TrainerArgs& args) {
     try {
       gpu = std::make_unique<GpuMonitor>(facts->id());
     } catch (const Error& error) {
-      log.info(str_cat("no clock, power and throttling beside the rates: ", error.what()));
+      log.info(str_cat("clock, power and throttling are not reported: ", error.what()));
     }
   }
   log.info(device->backend().description());

@@ -25,25 +25,25 @@ struct WeightedDataset;
 
 namespace ashlar::training {
 
-/// What a trainer works with. References must outlive it.
+/// Arguments of a trainer. References must outlive it.
 struct TrainerArgs {
   const config::Resolved& resolved;             ///< the same on all ranks
-  std::vector<data::WeightedDataset> datasets;  ///< those of data.path, in its order: the reader's from now on
+  std::vector<data::WeightedDataset> datasets;  ///< of data.path, in its order; moved to the reader
   comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
-  watch::SignalWatch& signals;                  ///< watched already
+  watch::SignalWatch& signals;                  ///< already installed
   MemoryLedger memory;
-  Log& log;                 ///< of this rank; what concerns all is said by rank 0
+  Log& log;                 ///< of this rank; rank 0 logs what concerns all ranks
   watch::RankWatch& watch;  ///< of all ranks
-  int64_t cores = 0;        ///< that the ranks of this machine share; 0: this process's
-  bool restart = false;     ///< begin anew: what the run directory holds is set aside once nothing can fail any more
-  /// Makes what computes; empty: kernels::make_backend, as the configuration says.
+  int64_t cores = 0;        ///< shared by the ranks of this machine; 0: those of this process
+  bool restart = false;     ///< start over: the old run directory is renamed after all checks
+  /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
-  /// For tests: changes what the engine is made with; empty: nothing.
+  /// For tests: changes the engine's options; empty: nothing.
   std::function<void(EngineOptions&)> change_engine;
 };
 
-/// What all parts of a trainer work with, from the start of a run to its end: made once, by all ranks, and not changed.
-/// The current step is StepLoop's.
+/// What all parts of a trainer share, from the start of a run to its end. Created by all ranks and not changed. The
+/// current step belongs to StepLoop.
 struct Run {
   /// Locks the run directory, makes the device and allocates the model; logs the layout and the parameters.
   explicit Run(TrainerArgs& args);
@@ -51,30 +51,30 @@ struct Run {
 
   Ctx ctx() { return engine->ctx(); }
   watch::FlightRecorder& recorder() { return watch.flight_recorder(); }
-  bool is_known_to_all(const Error& error) const;  ///< every rank throws it
+  bool is_known_to_all(const Error& error) const;  ///< thrown on every rank
 
   const config::RunConfig config;
   comm::Bootstrap& bootstrap;
   comm::ControlPlane& ranks;
-  const bool first_rank;  ///< the one that logs and writes
+  const bool first_rank;  ///< rank 0, which logs and writes
   watch::SignalWatch& signals;
   watch::RankWatch& watch;
   Log& log;
   MemoryLedger memory;
   RunDirectory directory;  ///< locked by rank 0
   std::unique_ptr<RunDevice> device;
-  std::unique_ptr<GpuMonitor> gpu;  ///< rank 0's, of its device; null: nothing to ask
+  std::unique_ptr<GpuMonitor> gpu;  ///< rank 0's, for its device; null: unavailable
   std::optional<mesh::Mesh> mesh;
   std::optional<Engine> engine;
   std::vector<std::string> hosts;  ///< of all ranks, on rank 0
-  std::optional<Tuning> tuning;    ///< none where the backend has nothing to choose
+  std::optional<Tuning> tuning;    ///< absent if the backend has nothing to tune
 
  private:
   void open_directory();
   void make_device(TrainerArgs& args);
   void make_engine(const TrainerArgs& args);
   void log_model();
-  EngineOptions watched_options();  ///< of the engine, whose actions the watch sees
+  EngineOptions watched_options();  ///< engine options with the watch's callbacks
 };
 
 }  // namespace ashlar::training

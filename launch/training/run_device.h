@@ -18,31 +18,31 @@ struct RunDeviceArgs {
   config::RunSection run;  ///< device, threads
   AttentionKernels attention = AttentionKernels::kOwn;
   Log& log;
-  MemoryLedger* memory = nullptr;  ///< what the device and its libraries take is named there; null: nowhere
-  /// Makes what computes, for tests; empty: kernels::make_backend, as `run` says.
+  MemoryLedger* memory = nullptr;  ///< memory used by the device and its libraries is added to it; may be null
+  /// Creates the backend, for tests; empty: kernels::make_backend with `run`.
   std::function<std::unique_ptr<Backend>()> make_backend;
 };
 
-/// What this rank computes with, and what joins its device to those of the other ranks. Called by all ranks.
+/// The backend of this rank, and the communication between the devices of all ranks. Called by all ranks.
 class RunDevice {
  public:
-  /// The backend and a stream. Input error of all ranks where one has no such device, or two ranks share a GPU.
+  /// Creates the backend and a stream. Input error on all ranks when one lacks the device, or two ranks share a GPU.
   explicit RunDevice(const RunDeviceArgs& args);
   ~RunDevice();
 
-  /// Joins the devices of all ranks. Returns what ends their communication from any thread (DeviceComm::abort); it may
-  /// be empty.
+  /// Connects the devices of all ranks. Returns a function that aborts their communication from any thread
+  /// (DeviceComm::abort); it may be empty.
   std::function<void()> connect();
 
   Backend& backend() { return *backend_; }
   Stream& stream() { return *stream_; }
-  comm::Communicator& ranks();  ///< of all ranks, for device memory; after `connect`
+  comm::Communicator& ranks();  ///< for device memory, over all ranks; after `connect`
 
  private:
   RunDeviceArgs args_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<comm::Communicator> comm_;  ///< null where the host's serves
+  std::unique_ptr<comm::Communicator> comm_;  ///< null if the host's communicator is used
 };
 
 }  // namespace ashlar::training

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// 0, or errno. Never onto something that is there, except where the file system cannot promise that.
+// Returns 0 or errno. Never replaces an existing file, unless the file system does not support that.
 int rename_to_free(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -41,12 +41,12 @@ bool holds_more_than_locks(const fs::path& dir) {
   return false;
 }
 
-/// Whether `dir` is `below` or holds it; both without links and dots.
+/// Whether `dir` is `below` or one of its parents; both without links and dots.
 bool holds(const fs::path& dir, const fs::path& below) {
   return std::mismatch(dir.begin(), dir.end(), below.begin(), below.end()).first == dir.end();
 }
 
-/// Whether a path leads through an entry of the directory that it names, as DIR/checkpoints/.. does.
+/// Whether a path passes through an entry of the directory that it names, as DIR/checkpoints/.. does.
 bool leads_through(const fs::path& path, const fs::path& dir) {
   fs::path so_far = path.is_relative() ? "." : "";
   for (const fs::path& part : path) {
@@ -76,16 +76,16 @@ std::string RunDirectory::lock(const DirectoryLock::Say& say) {
 }
 
 fs::path RunDirectory::set_aside() {
-  ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is somebody else's");
+  ASHLAR_CHECK(lock_ != nullptr, "the run directory must be locked first");
   if (!holds_more_than_locks(path_)) return {};
   check_can_be_set_aside();
   const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
-  // Of a link what it leads to: the new run belongs on the same file system, and the link stays. A path with dots may
-  // lead nowhere while the directory has no name.
+  // A link is resolved: the new run belongs on the same file system, and the link stays. A path with dots may be
+  // invalid while the directory has no name.
   const bool dots =
       std::any_of(name.begin(), name.end(), [](const fs::path& part) { return part == "." || part == ".."; });
   const fs::path clean = dots || fs::is_symlink(name) ? fs::canonical(name) : name;
-  // The lock goes with the directory that it lies in. So the new one is locked before it gets the name.
+  // The lock stays with its directory, so the new directory is locked before it gets the name.
   const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
   std::error_code none;
   const auto fail = [&](const fs::path& from, const fs::path& to, int why) {
@@ -103,7 +103,7 @@ fs::path RunDirectory::set_aside() {
     why = rename_to_free(clean, aside);
   }
   if (why != 0) throw fail(clean, aside, why);
-  // Another process that finds no directory may make one now; an empty one is replaced, and its lock is then ours.
+  // Another process may create the directory now; an empty one is replaced, and the lock is then ours.
   if (std::rename(prepared.c_str(), clean.c_str()) != 0) {
     why = errno;
     rename_to_free(aside, clean);
@@ -120,19 +120,19 @@ void RunDirectory::check_can_be_set_aside() const {
   const fs::path dir = fs::canonical(path_), here = fs::current_path();
   if (leads_through(path_, dir)) {
     throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
-                      ", a path through a part of itself; give it as ", printable(dir.string()));
+                      ", a path that passes through its own content; give it as ", printable(dir.string()));
   }
   if (!holds(dir, here)) return;
-  const std::string which = dir == dir.root_path() ? "the root of all directories"
+  const std::string which = dir == dir.root_path() ? "the root directory"
                             : dir == here          ? "the current directory"
                                                    : "which the current directory is in";
   throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
                     ", ", which, "; choose another run.dir",
-                    dir == dir.root_path() ? "" : ", or start from outside of it");
+                    dir == dir.root_path() ? "" : ", or start from another directory");
 }
 
 void RunDirectory::check_owned() const {
-  ASHLAR_CHECK(lock_ != nullptr, "a directory that is not locked is nobody's");
+  ASHLAR_CHECK(lock_ != nullptr, "the run directory must be locked first");
   lock_->check();
 }
 
@@ -146,7 +146,7 @@ std::optional<RunDirectory::Committed> RunDirectory::committed() const {
     const auto step = json.at("committed_step").get<int64_t>();
     return Committed{.step = json.at("committed_step").is_number_integer() && step >= 0 ? step : -1};
   } catch (const std::exception&) {
-    return Committed{};  // there was one: a directory that has committed none has no record
+    return Committed{};  // a record exists only if a checkpoint was committed
   }
 }
 
@@ -162,11 +162,11 @@ void RunDirectory::check_none_lost() const {
       lost->step < 0 ? "a checkpoint" : str_cat("checkpoint ", checkpoint::directory_name(lost->step));
   std::error_code error;
   const char* got = fs::exists(folder, error)                           ? "none"
-                    : fs::is_symlink(fs::symlink_status(folder, error)) ? "a link that leads nowhere"
+                    : fs::is_symlink(fs::symlink_status(folder, error)) ? "a dangling link"
                                                                         : "no such folder";
   throw damaged_error("run", "expected ", name, " in ", printable(folder.string()), ", which ",
                       committed_file().filename().string(), " says was committed, got ", got,
-                      "; bring it back (restore it, mount the file system), or begin anew with --restart");
+                      "; restore it or mount its file system, or start over with --restart");
 }
 
 void RunDirectory::check_visible() const {

@@ -16,44 +16,44 @@ namespace ashlar::training {
 /// A run's directory, owned by one run at a time.
 class RunDirectory {
  public:
-  /// `file_lock` is a test's stand-in for flock, `watch_seconds` its patience with an owner that nobody can judge.
+  /// `file_lock` replaces flock in tests; `watch_seconds`: how long an owner of unknown state is watched.
   explicit RunDirectory(std::filesystem::path path, DirectoryLock::FileLock file_lock = flock,
                         double watch_seconds = 30)
       : path_(std::move(path)), file_lock_(file_lock), watch_seconds_(watch_seconds) {}
 
-  /// Creates it if needed, checks that it can be written and locks it until this object ends: one rank of a run does.
-  /// Input error when it cannot, or when another run trains there. Returns a line for the log, or nothing; `say` hears
-  /// before and after that it waits to see whether another one does (DirectoryLock).
+  /// Creates the directory if needed, checks that it is writable and locks it for the lifetime of this object. Called
+  /// by one rank of a run. Input error when that fails or another run trains there. Returns a line for the log, or an
+  /// empty one. `say` is called before and after waiting for an owner (DirectoryLock).
   std::string lock(const DirectoryLock::Say& say = [](const auto&) {});
-  /// Input error when the locked directory was moved or deleted since, or when another process has taken it: to be
-  /// called before each write. For any thread.
+  /// Input error when the locked directory was moved or deleted, or another process took it over. To be called before
+  /// each write. Thread-safe.
   void check_owned() const;
-  /// Moves what a locked directory holds out of the way: PATH becomes PATH.old-1 (or the next free number), and a new
-  /// PATH stands there, locked. Returns the new name, or empty when there was nothing. Input error when a name cannot
-  /// be changed; everything is then where it was.
+  /// Renames the locked directory: PATH becomes PATH.old-1 (or the next free number), and a new, locked PATH is
+  /// created. Returns the new name, or empty when the directory was empty. Input error when renaming fails; everything
+  /// is then unchanged.
   std::filesystem::path set_aside();
-  /// Input error when set_aside could not do so whatever comes: this process works in the directory or below it, and
-  /// what it and its user name by relative paths would move away with it; or the path leads through a part of the
-  /// directory. Touches nothing, needs no lock.
+  /// Input error when set_aside is certain to fail: the working directory of this process is inside the directory, so
+  /// that relative paths would move with it, or the path passes through the content of the directory. Changes nothing,
+  /// needs no lock.
   void check_can_be_set_aside() const;
-  /// Input error when the directory is not there, on any rank after one has locked it.
+  /// Input error when the directory is missing on some rank after one rank has locked it.
   void check_visible() const;
 
-  /// The newest checkpoint that this run has committed, as the directory itself remembers it, whatever becomes of
-  /// `checkpoints/`; nothing before the first one and in directories of older versions. `step` is -1 when the record
+  /// The newest checkpoint that this run has committed, recorded in the directory itself, independent of
+  /// `checkpoints/`. Nothing before the first commit and in directories of older versions. `step` is -1 when the record
   /// cannot be read.
   struct Committed {
     int64_t step = -1;
   };
   std::optional<Committed> committed() const;
   void record_committed(int64_t step) const;  ///< atomically; for any thread
-  /// Of a run that has found no checkpoint: damaged error when it had committed one.
+  /// For a run without a checkpoint: damaged-data error when one had been committed.
   void check_none_lost() const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path committed_file() const { return path_ / "committed.json"; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
-  std::filesystem::path choices() const { return path_ / "choices.json"; }  ///< of algorithms (Tuning)
+  std::filesystem::path choices() const { return path_ / "choices.json"; }  ///< chosen algorithms (Tuning)
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
 
  private:

@@ -18,15 +18,16 @@ std::string named(const std::filesystem::path& path) { return printable(path.str
 
 std::string to_line(const MetricsHeldBack& e) {
   return str_cat(named(e.path), " cannot be written: ", e.reason,
-                 "; its rows are kept in memory and written when it can; free space");
+                 "; its rows are held in memory and written later; free space");
 }
 
 std::string to_line(const MetricsCaughtUp& e) {
-  return str_cat(named(e.path), " is written again: ", counted(e.rows, "row", "rows"), " that had to wait");
+  return str_cat(named(e.path), " is written again: ", counted(e.rows, "row", "rows"), " held back in memory");
 }
 
 std::string to_line(const MetricsLost& e) {
-  return str_cat(named(e.path), " lacks ", counted(e.rows, "row", "rows"), ", which could not be written: ", e.reason);
+  return str_cat(named(e.path), " has lost ", counted(e.rows, "row", "rows"),
+                 ", which could not be written: ", e.reason);
 }
 
 std::string to_line(const StartsOver& e) {
@@ -36,13 +37,13 @@ std::string to_line(const StartsOver& e) {
 
 std::string to_line(const NewestCheckpointMissed& e) {
   return str_cat(named(e.run_dir), " had a checkpoint of step ", e.committed_step,
-                 ", which is not there or not good; the run continues from step ", e.step,
+                 ", which is missing or damaged; the run continues from step ", e.step,
                  ", rows of later steps go to metrics.cut.jsonl");
 }
 
 std::string to_line(const OwnerWatched& e) {
   return str_cat(named(e.run_dir), " was left locked by ", e.owner,
-                 ", and from here nobody can tell whether it still runs; watching for ",
+                 ", and this process cannot tell whether it still runs; watching for ",
                  absl::StrFormat("%g", e.seconds), " s whether it writes");
 }
 
@@ -51,13 +52,13 @@ std::string to_line(const OwnerReplaced& e) {
 }
 
 std::string to_line(const FormerAwaited& e) {
-  return str_cat(named(e.run_dir), " is still locked by a rank of the attempt before this one (", e.owner,
-                 "); waiting for its end, at most ", absl::StrFormat("%g", e.seconds), " s");
+  return str_cat(named(e.run_dir), " is still locked by a rank of the previous attempt (", e.owner,
+                 "); waiting at most ", absl::StrFormat("%g", e.seconds), " s");
 }
 
 std::string to_line(const UncountedSource& e) {
   return str_cat(printable(e.path), " has no counted target in the ", e.sequences,
-                 " sequences of its validation: it takes no part in val_loss");
+                 " sequences of its validation part: it is not part of val_loss");
 }
 
 std::string to_line(const ScheduleAtNewSteps& e) {
@@ -82,15 +83,17 @@ std::string to_line(const ThreadsWait& e) {
   const int half = std::max(1, e.threads / 2);
   return absl::StrFormat(
       "the %d threads of rank %d waited for each other in %.0f%% of %d steps: other programs use these cores, or the "
-      "work is too little for so many; try run.threads=%d (`ashlar bench step CONFIG --compare run.threads=%d,%d` "
+      "work is too small for so many threads; try run.threads=%d (`ashlar bench step CONFIG --compare "
+      "run.threads=%d,%d` "
       "measures both)",
       e.threads, e.rank, 100 * e.share, e.steps, half, half, e.threads);
 }
 
 std::string to_line(const SlowRanksNotJudged& e) {
-  return e.by_devices ? "slow ranks are not judged: the devices work beside the hosts, which do not see their times"
-                      : "slow ranks are not judged: on a machine of this run the ranks have more threads than there "
-                        "are cores, and are slow in turns; fewer ranks or a lower run.threads give each its own";
+  return e.by_devices
+             ? "slow ranks are not detected: the devices are asynchronous, so the hosts cannot measure their times"
+             : "slow ranks are not detected: on a machine of this run the ranks have more threads than "
+               "cores, so they are slow in turns; use fewer ranks or a lower run.threads";
 }
 
 std::string to_line(const RankSlow& e) {
@@ -98,7 +101,7 @@ std::string to_line(const RankSlow& e) {
       absl::StrFormat("rank %d on ", e.rank), printable(e.host),
       absl::StrFormat(" is slow: %.1f ms of its own work a step, waits excluded, against %.1f %s, over %d steps "
                       "up to step %d; all ranks wait for it: look at its load, clock and temperature, or "
-                      "leave that machine out",
+                      "exclude that machine",
                       e.ms, e.usual_ms, e.lone ? "in its first 50 steps" : "of the ranks of its stage", e.steps,
                       e.step));
 }

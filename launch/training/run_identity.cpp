@@ -17,9 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kOldTokens = "old:";  // digests of a dataset of the old form, which no other can equal
+constexpr std::string_view kOldTokens =
+    "old:";  // prefix of digests of a dataset in the old format, never equal to others
 
-/// The checkpoint of a path, as rank 0 finds it.
+/// The checkpoint at a path, found by rank 0.
 std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& path) {
   std::error_code error;
   if (path.empty()) return std::nullopt;
@@ -28,11 +29,11 @@ std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& pa
   std::vector<checkpoint::Found> found = checkpoint::list(path);
   if (found.empty() && path.filename() == "checkpoints") found = checkpoint::list(path.parent_path());
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
-    if (!fs::exists(at->path / checkpoint::kManifestFile, error)) continue;  // what loading will skip, and say so
+    if (!fs::exists(at->path / checkpoint::kManifestFile, error)) continue;  // loading skips it with a warning
     try {
       return std::pair(at->path, checkpoint::CheckpointReader(at->path).manifest());
     } catch (const Error& problem) {
-      if (problem.code() != ExitCode::kDamagedData) throw;  // an older one is taken, as loading will
+      if (problem.code() != ExitCode::kDamagedData) throw;  // use an older one, as loading does
     }
   }
   return std::nullopt;
@@ -50,7 +51,7 @@ double total_weight(const std::vector<config::DataSource>& sources) {
 
 std::string brief(const std::string& digest) { return digest.substr(0, 16); }
 
-/// Compares the sources of a run with those of a checkpoint; a changed one is a text without advice.
+/// Compares the sources of a run with those of a checkpoint. Each change is a text without advice.
 class DataComparison {
  public:
   DataComparison(const std::vector<config::DataSource>& then, const std::vector<config::DataSource>& now)
@@ -66,18 +67,18 @@ class DataComparison {
     };
     const bool same = std::equal(before.begin(), before.end(), after.begin(), alike);
     if (!same && std::is_permutation(before.begin(), before.end(), after.begin(), after.end(), alike)) {
-      changes.push_back("data.path: the sources of the run in another order, which gives other samples");
+      changes.push_back("data.path: expected the sources in the order of the run, got another order");
       return;
     }
     for (size_t i = 0; i < after.size(); ++i) compare_source(i, before[i], after[i]);
     compare_weights();
   }
 
-  /// Of a checkpoint that knows its first source's tokenizer only.
+  /// For a checkpoint that records only the tokenizer of its first source.
   void compare_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
     if (!same_tokenizer(before, after))
       changes.push_back(
-          str_cat(name(0), ": the tokenizer is another (", brief(after.tokenizer), ", expected ", brief(before), ")"));
+          str_cat(name(0), ": the tokenizer differs (", brief(after.tokenizer), ", expected ", brief(before), ")"));
   }
   void compare_weights() {
     if (then_.size() != now_.size()) return;
@@ -90,10 +91,10 @@ class DataComparison {
   }
 
   std::vector<std::string> changes;
-  bool unknown_tokens = false;  ///< those of a dataset of the old form and of a new one cannot be compared
+  bool unknown_tokens = false;  ///< a dataset in the old format cannot be compared with one in the new format
 
  private:
-  /// `before` may be of a release that made fingerprints of all that the files hold.
+  /// `before` may be from a release that computed fingerprints over whole files.
   static bool same_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
     return before == after.tokenizer || (!after.old_tokenizer.empty() && before == after.old_tokenizer);
   }
@@ -108,8 +109,8 @@ class DataComparison {
     const bool tokens = !comparable || before.tokens == after.tokens;
     unknown_tokens = unknown_tokens || (tokenizer && !comparable);
     if (tokenizer && tokens) return;
-    const std::string_view what = tokenizer ? "the tokens are" : "tokenizer and tokens are";
-    changes.push_back(str_cat(name(i), ": ", what, " others than those of the run (",
+    const std::string_view what = tokenizer ? "the tokens" : "tokenizer and tokens";
+    changes.push_back(str_cat(name(i), ": ", what, " differ from those of the run (",
                               brief(tokenizer ? after.tokens : after.tokenizer), ", expected ",
                               brief(tokenizer ? before.tokens : before.tokenizer), ")"));
   }
@@ -202,14 +203,14 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run) {
     result.warnings.push_back(str_cat(origin.path.string(),
                                       then.data.empty() ? " is of an older form, which does not tell its tokens"
                                                         : " and the data are of an older and a newer form",
-                                      ": that data.path holds those the run was trained on is taken on trust"));
+                                      ": cannot check that data.path holds the data of the run"));
   for (const std::string& change : data.changes) {
     if (run.config.data.allow_change)
       result.notes.push_back(str_cat("changed since the checkpoint, as data.allow_change permits: ", change));
     else
       errors.push_back(str_cat(change,
-                               "; bring the data back, choose another run.dir to begin a new run, or give "
-                               "data.allow_change = true to go on with what is there"));
+                               "; restore the data, set another run.dir to begin a new run, or set "
+                               "data.allow_change = true to continue with the changed data"));
   }
   if (!errors.empty()) throw config::ConfigError(errors);
   return result;
@@ -220,8 +221,9 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   Continuation result;
   if (data.empty()) return result;
   if (origin.manifest.tokenizer_json.empty()) {
-    result.notes.push_back(
-        str_cat(origin.path.string(), " has no tokenizer to compare (an import): that of data.path must give its ids"));
+    result.notes.push_back(str_cat(
+        origin.path.string(),
+        " has no tokenizer to compare (an import): cannot check that the tokenizer of data.path gives its ids"));
     return result;
   }
   const std::vector<config::DataSource> sources = raw.data_sources();
@@ -231,8 +233,8 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   const std::string& change = comparison.changes.front();
   if (!raw.allow_change())
     throw config::ConfigError({str_cat(change, ", that of run.init_from = ", origin.path.string(),
-                                       "; build the dataset with that tokenizer, or give data.allow_change = true for "
-                                       "ids of another meaning")});
+                                       "; build the dataset with that tokenizer, or set data.allow_change = true for "
+                                       "ids with another meaning")});
   result.notes.push_back(str_cat("as data.allow_change permits: ", change));
   return result;
 }

@@ -18,7 +18,8 @@ checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader) {
   return {.ranks = run.ranks, .reader = reader, .store = run.engine->store(), .optimizer = run.engine->optimizer()};
 }
 
-/// Compares the checkpoint that was found (step; nothing: none) with the last one that the run directory remembers.
+/// Compares the checkpoint that was found (step; nothing: none) with the last committed one in the run directory's
+/// record.
 void compare_with_committed(const Run& run, std::optional<int64_t> found) {
   if (!found) return run.directory.check_none_lost();
   const auto before = run.directory.committed();
@@ -27,7 +28,7 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
     return std::filesystem::exists(checkpoint::checkpoints_dir(run.directory.path()) / checkpoint::directory_name(step),
                                    error);
   };
-  // One that is there and damaged has been named already.
+  // A checkpoint that exists but is damaged was already reported.
   if (before && before->step > *found && !there(before->step)) {
     run.log.warn(to_line(
         NewestCheckpointMissed{.run_dir = run.directory.path(), .committed_step = before->step, .step = *found}));
@@ -35,13 +36,13 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
   if (!before || before->step != *found) run.directory.record_committed(*found);
 }
 
-/// From the newest good checkpoint of the run directory; nothing when there is none.
+/// Restores the newest valid checkpoint of the run directory; nothing if there is none.
 std::optional<Progress> restore(Run& run, Saving& saving) {
   for (const auto& path : checkpoint::remove_leftovers(run.directory.path(), run.log, run.ranks))
     run.log.info(str_cat("removed ", path.string(), ", left by a killed process"));
   checkpoint::TrainingState state;
   const auto load = [&](checkpoint::CheckpointReader& reader) {
-    // The checkpoint's own configuration decides what may change, not the file beside it.
+    // The configuration in the checkpoint decides what may change, not config.toml beside it.
     comm::try_on_all_ranks(run.ranks, [&] {
       const Continuation said =
           check_continuation(reader.path(), reader.manifest(), {.config = run.config, .data = saving.data()});
@@ -71,7 +72,7 @@ void initialize(Run& run, Saving& saving) {
   const auto load = [&](checkpoint::CheckpointReader& reader) {
     checkpoint::load_weights(run.ctx(), load_args(run, reader));
     io::Metadata metadata = reader.metadata();
-    metadata.erase(Tuning::kMetadataKey);  // another run's
+    metadata.erase(Tuning::kMetadataKey);  // belongs to the other run
     saving.keep(std::move(metadata));
   };
   const std::filesystem::path from =
@@ -90,7 +91,7 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
       .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
       .vocab_size = c.model.vocab_size,
       .rows_multiple = run.mesh->size(Axis::kTensor)};
-  std::vector<data::WeightedDataset> again;  // for readers of their own
+  std::vector<data::WeightedDataset> again;  // reopened, for separate readers
   for (const auto& d : datasets) again.push_back({d.dataset->reopened(), d.weight});
   start.validation.emplace(std::move(again), options, c.train.eval_sequences);
   auto stream = std::make_unique<data::TrainStream>(std::move(datasets), options, static_cast<uint64_t>(c.run.seed),
@@ -99,7 +100,7 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
   start.reader = std::make_unique<data::Prefetcher>(std::move(stream));
 }
 
-/// Rank 0's.
+/// Called by rank 0.
 void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));

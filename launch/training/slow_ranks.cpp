@@ -10,7 +10,7 @@ namespace ashlar::training {
 
 namespace {
 
-/// Of an even number of values the lower of the two in the middle: of two ranks one is the slow one.
+/// Of an even number of values the lower of the two middle ones: of two ranks the slower one is the outlier.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());
@@ -53,7 +53,7 @@ std::vector<double> SlowRanks::usual(std::span<const double> ms) {
     usual[rank] = lower_median(first_[rank]);
     changes.push_back(usual[rank] > 0 ? ms[rank] / usual[rank] : 1);
   }
-  const double all = std::max(1.0, lower_median(std::move(changes)));  // a machine that got busy slows all
+  const double all = std::max(1.0, lower_median(std::move(changes)));  // general slowdown of a machine is not counted
   for (double& value : usual) value *= all;
   return usual;
 }

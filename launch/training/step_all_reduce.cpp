@@ -7,7 +7,7 @@ namespace ashlar::training {
 
 namespace {
 
-// Microseconds above, the rank below, so that the largest number is that of the slowest.
+// Microseconds in the high bits, the rank in the low bits: the maximum is that of the slowest rank.
 constexpr int64_t kRanks = int64_t{1} << 24;
 
 int64_t packed(const SlowestRank& slowest) {
@@ -21,7 +21,7 @@ SlowestRank unpacked(int64_t number) {
   return {.rank = number % kRanks, .ms = static_cast<double>(number / kRanks) * 1e-3};
 }
 
-/// How each number of a message joins; the same order on all ranks.
+/// How each number of a message is reduced; the same order on all ranks.
 template <typename Numbers>
 void exchange(StepMessage& m, Numbers& numbers) {
   numbers.sum(m.losses.loss);

@@ -15,38 +15,38 @@ struct StepCounts {
   int64_t valid_targets = 0;
 };
 
-/// Where a save in the background stands. All ranks together: the last of those that any of them says.
+/// State of a background save. Over all ranks: the maximum of the enum values.
 enum class SaveState : uint8_t {
-  kNone,     ///< there is none
+  kNone,     ///< no save
   kDurable,  ///< all files of the rank are on disk
   kWriting,
   kFailed,
 };
 
-/// The rank that has worked longest on a step, waits excluded.
+/// The rank with the longest own work in a step, without waits.
 struct SlowestRank {
-  int64_t rank = -1;  ///< -1: nobody has told
-  double ms = 0;      ///< to the microsecond; of ranks with the same time the highest
+  int64_t rank = -1;  ///< -1: unknown
+  double ms = 0;      ///< in units of a microsecond; of ranks with equal times the highest
 };
 
 /// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all. A new field
 /// goes here and into `exchange` (step_all_reduce.cpp), which says how it joins; what a layer adds up needs neither.
 struct StepMessage {
-  LossStats losses;               ///< sums and maxima; empty where they are another rank's to tell
+  LossStats losses;               ///< sums and maxima; zero if another rank reports the same values
   nn::LayerMetricValues layers;   ///< what layers have declared (GlobalLayerMetrics), in the same order on all ranks
-  int64_t stop = 0;               ///< the largest exit code that a rank asks to stop with; 0: nobody does
-  SaveState save{};               ///< the last of them
+  int64_t stop = 0;               ///< max: exit code of a requested stop; 0: none
+  SaveState save{};               ///< max
   int64_t peak_memory_bytes = 0;  ///< the largest
-  StepCounts next;                ///< sums, of the step that follows: its divisor is known before its first backward
+  StepCounts next;                ///< sum, for the next step: its divisor must be known before its first backward
   double next_data_wait_ms = 0;   ///< the largest
-  int64_t unread = 0;             ///< 1 when a rank could not read its batches of that step
-  SlowestRank slowest;            ///< of all; each tells its own time
-  /// Once in SlowRanks::kWindow steps, on all ranks for the same message, else empty: the time of each rank's own work,
-  /// by rank. Each puts its own into its place.
+  int64_t unread = 0;             ///< max: 1 when a rank could not read its batches of the next step
+  SlowestRank slowest;            ///< max; each rank contributes its own time
+  /// Once in SlowRanks::kWindow steps, for the same message on all ranks, otherwise empty: the own-work time of each
+  /// rank, by rank. Each rank fills in its own element.
   std::vector<double> rank_ms;
 };
 
-/// A message under way. Called by all ranks; stays where it is until `wait` has returned.
+/// A message being reduced. Called by all ranks; must not move until `wait` has returned.
 class StepExchange {
  public:
   StepExchange(comm::ControlPlane& ranks, const StepMessage& mine);
@@ -56,7 +56,7 @@ class StepExchange {
   StepMessage wait();
 
  private:
-  /// Numbers that join in one way, taken from a message and put back in the same order.
+  /// Numbers with one reduction, gathered from a message and written back in the same order.
   template <typename T>
   struct Numbers {
     std::vector<T> values;
@@ -68,7 +68,7 @@ class StepExchange {
   StepMessage message_;
   Numbers<double> sums_, maxima_;
   Numbers<int64_t> int_sums_, int_maxima_;
-  comm::Work work_;  // last: it waits for what refers to the others
+  comm::Work work_;  // last member: its destructor waits for work that uses the others
 };
 
 }  // namespace ashlar::training

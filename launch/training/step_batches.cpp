@@ -20,7 +20,7 @@ void StepBatches::read() {
   try {
     for (DeviceBatch& batch : next_) batch.upload(engine_.ctx(), *reader_.next(), engine_.options().model.masked_ids);
   } catch (...) {
-    error_ = std::current_exception();  // what was read is gone: nobody may go on behind it
+    error_ = std::current_exception();  // the batch is lost, so reading must not continue
     throw;
   }
   next_wait_ms_ = reader_.take_data_wait_ms();
@@ -32,7 +32,7 @@ void StepBatches::prefetch() {
   try {
     read();
   } catch (const Error&) {
-    failed_ = true;  // it is thrown again when the step begins that cannot do without
+    failed_ = true;  // rethrown when the step that needs the batch begins
   }
 }
 

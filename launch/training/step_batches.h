@@ -10,24 +10,24 @@
 
 namespace ashlar::training {
 
-/// Micro-batches that each replica computes in a step: train.global_batch / (train.micro_batch * mesh.data), exact.
+/// Micro-batches per replica and step: train.global_batch / (train.micro_batch * mesh.data), exact.
 int64_t num_micro_batches(const config::RunConfig& config);
 
-/// The micro-batches of the step under way and of the one that follows, which are read before the ranks exchange the
-/// message of the first: how many targets a step has is known before its backward.
+/// The micro-batches of the current step and of the next one. The next ones are read before the ranks exchange the
+/// message of the current step, so that the number of targets of a step is known before its backward pass.
 class StepBatches {
  public:
-  /// References must outlive it. `micro_batches`: of a step, on this replica.
+  /// References must outlive it. `micro_batches`: per step, on this replica.
   StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches);
 
-  /// Reads those of the following step. An error (damaged data, a target that is masked) is thrown by `advance`: the
-  /// step under way can end, and its message tells the other ranks.
+  /// Reads those of the next step. An error (damaged data, a masked target) is thrown by `advance`, so that the current
+  /// step can finish and its message informs the other ranks.
   void prefetch();
-  /// The following step begins.
+  /// Begins the next step.
   void advance();
 
   std::vector<pipeline::MicroBatch> current() const;
-  /// Writes what the ranks must know of the following step into the message of this one.
+  /// Writes the counts of the next step into the message of the current one.
   void tell(StepMessage& mine) const;
 
  private:
@@ -38,8 +38,8 @@ class StepBatches {
   std::vector<DeviceBatch> current_, next_;
   StepCounts next_counts_;
   double next_wait_ms_ = 0;
-  bool read_ = false;                   ///< next_ is there
-  bool failed_ = false;                 ///< it could not be read
+  bool read_ = false;                   ///< next_ is read
+  bool failed_ = false;                 ///< next_ could not be read
   std::exception_ptr error_ = nullptr;  ///< why
 };
 

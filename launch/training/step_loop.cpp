@@ -24,9 +24,9 @@ StepLoop::StepLoop(Run& run, Saving& saving, Reports& reports, std::unique_ptr<d
 void StepLoop::rehearse() {
   run_.recorder().enter(watch::Phase::kStarting);
   do {
-    run_.engine->backward(batches_.current(), step_, of_all_.next);  // gradients that the step itself replaces
+    run_.engine->backward(batches_.current(), step_, of_all_.next);  // its gradients are overwritten by the step
     run_.device->stream().synchronize();
-  } while (run_.tuning->complete());  // what is chosen has workspaces of its own
+  } while (run_.tuning->complete());  // chosen algorithms have their own workspaces
   if (!run_.tuning->text().empty()) saving_.keep(Tuning::kMetadataKey, run_.tuning->text());
 }
 
@@ -36,7 +36,7 @@ void StepLoop::queue_step() {
   recorder.step(step_ + 1);
   if (of_all_.unread != 0) {
     read_pending();                                                   // the run ends here
-    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // an error of one reader ends all ranks
+    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // a read error on one rank ends all
   } else {
     batches_.advance();
   }
@@ -122,7 +122,7 @@ void StepLoop::poll_saves() {
   try {
     saving_.poll(of_all_.save);
   } catch (const Error& error) {
-    if (run_.is_known_to_all(error)) read_pending();  // the steps before the end are reported first
+    if (run_.is_known_to_all(error)) read_pending();  // completed steps are reported first
     throw;
   }
 }
@@ -143,7 +143,7 @@ void StepLoop::run_steps(StopRequest& stop) {
     if (writes) reports_.statistics(step_, batches_.current());
     if (validates) reports_.validate(step_);
     if (saves) save();
-    if (!stop && (validates || saves)) stop = stop_request();  // those take their time
+    if (!stop && (validates || saves)) stop = stop_request();  // validation and saving take time
   }
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) run_.log.info(sent);
 }
@@ -159,11 +159,11 @@ ExitCode StepLoop::run() {
   const config::TrainSection& c = run_.config.train;
   run_.signals.enter(watch::StopPoint::kStep);
   if (step_ >= c.steps) {
-    run_.log.info(
-        str_cat("nothing to train: the run has done ", step_, " of ", c.steps, " steps; raise train.steps to go on"));
+    run_.log.info(str_cat("nothing to train: the run has done ", step_, " of ", c.steps,
+                          " steps; raise train.steps to continue"));
   }
   StopRequest stop;
-  if (due(c.eval_every)) reports_.validate(step_);  // what a signal has cut short
+  if (due(c.eval_every)) reports_.validate(step_);  // a validation that a signal interrupted
   if (step_ < c.steps) {
     run_.recorder().enter(watch::Phase::kReadingData);
     batches_.prefetch();

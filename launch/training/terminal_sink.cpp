@@ -41,7 +41,7 @@ std::string to_line(const StepEvent& e) {
 }
 
 std::vector<std::string> to_lines(const ValidationEvent& e) {
-  if (!e.result) return {str_cat("step ", e.step, "  the validation was left before its end; its loss is not written")};
+  if (!e.result) return {str_cat("step ", e.step, "  the validation was interrupted; its loss is not written")};
   const ValidationResult& r = *e.result;
   std::vector<std::string> lines;
   for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", e.step, to_line(s)));
@@ -62,15 +62,16 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
 std::string to_line(const EndEvent& e) {
   if (!e.signal) return "";
   if (e.step >= e.total_steps)
-    return str_cat(*e.signal, ": stopped after the last step; the same command validates and ends");
-  return str_cat(*e.signal, ": stopped after step ", e.step, " of ", e.total_steps, "; the same command continues");
+    return str_cat(*e.signal, ": stopped after the last step; run the same command again to validate");
+  return str_cat(*e.signal, ": stopped after step ", e.step, " of ", e.total_steps,
+                 "; run the same command again to continue");
 }
 
 void TerminalSink::start(const StartEvent& e) {
   const config::RunSection& run = e.config.run;
-  log_.info(absl::StrFormat("mfu is measured against %.0f GFLOP/s of %s, %s own rate %s now", e.peak_flops / 1e9,
+  log_.info(absl::StrFormat("mfu is relative to %.0f GFLOP/s of %s, %s own rate %s now", e.peak_flops / 1e9,
                             std::string(name_of(run.dtype)), e.ranks == 1 ? "this machine's" : "the ranks'",
-                            run.device == config::Device::kCpu ? "on registers" : "of matrix products"));
+                            run.device == config::Device::kCpu ? "in registers" : "of matrix products"));
 }
 
 void TerminalSink::step(const StepEvent& e) {

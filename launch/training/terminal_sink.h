@@ -9,17 +9,17 @@
 namespace ashlar::training {
 
 std::string to_line(const StepEvent& event);
-/// One line for each dataset without a loss, and one with the loss; for a mixture one a dataset, then the mean.
+/// One line per dataset without a loss, and one with the loss; for a mixture one per dataset, then the mean.
 std::vector<std::string> to_lines(const ValidationEvent& event);
 std::string to_line(const EndEvent& event);  ///< empty unless a signal ended the run
 
 /// "1:02:03", "4:05" or "12s".
 std::string human_seconds(double seconds);
 
-/// The lines that the user reads.
+/// Lines for the user.
 class TerminalSink final : public MetricSink {
  public:
-  /// A step has a line every `every` steps, and when it is the first or the last.
+  /// A step is printed every `every` steps, and if it is the first or the last.
   TerminalSink(Log& log, int64_t every) : log_(log), every_(every) {}
 
   void start(const StartEvent& event) override;

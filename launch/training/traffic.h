@@ -7,13 +7,13 @@
 
 namespace ashlar::training {
 
-/// What the steps of a run send, counted by the communicators and control planes themselves.
+/// Traffic of the steps of a run, counted by communicators and control planes.
 class TrafficCount {
  public:
   explicit TrafficCount(comm::Bootstrap& bootstrap);
 
-  /// Called by all ranks: since construction, the most that any of them has sent a step on each plane, the memory that
-  /// operands of others have needed, and open descriptors. Empty where there is one rank or there was no step.
+  /// Called by all ranks. The largest traffic per step of any rank on each plane since construction, the memory for
+  /// staging operands of other ranks, and open descriptors. Empty for one rank or without a step.
   std::string report(int64_t steps) const;
 
  private:

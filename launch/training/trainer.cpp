@@ -24,7 +24,7 @@ ExitCode Trainer::run() {
   try {
     return steps_->run();
   } catch (const Error& error) {
-    // What is being saved is of an earlier step and good.
+    // A save in progress is of an earlier, valid step.
     if (run_->is_known_to_all(error)) saving_->wait();
     throw;
   }

@@ -20,7 +20,7 @@ namespace ashlar::training {
 
 namespace {
 
-/// Device and libraries, without questions.
+/// Device and libraries without questions and answers.
 TunedChoices bare(TunedChoices choices) {
   for (auto& [name, section] : choices.sections) section.choices.clear();
   return choices;
@@ -31,7 +31,7 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// Two texts as one, and back; the first has no such letter.
+/// Joins two texts, and splits them again; the first contains no such character.
 constexpr char kBetween = '\n';
 std::string joined(const std::pair<std::string, std::string>& parts) {
   return str_cat(parts.first, std::string(1, kBetween), parts.second);
@@ -83,11 +83,11 @@ void Tuning::reuse(const std::string& saved) {
     const auto [name, reason] = split(each);
     made.sections.erase(name);
     if (first && said.insert(reason).second)
-      log_.info(str_cat("choices of algorithms in ", source, " are measured again: ", reason));
+      log_.info(str_cat("algorithm choices in ", source, " are measured again: ", reason));
   }
   if (made.sections.empty()) return;
   share(against.empty() ? text : to_json(made), source);
-  if (first) log_.info(str_cat(num_choices(choices_), " choices of algorithms from ", source));
+  if (first) log_.info(str_cat(num_choices(choices_), " algorithm choices from ", source));
 }
 
 TunedChoices Tuning::measure(const TunedChoices& questions) {
@@ -105,7 +105,7 @@ TunedChoices Tuning::measure(const TunedChoices& questions) {
 
 TunedChoices Tuning::asked_by_all() {
   const TunedChoices met = tuner_.met();
-  // 1. Where ranks differ in a section, they cannot use each other's choices.
+  // 1. If ranks differ in the device or library of a section, they cannot share its choices.
   std::vector<std::string> kinds, questions;
   for (const auto& [name, section] : met.sections) {
     kinds.push_back(joined({name, str_cat(met.device, ", ", section.library)}));
@@ -116,14 +116,15 @@ TunedChoices Tuning::asked_by_all() {
     const auto [name, kind] = split(each);
     kinds_of[name].push_back(kind);
   }
-  // 2. What any rank asks elsewhere.
+  // 2. The questions of any rank in the other sections.
   TunedChoices asked = bare(met);
   for (const auto& [name, different] : kinds_of) {
     if (different.size() == 1) continue;
     asked.sections.erase(name);
     if (ranks_.rank() == 0 && differing_.insert(name).second)
       log_.warn(str_cat("ranks have ", different.size(), " kinds of devices or libraries (", name, "), such as ",
-                        different.front(), ": nothing is chosen for them, each uses what its library suggests first"));
+                        different.front(),
+                        ": nothing is tuned for them, each uses the first suggestion of its library"));
   }
   for (const std::string& each : comm::unite_texts(ranks_, std::move(questions))) {
     const auto [name, question] = split(each);
@@ -148,7 +149,7 @@ bool Tuning::take_what_all_can_do() {
   for (const std::string& each : refused) {
     const size_t end = each.rfind(kBetween);
     const std::string asked = each.substr(0, end);
-    if (asked == std::exchange(before, asked)) continue;  // the first rank's words
+    if (asked == std::exchange(before, asked)) continue;  // the text of the first rank
     const auto [name, question] = split(asked);
     all.sections.at(name).choices.at(question) = each.substr(end + 1);
   }
@@ -160,7 +161,7 @@ bool Tuning::take_what_all_can_do() {
 bool Tuning::complete() {
   completed_ = true;
   const bool first = ranks_.rank() == 0;
-  // 1. Answers to what is new, by the first rank.
+  // 1. The first rank measures the choices that are still open.
   const TunedChoices open = unanswered(asked_by_all(), choices_);
   const bool measures = num_choices(open) > 0;
   const auto begin = std::chrono::steady_clock::now();
@@ -171,7 +172,7 @@ bool Tuning::complete() {
     });
     share(text, file_.string());
   }
-  // 2. What one rank cannot do no rank does.
+  // 2. An answer that one rank cannot use is used by none.
   const bool changed = take_what_all_can_do();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   comm::try_on_all_ranks(ranks_, [&] {
@@ -179,9 +180,9 @@ bool Tuning::complete() {
   });
   if (first && measures)
     log_.info(absl::StrFormat("%d algorithms chosen in %.1f s%s%s", num_choices(open), seconds,
-                              file_.empty() ? "" : ", kept in ", file_.string()));
+                              file_.empty() ? "" : ", saved in ", file_.string()));
   if (measures || changed) return true;
-  // 3. What came of it.
+  // 3. The results.
   std::vector<std::string> lines;
   comm::try_on_all_ranks(ranks_, [&] {
     if (auto* const preparing = dynamic_cast<PreparingTuner*>(&tuner_)) lines = preparing->report();

@@ -11,32 +11,33 @@
 
 namespace ashlar::training {
 
-/// What the validation part of one dataset gave.
+/// Validation result of one dataset.
 struct SourceLoss {
   std::string path;
   double weight = 1;   ///< as given in the mixture
-  double loss = 0;     ///< mean over its counted targets
-  int64_t tokens = 0;  ///< counted targets
+  double loss = 0;     ///< mean over its valid targets
+  int64_t tokens = 0;  ///< valid targets
 };
 
 struct ValidationResult {
-  std::vector<SourceLoss> sources;         ///< those with counted targets, in the order of the mixture
-  std::vector<UncountedSource> uncounted;  ///< those with a validation part, but no target in it that counts
-  bool mixture = false;                    ///< of several datasets, even when only one has a validation part
-  double loss = 0;                         ///< mean of the sources by weight
+  std::vector<SourceLoss> sources;         ///< those with valid targets, in the order of the mixture
+  std::vector<UncountedSource> uncounted;  ///< those with a validation part but no valid target
+  bool mixture = false;                    ///< several datasets, even when only one has a validation part
+  double loss = 0;                         ///< weighted mean over the sources
   int64_t tokens = 0;                      ///< of all sources
 };
 
-/// The validation parts of the datasets of a run, each read on its own: one loss a dataset, and their mean by weight.
+/// The validation parts of the datasets of a run, each evaluated separately: one loss per dataset, and their weighted
+/// mean.
 class Validation {
  public:
-  /// Takes datasets of its own (TokenDataset::reopened). `max_sequences` holds for each (0: the whole part). A dataset
-  /// with fewer than two validation tokens takes no part; remarks() says so.
+  /// Reopens the datasets (TokenDataset::reopened). `max_sequences` applies to each (0: the whole part). A dataset with
+  /// fewer than two validation tokens is left out; remarks() reports it.
   Validation(std::vector<data::WeightedDataset> datasets, const data::StreamOptions& options, int64_t max_sequences);
 
-  /// Nothing to validate on: no val_loss.
+  /// True without validation data: there is no val_loss.
   bool empty() const { return sources_.empty(); }
-  /// One line for each dataset that takes no part, for the start of a run.
+  /// One line per dataset that is left out, for the start of a run.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// Called by all ranks, with the same result. Nothing when `stop` (see evaluate) ended it.
@@ -52,7 +53,7 @@ class Validation {
   bool mixture_;
 };
 
-/// The mean of the losses by weight, and the sum of the tokens, filled in; without a source that counts both are 0.
+/// Sets the weighted mean of the losses and the sum of the tokens; without a source with valid targets both are 0.
 void combine(ValidationResult& result);
 
 }  // namespace ashlar::training

@@ -15,8 +15,8 @@ namespace ashlar::watch {
 
 namespace {
 
-// A handler is given nothing of ours, and the project has no globals. But the kernel tells it where the signal stack
-// lies, and that is ours: what the handler needs stands at its base.
+// A signal handler gets no argument of ours, and the project has no globals. But the kernel passes the address of the
+// signal stack, which we allocate: the handler's data is stored at its base.
 struct StackBase {
   static constexpr uint64_t kMark = 0x6873612d6c61746fULL;
   uint64_t mark = kMark;
@@ -24,7 +24,7 @@ struct StackBase {
 };
 constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4 KB, of AMX machines 11 KB
 
-constexpr int kPatienceMs = 500;  // for who reads standard error
+constexpr int kPatienceMs = 500;  // wait for the reader of standard error
 
 const char* name_of_signal(int signal) {
   switch (signal) {
@@ -38,12 +38,12 @@ const char* name_of_signal(int signal) {
 
 void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
 
-// Async-signal-safe: system calls, arithmetic, memory that is there.
+// Async-signal-safe: system calls, arithmetic, existing memory.
 void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
   const stack_t& stack = static_cast<const ucontext_t*>(context)->uc_stack;
   const bool main_thread = syscall(SYS_gettid) == getpid();
   const auto* base = static_cast<const StackBase*>(stack.ss_sp);
-  if (!main_thread) {  // it has the signal stack
+  if (!main_thread) {  // only the main thread has the signal stack
     raise_in_main_thread(signal);
     while (true) pause();
   }
@@ -54,7 +54,7 @@ void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
     char memory[512], line[600];
     const std::string_view text = describe(*base->page, name_of_signal(signal), memory);
     const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
-    // Of a pipe or terminal that nobody reads the line is not worth that this process never ends.
+    // The process must end even if nobody reads this pipe or terminal.
     pollfd reader{STDERR_FILENO, POLLOUT, 0};
     if (poll(&reader, 1, kPatienceMs) == 1) {
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());

@@ -7,12 +7,13 @@
 
 namespace ashlar::watch {
 
-/// While it lives, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
-/// operation before they end the process as ever, core file and all. Replaces what MPI prints, so construct it after
-/// MPI has started, on the main thread; which also reports for other threads, so a core file shows theirs as waiting.
+/// While it exists, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
+/// operation before they end the process as usual, including the core file. Replaces MPI's handlers, so construct it
+/// after MPI has started, on the main thread. The main thread also reports for other threads, so in a core file those
+/// appear as waiting.
 class FatalSignals {
  public:
-  /// `page` outlives it; a crash is marked there, so that the other ranks do not report it again.
+  /// `page` outlives it; a crash is marked there so that other ranks do not report it again.
   explicit FatalSignals(RankPage& page);
   FatalSignals(const FatalSignals&) = delete;
   FatalSignals& operator=(const FatalSignals&) = delete;

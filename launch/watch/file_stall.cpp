@@ -13,9 +13,9 @@ namespace ashlar::watch {
 
 namespace {
 
-constexpr int kLooks = 2;           // at a thread that may be about to name itself
-constexpr int kExcused = 4;         // looks after a signal, until a thread is back in its call
-constexpr int64_t kAwakeMs = 2000;  // a stopped process cannot say that its call has come back
+constexpr int kLooks = 2;           // checks of a new thread until it has set its name
+constexpr int kExcused = 4;         // checks after a signal, until a thread is back in its call
+constexpr int64_t kAwakeMs = 2000;  // a stopped process cannot report that its call has returned
 
 std::string text_in(int fd) {
   char text[512];
@@ -56,7 +56,7 @@ void FileStallWatch::begin(pid_t id, Thread& thread) const {
 }
 
 void FileStallWatch::list() {
-  // A folder has a link for each folder in it: nothing is opened to see that no thread has come or gone.
+  // The link count of the folder changes with the number of threads: checked without opening anything.
   struct stat folder {};
   if (tasks_ == nullptr || fstat(dirfd(tasks_), &folder) != 0) return;
   const bool settled =
@@ -134,7 +134,7 @@ std::string describe_stalls(std::span<const RankPage> pages, int64_t now_ms, int
   if (longest == nullptr) return "";
   return str_cat("[rank ", longest->rank, " of ", longest->ranks, " on ", longest->host.data(), "] ",
                  describe_stall(longest->stall, now_ms),
-                 count == 1 ? "" : str_cat("; ", count - 1, " more of this machine wait likewise"));
+                 count == 1 ? "" : str_cat("; ", count - 1, " more on this machine wait too"));
 }
 
 }  // namespace ashlar::watch

@@ -13,8 +13,8 @@
 
 namespace ashlar::watch {
 
-/// Sees that a thread of this process waits for a file system: the same call on the same file, no byte further, for
-/// twice as long as it looks away. Opens files of /proc for threads that are new, otherwise nothing. One thread.
+/// Detects a thread of this process that waits for a file system: the same call on the same file, without progress in
+/// bytes, for twice the polling interval. Opens files of /proc for new threads only. For use by one thread.
 class FileStallWatch {
  public:
   FileStallWatch();
@@ -22,21 +22,21 @@ class FileStallWatch {
   FileStallWatch& operator=(const FileStallWatch&) = delete;
   ~FileStallWatch();
 
-  /// The call that lasts longest; `since_ms` = 0 when there is none. Looks again `every_ms` after the last time.
+  /// The call that has lasted longest; `since_ms` = 0 if there is none. Polls again `every_ms` after the last poll.
   const FileStall& look(int64_t now_ms, int64_t every_ms = 1000);
-  /// The threads have been sent a signal: what they do for it, as to load unwind tables, is no end of their calls.
+  /// The threads were sent a signal: their handlers' work, such as loading unwind tables, does not count as progress.
   void interrupted();
 
  private:
   struct Thread {
-    std::string name;              ///< empty: none of ours
-    int looks = 0;                 ///< in search of a name, which a thread gives itself
+    std::string name;              ///< empty: not a thread of this program
+    int looks = 0;                 ///< attempts to read the name, which a thread sets after its start
     int syscall = -1, bytes = -1;  ///< its files of /proc
-    CallSight call;                ///< and its file
-    std::string in_call;           ///< all words of it; empty in none on a file
+    CallSight call;                ///< the current call and its file
+    std::string in_call;           ///< the line of /proc for it; empty if not in a call on a file
     std::string moved;             ///< bytes read and written so far
-    int64_t since_ms = 0;          ///< both are the same since then
-    int excused = 0;               ///< looks at which it may be on its way back from a signal
+    int64_t since_ms = 0;          ///< start of the current call
+    int excused = 0;               ///< checks in which it may be returning from a signal
     bool seen = false;
   };
   void list();
@@ -49,12 +49,12 @@ class FileStallWatch {
   FileStall longest_;
 };
 
-/// The stall of a rank whose watch is awake; null when there is none.
+/// The stall of a rank whose watch thread is running; null if there is none.
 const FileStall* stall_of(const RankPage& page, int64_t now_ms);
 /// "its saver thread is in fsync of /runs/a/x for 62 s".
 std::string describe_stall(const FileStall& stall, int64_t now_ms);
-/// "[rank 2 of 4 on node7] its saver thread is ...; 3 more ranks of this machine wait likewise" of the ranks of this
-/// machine that wait for `longer_ms` and more; empty when none does.
+/// "[rank 2 of 4 on node7] its saver thread is ...; 3 more on this machine wait too": the ranks of this machine that
+/// wait for at least `longer_ms`; empty if there is none.
 std::string describe_stalls(std::span<const RankPage> pages, int64_t now_ms, int64_t longer_ms);
 
 }  // namespace ashlar::watch

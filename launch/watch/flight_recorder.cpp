@@ -81,7 +81,7 @@ void FlightRecorder::beat() {
 }
 
 void FlightRecorder::stalled(const FileStall& stall) {
-  if (look_at(page_.stall.since_ms) == stall.since_ms) return;  // the same one
+  if (look_at(page_.stall.since_ms) == stall.since_ms) return;  // the same stall
   publish(page_.stall.since_ms, int64_t{0});
   page_.stall.thread = stall.thread;
   page_.stall.call = stall.call;

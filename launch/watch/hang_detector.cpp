@@ -15,14 +15,14 @@ namespace ashlar::watch {
 
 namespace {
 
-constexpr int64_t kAnswerMs = 1500;       // for the stacks of ranks that run
-constexpr int64_t kHopMs = 150;           // news of progress go round in steps of at most two nodes
-constexpr int64_t kPassOnMs = 500;        // for others to hear what this node has
+constexpr int64_t kAnswerMs = 1500;       // wait for the stacks of running ranks
+constexpr int64_t kHopMs = 150;           // per hop: news travels around the ring two nodes per hop
+constexpr int64_t kPassOnMs = 500;        // time for others to receive this node's reports
 constexpr int64_t kHurryMs = 12'000;      // a report is over by then
-constexpr size_t kMostNamed = 8;          // of the nodes that are not heard
-constexpr double kStallSeconds = 10;      // a file system that stalls for longer is told
-constexpr int64_t kStallFreshMs = 3000;   // what has got on since then may take a moment to be seen
-constexpr uint64_t kFewBytes = 16 << 10;  // what a process reads and writes by itself
+constexpr size_t kMostNamed = 8;          // missing nodes listed in a report
+constexpr double kStallSeconds = 10;      // a longer stall is reported
+constexpr int64_t kStallFreshMs = 3000;   // progress since then may not be visible yet
+constexpr uint64_t kFewBytes = 16 << 10;  // background I/O of a process
 
 bool takes_part(const RankPage& page) { return look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning; }
 
@@ -34,7 +34,7 @@ void HangDetector::Last::here(int64_t ms) {
   at_ms = ms;
 }
 
-void HangDetector::Last::heard(const Sighting& sighting, int64_t received_ms) {
+void HangDetector::Last::receive(const Sighting& sighting, int64_t received_ms) {
   if (sighting.number <= number) return;
   number = sighting.number;
   at_ms = std::max(at_ms, received_ms - sighting.age_ms);
@@ -60,7 +60,7 @@ void HangDetector::beat() {
     recorder_.tick();
   }
   recorder_.beat();
-  // Known before it could be taken for a hang.
+  // Checked before the stall can be taken for a hang.
   const auto often = static_cast<int64_t>(options_.after_seconds * 1e3 / 8);
   if (options_.after_seconds > 0) recorder_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
@@ -71,8 +71,8 @@ void HangDetector::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
   for (const NodeInbox& inbox : inboxes) {
     const int64_t received = look_at(inbox.received_ms);
     if (received == 0) continue;
-    progress_.heard(inbox.news.progress, received);
-    stall_.heard(inbox.news.stall, received);
+    progress_.receive(inbox.news.progress, received);
+    stall_.receive(inbox.news.stall, received);
     far_longest_ms_ = std::max(far_longest_ms_, inbox.news.longest_ms);
   }
   progress_.here(now_ms - watch::quiet_ms(pages_, now_ms));
@@ -98,17 +98,17 @@ bool HangDetector::hurries(int64_t now_ms) const {
   return far_.ranks() > 0 && hangs_since_ms_ && now_ms - *hangs_since_ms_ < kHurryMs + hops_ms();
 }
 
-void HangDetector::tell_stalls(int64_t now_ms) {
+void HangDetector::report_stalls(int64_t now_ms) {
   const auto longer = static_cast<int64_t>(std::min(options_.after_seconds, kStallSeconds) * 1e3);
-  if (!stall_told_ms_) {
+  if (!stall_reported_ms_) {
     const std::string who = describe_stalls(pages_, now_ms, longer);
     if (who.empty()) return;
-    stall_told_ms_ = now_ms - longer;
+    stall_reported_ms_ = now_ms - longer;
     say(str_cat("ashlar: warning: a file system stalls: ", who,
-                "; who needs it waits, for run.stall_after = ", options_.stall_seconds, " s at most\n"));
+                "; the job waits for it, run.stall_after = ", options_.stall_seconds, " s at most\n"));
   } else if (describe_stalls(pages_, now_ms, 0).empty()) {
-    say(str_cat("ashlar: the file system answers again, after ", (now_ms - *stall_told_ms_) / 1000, " s\n"));
-    stall_told_ms_.reset();
+    say(str_cat("ashlar: the file system responds again, after ", (now_ms - *stall_reported_ms_) / 1000, " s\n"));
+    stall_reported_ms_.reset();
   }
 }
 
@@ -116,16 +116,16 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   answer();
   if (options_.after_seconds <= 0) return false;
   const int64_t quiet = quiet_ms(now_ms);
-  if (leads) tell_stalls(now_ms);
+  if (leads) report_stalls(now_ms);
   const bool stalls = stall_.number > 0 && now_ms - stall_.at_ms < kStallFreshMs + hops_ms();
   const double after = stalls ? std::max(options_.after_seconds, options_.stall_seconds) : options_.after_seconds;
   if (quiet < longest_ms() + static_cast<int64_t>(after * 1e3) + hops_ms()) {
-    if (reported_) say("ashlar: hang: the ranks get on again\n");
+    if (reported_) say("ashlar: hang: the ranks make progress again\n");
     reported_ = false;
     hangs_since_ms_.reset();
     leave_ms_.reset();
     own_.clear();
-    nodes_heard_ = nodes_told_ = 0;
+    nodes_received_ = nodes_printed_ = 0;
     asked_ms_.reset();
     other_asked_ms_.reset();
     known_request_ = look_at(pages_.front().stacks_wanted);
@@ -135,7 +135,7 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   if (!leads) return false;
   if (reported_) return options_.stop && may_leave(now_ms);
   if (!asked_ms_) {
-    // On a busy machine two ranks may lead for a while: the one that asked first reports, unless it never does.
+    // On a busy machine two ranks may lead for a while: the first one to request stacks reports, unless it never does.
     if (look_at(pages_.front().stacks_wanted) != known_request_) {
       if (!other_asked_ms_) other_asked_ms_ = now_ms;
       if (now_ms - *other_asked_ms_ < 3 * kAnswerMs) return false;
@@ -148,7 +148,7 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
     look_at_own(now_ms);
     share(false, now_ms);
   }
-  if (!all_heard() && waited < gather_ms_ + hops_ms() / 2) return false;
+  if (!all_received() && waited < gather_ms_ + hops_ms() / 2) return false;
   report(quiet, now_ms);
   reported_ = true;
   share(true, now_ms);
@@ -200,10 +200,10 @@ void HangDetector::look_at_own(int64_t now_ms) {
   }
 }
 
-void HangDetector::share(bool told, int64_t now_ms) {
+void HangDetector::share(bool printed, int64_t now_ms) {
   for (const RankPage& page : pages_) {
     if (far_.ranks() == 0 || look_at(page.pid) == 0) continue;
-    RankReport report{.version = std::max(now_ms, far_.version(page.rank) + 1), .told = told, .page = page};
+    RankReport report{.version = std::max(now_ms, far_.version(page.rank) + 1), .printed = printed, .page = page};
     for (const RankSight& sight : own_) {
       if (&sight.page != &page) continue;
       report.state = sight.state;
@@ -211,40 +211,40 @@ void HangDetector::share(bool told, int64_t now_ms) {
       sight.stall.copy(report.stall.data(), report.stall.size() - 1);
     }
     far_.put(report, now_ms);
-    if (told) return;  // one for all of this node
+    if (printed) return;  // one report for all ranks of this node
   }
 }
 
-// Of this hang, not of one before.
-bool HangDetector::heard(const NodeRanks& node) const {
+// Of this hang, not of an earlier one.
+bool HangDetector::has_reports(const NodeRanks& node) const {
   return std::all_of(node.ranks.begin(), node.ranks.end(),
                      [&](int32_t rank) { return far_.has(rank, progress_.at_ms); });
 }
 
-bool HangDetector::all_heard() {
-  while (nodes_heard_ < nodes_.size() && heard(nodes_[nodes_heard_])) ++nodes_heard_;
-  return nodes_heard_ == nodes_.size();
+bool HangDetector::all_received() {
+  while (nodes_received_ < nodes_.size() && has_reports(nodes_[nodes_received_])) ++nodes_received_;
+  return nodes_received_ == nodes_.size();
 }
 
-bool HangDetector::all_told() {
-  const auto told = [&](const NodeRanks& node) {
+bool HangDetector::all_printed() {
+  const auto printed = [&](const NodeRanks& node) {
     return std::any_of(node.ranks.begin(), node.ranks.end(), [&](int32_t rank) {
       const auto report = far_.get(rank, progress_.at_ms);
-      return report && report->told;
+      return report && report->printed;
     });
   };
-  while (nodes_told_ < nodes_.size() && told(nodes_[nodes_told_])) ++nodes_told_;
-  return nodes_told_ == nodes_.size();
+  while (nodes_printed_ < nodes_.size() && printed(nodes_[nodes_printed_])) ++nodes_printed_;
+  return nodes_printed_ == nodes_.size();
 }
 
-// When one leaves, mpirun ends all: each node is to have told about its ranks, and to know that the others have.
+// When one rank exits, mpirun kills all. So each node must have reported its ranks and know that the others have.
 bool HangDetector::may_leave(int64_t now_ms) {
   if (leave_ms_) return now_ms >= *leave_ms_;
-  if (all_told() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
+  if (all_printed() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
   return false;
 }
 
-// Whether no node of lower ranks has been heard, which would conclude.
+// Whether this node has the lowest ranks of all nodes heard from, and so concludes.
 bool HangDetector::speaks() const {
   for (const NodeRanks& node : nodes_) {
     if (node.ranks.front() >= pages_.front().rank) return true;
@@ -256,7 +256,7 @@ bool HangDetector::speaks() const {
   return true;
 }
 
-std::string HangDetector::unheard() const {
+std::string HangDetector::missing_nodes() const {
   std::string text;
   size_t count = 0;
   for (const NodeRanks& node : nodes_) {
@@ -269,7 +269,7 @@ std::string HangDetector::unheard() const {
   return count <= kMostNamed ? text : str_cat(text, "; and of ", count - kMostNamed, " more machines");
 }
 
-// Who is the reason, of all ranks that have been heard.
+// The suspects among all ranks with known state.
 std::string HangDetector::conclude() const {
   std::deque<RankReport> reports;
   std::vector<RankSight> all = own_;
@@ -287,15 +287,15 @@ std::string HangDetector::conclude() const {
   std::string text;
   const std::vector<Suspect> suspects = find_suspects(all);
   for (const Suspect& suspect : suspects) text += str_cat("ashlar: hang: ", suspect.text, "\n");
-  const std::string missing = unheard();
+  const std::string missing = missing_nodes();
   if (suspects.empty()) {
-    text += str_cat("ashlar: hang: no rank ", missing.empty() ? "" : "that was heard ",
+    text += str_cat("ashlar: hang: no rank ", missing.empty() ? "" : "with known state ",
                     "stands out: all wait for each other\n");
   }
-  if (!missing.empty())
-    text += str_cat("ashlar: hang: nothing was heard of ", missing, ": what they are at is not compared here\n");
-  text += options_.stop ? "ashlar: hang: the job ends here: the same command continues from the last checkpoint\n"
-                        : "ashlar: hang: the job continues (run.hang_action = \"report\")\n";
+  if (!missing.empty()) text += str_cat("ashlar: hang: no report from ", missing, ": their state is not compared\n");
+  text += options_.stop
+              ? "ashlar: hang: the job ends here: run the same command again to resume from the last checkpoint\n"
+              : "ashlar: hang: the job continues (run.hang_action = \"report\")\n";
   return text;
 }
 
@@ -304,8 +304,7 @@ void HangDetector::report(int64_t quiet, int64_t now_ms) {
                                 ? absl::StrFormat("the limit before the first step is %g s", options_.after_seconds)
                                 : absl::StrFormat("run.hang_after = %g s, longest step %.1f s", options_.after_seconds,
                                                   static_cast<double>(longest_ms()) / 1e3);
-  std::string text =
-      absl::StrFormat("ashlar: hang: no rank has got anything done for %d s (%s)\n", quiet / 1000, limit);
+  std::string text = absl::StrFormat("ashlar: hang: no rank has made progress for %d s (%s)\n", quiet / 1000, limit);
   for (const RankSight& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
   if (speaks()) text += conclude();
   say(text);

@@ -35,7 +35,7 @@ bool is_message(comm::OperationKind kind) {
   return kind == kSend || kind == kRecv || kind == kSendRecv;
 }
 
-// Ranks that share a communicator: its name, and what its ranks have in common: coordinates, the machine.
+// A group of ranks that share a communicator: its name, and the coordinates or machine that its ranks have in common.
 using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
 Group group_of(const RankPage& page, std::string_view full_name) {
   const std::string_view name = full_name.substr(0, full_name.find(' '));  // "data check" is the data group's
@@ -68,7 +68,7 @@ struct Issued {
   const OperationRecord* record;
 };
 
-// Operations of one number on one communicator that are not the same on all ranks.
+// Operations with the same number on one communicator that differ between ranks.
 std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
   std::map<std::pair<Group, uint64_t>, std::vector<Issued>> places;
   for (const RankSight& rank : ranks) {
@@ -78,7 +78,7 @@ std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
     }
   }
   for (const auto& [place, issued] : places) {
-    std::vector<std::pair<Issued, size_t>> kinds;  // the first of each kind, and how many have issued it
+    std::vector<std::pair<Issued, size_t>> kinds;  // the first of each kind, and how many ranks issued it
     for (const Issued& one : issued) {
       const auto known = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
         return agree(kind.first.record->info, one.record->info);
@@ -99,12 +99,12 @@ std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
                      str_cat(who(*one.page), " issued ", text_of(*one.record), ", where rank ", other.page->rank,
                              " issued ", text_of(*other.record))});
     }
-    if (!odd.empty()) return odd;  // the first in order of communicator and number; later ones follow from it
+    if (!odd.empty()) return odd;  // the first in order of communicator and number; later ones are consequences
   }
   return {};
 }
 
-// Ranks that have not issued what others of their group wait in.
+// Ranks that have not issued the operation in which others of their group wait.
 std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
   std::map<Group, std::vector<Issued>> last;
   for (const RankSight& rank : ranks) {
@@ -124,7 +124,7 @@ std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
     for (const Issued& one : issued) {
       if (number(one) == number(most) || !known.insert(one.page->rank).second) continue;
       behind.push_back({Suspicion::kBehind, one.page->rank,
-                        str_cat(who(*one.page), " is behind: its last on ", std::get<0>(group), " is operation ",
+                        str_cat(who(*one.page), " is behind: its last operation on ", std::get<0>(group), " is number ",
                                 number(one), ", rank ", most.page->rank, " has issued ", text_of(*most.record))});
     }
   }
@@ -141,8 +141,8 @@ std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
                        str_cat(who(rank.page), " in ", action_of(rank.page), ": ", rank.stall)});
       continue;
     }
-    const char* why = rank.state == 'T' || rank.state == 't' ? " is stopped (state T)"
-                      : rank.state == 'D'                    ? " is in a system call that nothing interrupts (state D)"
+    const char* why = rank.state == 'T' || rank.state == 't'   ? " is stopped (state T)"
+                      : rank.state == 'D'                      ? " is in an uninterruptible system call (state D)"
                       : rank.state == 'X' || rank.state == 'Z' ? " has ended"
                       : !rank.answers                          ? " does not answer"
                                                                : nullptr;
@@ -155,7 +155,7 @@ std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
   if (!found.empty()) return found;
   const bool some_wait =
       std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return look_at(r.page.waiting) != 0; });
-  if (!some_wait) {  // as where their devices wait for each other, and they for their devices
+  if (!some_wait) {  // e.g. devices wait for each other, and hosts for their devices
     found = left_behind(ranks);
     if (!found.empty()) return found;
   }

@@ -21,7 +21,7 @@ static_assert(std::is_trivially_copyable_v<RankPage> && std::is_trivially_copyab
 
 namespace {
 
-// So much, and whatever follows it is aligned.
+// Rounds up so that what follows is aligned.
 size_t whole_words(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
@@ -44,21 +44,21 @@ uint64_t FarPages::changes() const { return ranks_ == 0 ? 0 : look_at(static_cas
 bool FarPages::put(const RankReport& report, int64_t now_ms) const {
   Slot& to = slot(report.page.rank);
   if (report.version <= look_at(to.version)) return false;
-  publish(to.heard_ms, int64_t{0});
+  publish(to.received_ms, int64_t{0});
   encode(report, message(to));
   publish(to.version, report.version);
-  publish(to.heard_ms, now_ms);
+  publish(to.received_ms, now_ms);
   std::atomic_ref<uint64_t>(static_cast<Head*>(memory_)->changes).fetch_add(1, std::memory_order_release);
   return true;
 }
 
-bool FarPages::has(int64_t rank, int64_t since_ms) const { return look_at(slot(rank).heard_ms) > since_ms; }
+bool FarPages::has(int64_t rank, int64_t since_ms) const { return look_at(slot(rank).received_ms) > since_ms; }
 
 std::optional<RankReport> FarPages::get(int64_t rank, int64_t since_ms) const {
   Slot& from = slot(rank);
-  if (look_at(from.heard_ms) == 0 || look_at(from.heard_ms) <= since_ms) return {};
+  if (look_at(from.received_ms) == 0 || look_at(from.received_ms) <= since_ms) return {};
   const std::span<const std::byte> there = message(from);
-  const std::vector<std::byte> copy(there.begin(), there.end());  // another may write meanwhile
+  const std::vector<std::byte> copy(there.begin(), there.end());  // another process may write meanwhile
   auto report = decode(copy, ranks_);
   if (report && report->page.rank != rank) report.reset();
   return report;
@@ -84,7 +84,7 @@ NodePages::NodePages(int64_t count, int64_t all) : count_(count), all_(all) {
   if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes())) != 0 || !map()) {
     const int why = errno;
     close_fd();
-    throw resource_error("ranks", "no memory for what ", count, " ranks show of themselves: ", std::strerror(why),
+    throw resource_error("ranks", "no shared memory for the pages of ", count, " ranks: ", std::strerror(why),
                          "; end other programs of this machine");
   }
   for (NodeInbox& inbox : inboxes()) new (&inbox) NodeInbox;
@@ -119,7 +119,7 @@ std::span<RankPage> NodePages::pages() const {
   return {reinterpret_cast<RankPage*>(static_cast<NodeInbox*>(memory_) + kInboxes), static_cast<size_t>(count_)};
 }
 
-// Fresh memory is zero: nothing has been heard.
+// Fresh memory is zero: nothing received.
 FarPages NodePages::far() const {
   return {all_ == 0 ? nullptr : static_cast<std::byte*>(memory_) + far_begins(), all_};
 }

@@ -12,39 +12,39 @@
 
 namespace ashlar::watch {
 
-/// A long time ago.
+/// Larger than any duration.
 inline constexpr int64_t kNoStall = int64_t{1} << 50;
 
-/// When something was last seen anywhere. What goes round the ring is known by its number: each node makes what it
-/// hears a moment younger than it is, so that by age alone it would never grow old.
+/// The last sighting of an event anywhere. An event that travels around the ring is identified by its number. Its age
+/// is not enough: each node reports a slightly smaller age than the true one, so a repeated event would stay young.
 struct Sighting {
-  uint64_t number = 0;  ///< larger than that of any before it that its node knew of
+  uint64_t number = 0;  ///< larger than all earlier numbers known to its node
   int64_t age_ms = kNoStall;
 };
 
-/// What one node tells another of itself, many times a second.
+/// What one node sends another about itself, many times per second.
 struct NodeNews {
-  RankState state = RankState::kRunning;  ///< kFinished: all its ranks are; kFailed: one has failed and said so
+  RankState state = RankState::kRunning;  ///< kFinished: all its ranks have; kFailed: one has failed and reported it
   int32_t node = 0;
-  int32_t rank = 0, ranks = 1;  ///< its lowest rank that has not ended, and how many it has
+  int32_t rank = 0, ranks = 1;  ///< its lowest running rank, and its number of ranks
   int32_t all_ranks = 1;
   int32_t padding = 0;  ///< named, so that no uninitialised byte is sent
   int64_t step = -1;
-  Sighting progress;       ///< a rank, here or elsewhere, that got something done
-  Sighting stall;          ///< one that was seen to wait for a file system
-  int64_t longest_ms = 0;  ///< the longest step of any rank that this node knows of
+  Sighting progress;       ///< progress of a rank on any node
+  Sighting stall;          ///< a rank on any node that waits for a file system
+  int64_t longest_ms = 0;  ///< the longest step of any rank known to this node
   std::array<char, 64> host{};
-  std::array<char, 192> operation{};  ///< the last one of that rank
+  std::array<char, 192> operation{};  ///< last operation of that rank
 };
 
-/// What a node has heard from another.
+/// What a node has received from another.
 struct NodeInbox {
-  int64_t received_ms = 0;  ///< by machine_ms(); 0: nothing yet
+  int64_t received_ms = 0;  ///< by machine_ms(); 0: nothing received
   NodeNews news;
 };
 
-/// What a node knows of the ranks of the whole job when it hangs, in memory that its ranks share and nobody touches
-/// before. Any rank may write: what has been torn by two at once is not believed, and reads as not heard.
+/// What a node knows of the ranks of the whole job during a hang, in memory shared by its ranks and untouched before.
+/// Any rank may write; a report torn by two concurrent writers is detected and reads as not received.
 class FarPages {
  public:
   struct Head {
@@ -54,18 +54,18 @@ class FarPages {
   FarPages(void* memory, int64_t ranks) : memory_(memory), ranks_(memory == nullptr ? 0 : ranks) {}
   static size_t bytes_for(int64_t ranks);
 
-  int64_t ranks() const { return ranks_; }  ///< 0: there is one node, and nothing here
-  uint64_t changes() const;                 ///< grows with each that is put
-  /// False, and nothing changes, when this one or a later one of its rank is there.
+  int64_t ranks() const { return ranks_; }  ///< 0: there is one node, and the pages are empty
+  uint64_t changes() const;                 ///< grows with each put
+  /// Returns false without a change if this or a later report of its rank is stored.
   bool put(const RankReport& report, int64_t now_ms) const;
-  /// What was heard after `since_ms`, by this machine's clock.
+  /// The report received after `since_ms`, by this machine's clock.
   std::optional<RankReport> get(int64_t rank, int64_t since_ms) const;
   bool has(int64_t rank, int64_t since_ms) const;
-  int64_t version(int64_t rank) const;  ///< 0: nothing has ever been heard
+  int64_t version(int64_t rank) const;  ///< 0: nothing received
 
  private:
   struct Slot {
-    int64_t heard_ms = 0;  ///< 0: nothing, or it is being written
+    int64_t received_ms = 0;  ///< time of receipt; 0: nothing, or being written
     int64_t version = 0;
   };
   Slot& slot(int64_t rank) const;
@@ -75,24 +75,24 @@ class FarPages {
   int64_t ranks_ = 0;
 };
 
-/// Memory that the ranks of a node share, without a name in any file system: nothing stays behind whatever ends them.
-/// A page for each rank, what the two nodes before this one have said, and, where there are other nodes, room for what
-/// is known of all ranks of the job when it hangs.
+/// Shared memory of the ranks of a node, without a name in any file system, so nothing remains however they end. Holds
+/// a page for each rank, the last news of the two previous nodes, and, with several nodes, reports on all ranks of the
+/// job in a hang.
 class NodePages {
  public:
   static constexpr int kInboxes = 2;
 
-  /// New memory for `count` ranks of `all`, 0 where there is one node. Processes forked from this one share it, others
-  /// with `open`. Throws resource_error.
+  /// New memory for `count` ranks of `all`, 0 for one node. Processes forked from this one share it, others use `open`.
+  /// Throws resource_error.
   explicit NodePages(int64_t count, int64_t all = 0);
-  /// The memory that process `pid` of this machine knows as `fd`; null when it cannot be had.
+  /// Maps the memory that process `pid` of this machine has as `fd`; null if not possible.
   static std::unique_ptr<NodePages> open(int pid, int fd, int64_t count, int64_t all = 0);
   NodePages(const NodePages&) = delete;
   NodePages& operator=(const NodePages&) = delete;
   ~NodePages();
 
   int fd() const { return fd_; }
-  void close_fd();  ///< when all have opened it
+  void close_fd();  ///< after all ranks have opened it
   std::span<RankPage> pages() const;
   std::span<NodeInbox> inboxes() const;
   FarPages far() const;

@@ -29,11 +29,11 @@ namespace ashlar::watch {
 namespace {
 
 constexpr uint64_t kMagic = 0x6b6f6f72726c6873ULL;
-constexpr int kBacklog = 128;              // of connections that the kernel has made
-constexpr size_t kMostUnsent = 256 << 10;  // of pages in one piece
-constexpr size_t kMostPieces = 8;          // in one poll
-constexpr int64_t kPatienceMs = 1000;      // for a connection, and for an answer
-constexpr size_t kMostIncoming = 64;       // strangers included
+constexpr int kBacklog = 128;              // pending connections in the kernel
+constexpr size_t kMostUnsent = 256 << 10;  // bytes of pages queued at once
+constexpr size_t kMostPieces = 8;          // received pieces per poll
+constexpr int64_t kPatienceMs = 1000;      // timeout for a connection and for an answer
+constexpr size_t kMostIncoming = 64;       // including unauthenticated ones
 
 NodeCard::Address address_of(const sockaddr& from) {
   NodeCard::Address address{.family = static_cast<uint8_t>(from.sa_family)};
@@ -83,7 +83,7 @@ std::vector<NodeCard::Address> own_addresses(const std::string& only) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     const int family = at->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    // A link-local address needs the name of an interface, which another machine does not share.
+    // A link-local address needs an interface name, which is valid on its own machine only.
     if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(at->ifa_addr)->sin6_addr))
       continue;
     const NodeCard::Address address = address_of(*at->ifa_addr);
@@ -97,7 +97,7 @@ std::vector<NodeCard::Address> own_addresses(const std::string& only) {
   return first;
 }
 
-/// Listens there; on any free port where `port` is 0, which it then says. -1 when that cannot be.
+/// Listens at the address; if `port` is 0, on any free port, which it returns there. -1 on failure.
 int listen_at(const NodeCard::Address& address, uint16_t& port) {
   const int fd = socket(address.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -115,7 +115,7 @@ int listen_at(const NodeCard::Address& address, uint16_t& port) {
   return fd;
 }
 
-/// What goes over the network. A type with unnamed padding would send uninitialised bytes.
+/// Types sent over the network. A type with unnamed padding would send uninitialised bytes.
 template <typename T>
 std::span<const std::byte> bytes_of_value(const T& value) {
   static_assert(std::has_unique_object_representations_v<T>);
@@ -128,7 +128,7 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// The first eight bytes: they grow from one connection of a rank to its next.
+/// The number in the first eight bytes of a nonce. Each new connection of a rank has a larger one.
 uint64_t number_of(const RingNonce& nonce) {
   uint64_t number = 0;
   std::memcpy(&number, nonce.data(), sizeof(number));
@@ -143,17 +143,17 @@ NodeListener::NodeListener(const std::string& only) {
     throw input_error("ranks", "ASHLAR_WATCH_INTERFACE = ", printable(only),
                       ": no interface of this name or address is up; `ip address` lists them");
   }
-  static_assert(std::has_unique_object_representations_v<NodeCard>);  // it is gathered as bytes
+  static_assert(std::has_unique_object_representations_v<NodeCard>);  // gathered as bytes
   card_.nonce = random_nonce();
   for (int again = 0; again < 16 && !listen_on(addresses); ++again) close_all();
 }
 
-/// False: a port that is free at the first address is not at another.
+/// False: a port that is free at the first address is not free at another.
 bool NodeListener::listen_on(std::span<const NodeCard::Address> addresses) {
   for (const NodeCard::Address& address : addresses) {
     const int fd = listen_at(address, card_.port);
     if (fd < 0 && errno == EADDRINUSE && card_.count > 0) return false;
-    if (fd < 0) continue;  // not to be had yet, as a new IPv6 address
+    if (fd < 0) continue;  // not usable yet, e.g. a new IPv6 address
     fds_.push_back(fd);
     card_.addresses[card_.count++] = address;
   }
@@ -207,7 +207,7 @@ NodeRing::~NodeRing() {
 
 size_t NodeRing::bytes_of(Kind kind) { return kind == Kind::kNews ? sizeof(NodeNews) : RankReport::kBytes; }
 
-// Whoever is reached next has heard nothing.
+// The next peer has received nothing yet.
 void NodeRing::hang_up(Out& out) {
   if (out.fd >= 0) close(std::exchange(out.fd, -1));
   out.connected = false;
@@ -239,7 +239,7 @@ RingNonce NodeRing::new_nonce() {
   return nonce;
 }
 
-// False: there are none that it has not been sent.
+// False: there are no unsent pages.
 bool NodeRing::add_pages(Out& out) const {
   const uint64_t changes = args_.far.changes();
   if (changes == out.changes) return false;
@@ -249,7 +249,7 @@ bool NodeRing::add_pages(Out& out) const {
     const auto rank = static_cast<int64_t>(r);
     if (args_.far.version(rank) == out.versions[r]) continue;
     const auto report = args_.far.get(rank, 0);
-    if (!report) continue;  // who writes it counts it once more
+    if (!report) continue;  // being written: its writer increments the count again
     out.versions[r] = report->version;
     encode(*report, body);
     add(out, Kind::kReport, body);
@@ -304,24 +304,24 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
     out.connected = true;
     out.answered_ms = now;
   }
-  bool told = false;
+  bool reported = false;
   for (size_t piece = 0; piece < kMostPieces; ++piece) {
-    if (!told && (out.unsent.empty() || out.packets == 0)) {
+    if (!reported && (out.unsent.empty() || out.packets == 0)) {
       add(out, Kind::kNews, bytes_of_value(news));
-      told = true;
+      reported = true;
     } else if (out.unsent.empty() && !add_pages(out)) {
       break;
     }
     const ssize_t sent = ::send(out.fd, out.unsent.data(), out.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EAGAIN) return fail(out);
     out.unsent.erase(out.unsent.begin(), out.unsent.begin() + std::max<ssize_t>(sent, 0));
-    if (!out.unsent.empty()) break;  // it reads no faster
+    if (!out.unsent.empty()) break;  // the peer is slower
   }
   if (!take_answers(out)) return fail(out);
   if (now - out.answered_ms > kPatienceMs) fail(out);
 }
 
-// False: it is none of ours, or gone.
+// False: the peer is not of this job, or gone.
 bool NodeRing::take_answers(Out& out) const {
   std::array<std::byte, 32 * sizeof(Answer)> piece;
   const ssize_t got = recv(out.fd, piece.data(), piece.size(), MSG_DONTWAIT);
@@ -340,7 +340,7 @@ bool NodeRing::take_answers(Out& out) const {
   return true;
 }
 
-/// Of those that have proven nothing the oldest, first of those without a Hello.
+/// Closes the oldest unauthenticated connection, first among those without a Hello.
 void NodeRing::make_room() {
   if (ins_.size() < kMostIncoming) return;
   const auto order = [](const In& in) { return std::pair(in.proof, in.since_ms); };
@@ -352,7 +352,7 @@ void NodeRing::make_room() {
 
 void NodeRing::accept_all() {
   for (const int listener : args_.listener.fds()) {
-    for (size_t i = 0; i < kMostIncoming / 2; ++i) {  // so many at once: the rest waits for the next poll
+    for (size_t i = 0; i < kMostIncoming / 2; ++i) {  // limit per poll: the rest waits
       const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) break;
       make_room();
@@ -379,7 +379,7 @@ void NodeRing::take(Kind kind, std::span<const std::byte> body) const {
   }
 }
 
-// How many bytes it had; none: it is not to be believed.
+// The number of bytes consumed; nothing: not authentic.
 std::optional<size_t> NodeRing::take_hello(In& in) {
   Hello hello;
   std::memcpy(&hello, in.buffer.data(), sizeof(hello));
@@ -388,9 +388,9 @@ std::optional<size_t> NodeRing::take_hello(In& in) {
       .secret = args_.secret, .job = args_.job, .caller = hello.nonce, .listener = args_.listener.card().nonce};
   const auto said = bytes_of_value(hello).first(offsetof(Hello, mac));
   if (!same(hello.mac, in.session.mac(RingDirection::kToListener, 0, said))) return std::nullopt;
-  uint64_t& heard = heard_[hello.rank];
-  if (number_of(hello.nonce) <= heard) return std::nullopt;  // a recorded one
-  heard = number_of(hello.nonce);
+  uint64_t& last = last_nonces_[hello.rank];
+  if (number_of(hello.nonce) <= last) return std::nullopt;  // a replayed Hello
+  last = number_of(hello.nonce);
   const bool good = hello.form == RankReport::kForm && hello.news_bytes == bytes_of(Kind::kNews) &&
                     hello.report_bytes == bytes_of(Kind::kReport);
   if (!good) {
@@ -401,7 +401,7 @@ std::optional<size_t> NodeRing::take_hello(In& in) {
   return sizeof(hello);
 }
 
-// How many bytes it had, 0 when it is not there whole; none: it is not to be believed.
+// The number of bytes consumed, 0 if incomplete; nothing: not authentic.
 std::optional<size_t> NodeRing::take_packet(In& in, std::span<const std::byte> bytes) const {
   Head head;
   RingMac mac;
@@ -424,7 +424,7 @@ std::optional<size_t> NodeRing::take_packet(In& in, std::span<const std::byte> b
   return said + sizeof(mac);
 }
 
-// False: nothing more will come from it.
+// False: the connection is finished.
 bool NodeRing::receive(In& in) {
   std::array<std::byte, 16 << 10> piece;
   for (size_t i = 0; i < kMostPieces; ++i) {
@@ -441,7 +441,7 @@ bool NodeRing::receive(In& in) {
     if (!taken) return false;
     in.buffer.erase(in.buffer.begin(), in.buffer.begin() + static_cast<std::ptrdiff_t>(done));
   }
-  return true;  // the rest at the next poll
+  return true;  // the rest in the next poll
 }
 
 void NodeRing::poll(bool leads, const NodeNews& news) {
@@ -475,27 +475,26 @@ bool NodeRing::busy() const {
 }
 
 std::string NodeRing::take_mismatch() {
-  if (!other_ || std::exchange(mismatch_told_, true)) return "";
-  return str_cat(
-      "another node of this job sends messages of form ", other_->form, ", ", other_->news_bytes, " or ",
-      other_->report_bytes, " bytes, where this one reads form ", RankReport::kForm, ", ", bytes_of(Kind::kNews),
-      " or ", bytes_of(Kind::kReport),
-      " bytes: neither notices when the other is lost or hangs; start the same build of ashlar on all nodes");
+  if (!other_ || std::exchange(mismatch_reported_, true)) return "";
+  return str_cat("another node of this job sends messages of format ", other_->form, ", ", other_->news_bytes, " or ",
+                 other_->report_bytes, " bytes, but this one reads format ", RankReport::kForm, ", ",
+                 bytes_of(Kind::kNews), " or ", bytes_of(Kind::kReport),
+                 " bytes: neither detects a loss or hang of the other; start the same build of ashlar on all nodes");
 }
 
 std::string NodeRing::take_trouble() {
   for (size_t i = 0; i < outs_.size(); ++i) {
     Out& out = outs_[i];
-    if (out.reached || out.told || out.first_ms == 0 || machine_ms() - out.first_ms < args_.trouble_ms) continue;
-    out.told = true;
+    if (out.reached || out.reported || out.first_ms == 0 || machine_ms() - out.first_ms < args_.trouble_ms) continue;
+    out.reported = true;
     const RingNode& to = args_.next[i];
     std::string tried;
     for (uint8_t a = 0; a < to.ranks.front().count; ++a)
       tried += (tried.empty() ? "" : ", ") + text_of(to.ranks.front().addresses[a]);
-    return str_cat("no beat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
+    return str_cat("no heartbeat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
                    to.ranks.front().port,
-                   "): should that machine be lost, this one will not notice; open its ports for this machine, or set "
-                   "ASHLAR_WATCH_INTERFACE there to the interface that machines reach each other by");
+                   "): a loss of that machine will not be detected here; open its ports for this machine, or set "
+                   "ASHLAR_WATCH_INTERFACE there to the interface that connects the machines");
   }
   return "";
 }

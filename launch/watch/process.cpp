@@ -11,7 +11,7 @@
 namespace ashlar::watch {
 
 ProcessStat parse_process_stat(const std::string& text) {
-  const size_t name_end = text.rfind(')');  // the name in parentheses may hold anything
+  const size_t name_end = text.rfind(')');  // the name in parentheses may contain anything
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
   ProcessStat result{.state = text[name_end + 2]};
   size_t at = name_end + 2;

@@ -5,20 +5,21 @@
 
 namespace ashlar::watch {
 
-/// In the environment of what `ashlar launch` starts, the same for all attempts of --restarts: the name of that launch.
+/// In the environment of processes started by `ashlar launch`, the same for all attempts of --restarts: the id of that
+/// launch.
 inline constexpr const char* kLaunchVariable = "ASHLAR_LAUNCH";
 
-/// What the kernel says of a process or thread.
+/// State of a process or thread from the kernel.
 struct ProcessStat {
-  char state = 'X';  ///< R running, S sleeping, D in a call that nothing interrupts, T stopped, Z ended, X not there
-  uint64_t started = 0;  ///< clock ticks since the machine started: tells it from a later one of the same number
+  char state = 'X';      ///< R running, S sleeping, D uninterruptible, T stopped, Z zombie, X absent
+  uint64_t started = 0;  ///< clock ticks since boot: distinguishes it from a later process with the same id
 };
-/// Of /proc/PID/stat; `task` 0 means the process itself, otherwise one of its threads.
+/// From /proc/PID/stat; `task` 0 means the process itself, otherwise one of its threads.
 ProcessStat process_stat(int pid, int task = 0);
 /// The same from the text of such a file.
 ProcessStat parse_process_stat(const std::string& text);
 
-std::string boot_id();    ///< of this machine since it started; empty when the kernel does not say
-std::string pid_space();  ///< processes of one space know each other's numbers; containers have their own
+std::string boot_id();    ///< boot id of this machine; empty if unavailable
+std::string pid_space();  ///< id of the PID namespace; containers have their own
 
 }  // namespace ashlar::watch

@@ -11,21 +11,21 @@
 
 namespace ashlar::watch {
 
-/// The same for processes that see each other's process ids and memory, and for no others.
+/// Equal for processes that see each other's process ids and shared memory, and only for those.
 uint64_t this_machine();
-/// A number that no other job has: rank 0 draws it, the others are told.
+/// A unique number for a job: rank 0 draws it and sends it to the others.
 uint64_t new_job();
-/// Milliseconds since the machine started: the same clock for all its processes.
+/// Milliseconds since boot: the same clock for all processes of a machine.
 int64_t machine_ms();
 
 enum class RankState : uint32_t {
   kRunning,
-  kFinished,  ///< done as it should be
-  kFailed,    ///< left with an error that it says itself, or after a peer
-  kCrashed,   ///< said which signal ended it
+  kFinished,  ///< ended normally
+  kFailed,    ///< ended with an error that it prints itself, or after a peer
+  kCrashed,   ///< has printed its fatal signal
 };
 
-/// What the main thread of a rank is at.
+/// The current action of a rank's main thread.
 enum class Phase : uint32_t {
   kStarting,
   kLoading,
@@ -47,19 +47,19 @@ std::string_view name_of(Phase phase);  ///< "forward", "reading data", ...
 /// An operation as it was issued.
 struct OperationRecord {
   comm::OperationInfo info;
-  std::array<char, 24> communicator{};  ///< text that ends in a zero
+  std::array<char, 24> communicator{};  ///< zero-terminated
 };
 
-/// A call on a file that does not come back.
+/// A call on a file that does not return.
 struct FileStall {
-  int64_t since_ms = 0;           ///< by machine_ms(); 0: there is none
+  int64_t since_ms = 0;           ///< by machine_ms(); 0: none
   std::array<char, 16> thread{};  ///< "main", "reader", "saver", "retain"
   std::array<char, 24> call{};
-  std::array<char, 160> file{};  ///< texts that end in a zero; of a long path the end
+  std::array<char, 160> file{};  ///< zero-terminated; the end of a long path
 };
 
-/// What a rank shows of itself to the ranks of its node, in memory that they share. Fields are written one at a time
-/// and read by others; a record of an operation is whole once `operations` counts it.
+/// What a rank publishes to the ranks of its node in shared memory. Fields are written one at a time and read by
+/// others; a record of an operation is complete once `operations` counts it.
 struct RankPage {
   static constexpr uint64_t kRecords = 16;
 
@@ -68,30 +68,30 @@ struct RankPage {
   uint64_t job = 0;
   uint64_t machine = 0;
   int32_t rank = 0, ranks = 1;
-  int32_t pid = 0;  ///< 0: nobody has written this page yet
+  int32_t pid = 0;  ///< 0: not written yet
   int32_t micro_batch = -1;
-  int32_t pipeline = -1, data = -1, tensor = -1;  ///< the rank's place in the mesh, once it has one
+  int32_t pipeline = -1, data = -1, tensor = -1;  ///< coordinates in the mesh, once known
   uint32_t waiting = 0;                           ///< the main thread waits for other ranks
-  uint32_t found_dead = 0;   ///< whoever saw that this process has ended tells the ranks that did not look
-  uint64_t started = 0;      ///< this process, in clock ticks since the machine did
-  int64_t heartbeat_ms = 0;  ///< by machine_ms()
-  int64_t step = -1;         ///< -1: before the first; kNoSteps
+  uint32_t found_dead = 0;                        ///< set by a rank that saw the process end
+  uint64_t started = 0;                           ///< start of the process, in clock ticks since boot
+  int64_t heartbeat_ms = 0;                       ///< by machine_ms()
+  int64_t step = -1;                              ///< -1: before the first; or kNoSteps
   int64_t phase_since_ms = 0;
-  uint64_t progress = 0;        ///< grows with whatever gets done: operations, blocks, bytes read and written
+  uint64_t progress = 0;        ///< grows with all progress: operations, blocks, bytes read and written
   int64_t progress_ms = 0;      ///< when the rank's watch last saw it grow
-  int64_t longest_step_ms = 0;  ///< so far
+  int64_t longest_step_ms = 0;  ///< longest step so far
   uint64_t operations = 0;      ///< issued so far; the last is recent[(operations - 1) % kRecords]
   std::array<OperationRecord, kRecords> recent{};
   std::array<char, 64> host{};
-  FileStall stall;                               ///< the longest now
-  uint32_t stacks_wanted = 0, stacks_given = 0;  ///< numbers of requests, by whoever reports a hang
-  std::array<char, 4096> stacks{};               ///< text that ends in a zero
+  FileStall stall;                               ///< the longest current stall
+  uint32_t stacks_wanted = 0, stacks_given = 0;  ///< sequence numbers of requests by the rank that reports a hang
+  std::array<char, 4096> stacks{};               ///< zero-terminated
 };
 
-/// RankPage::step of a command that has none: what it does is told by its phase, once it has one.
+/// RankPage::step of a command without steps; its phase describes its action.
 inline constexpr int64_t kNoSteps = -2;
 
-/// Into or from a field that other processes use.
+/// Atomic access to a field that other processes use.
 template <typename T>
 void publish(T& field, T value) {
   std::atomic_ref<T>(field).store(value, std::memory_order_release);
@@ -101,14 +101,14 @@ T look_at(const T& field) {
   return std::atomic_ref<T>(const_cast<T&>(field)).load(std::memory_order_acquire);
 }
 
-/// Whether the process of the page runs (on this machine), stopped or not.
+/// Whether the process of the page exists (on this machine), stopped or not.
 bool process_lives(const RankPage& page);
 /// "all_reduce sum fp32[4096] on tensor, operation 12", in `memory`; "nothing" before the first.
 std::string_view last_operation(const RankPage& page, std::span<char> memory);
-/// "forward of micro-batch 2", "validating, batch 7", as it is now.
+/// The current action: "forward of micro-batch 2", "validating, batch 7".
 FixedText& add_action(FixedText& text, const RankPage& page);
-/// "[rank 2 of 4 on hostb] WHAT at step 17, last operation barrier on world, operation 12", in `memory`; "WHAT while
-/// validating, batch 7, last operation ..." of a command without steps. All of these allocate nothing.
+/// "[rank 2 of 4 on hostb] WHAT at step 17, last operation barrier on world, operation 12", in `memory`; for a command
+/// without steps "WHAT while validating, batch 7, last operation ...". These functions do not allocate.
 std::string_view describe(const RankPage& page, std::string_view what, std::span<char> memory);
 
 }  // namespace ashlar::watch

@@ -10,10 +10,10 @@ namespace ashlar::watch {
 
 namespace {
 
-// Each field that is sent, in order. What stands here is the form: RankReport::kForm changes with it.
+// All fields that are sent, in order. A change here changes the format and so RankReport::kForm.
 template <typename Report, typename Visit>
 constexpr void each_field(Report& report, const Visit& visit) {
-  visit(report.version), visit(report.state), visit(report.answers), visit(report.told), visit(report.stall);
+  visit(report.version), visit(report.state), visit(report.answers), visit(report.printed), visit(report.stall);
   auto& page = report.page;
   visit(page.state), visit(page.phase), visit(page.machine), visit(page.rank), visit(page.ranks), visit(page.pid);
   visit(page.micro_batch), visit(page.pipeline), visit(page.data), visit(page.tensor), visit(page.waiting);
@@ -79,7 +79,7 @@ std::optional<RankReport> decode(std::span<const std::byte> message, int64_t ran
   const std::byte* from = message.data();
   each_field(*report, [&]<typename Field>(Field& field) {
     if constexpr (std::is_same_v<Field, bool>) {
-      field = *from != std::byte{0};  // any other value would be no bool
+      field = *from != std::byte{0};  // any other value would not be a bool
     } else {
       std::memcpy(&field, from, sizeof(field));
     }

@@ -10,23 +10,23 @@
 
 namespace ashlar::watch {
 
-/// What the node of a rank tells all other nodes of it when the job hangs.
+/// What the node of a rank sends all other nodes about it when the job hangs.
 struct RankReport {
-  static constexpr uint32_t kForm = 2;  ///< of what nodes send each other; changes with it
-  static const size_t kBytes;           ///< of its message
+  static constexpr uint32_t kForm = 2;  ///< version of the message format
+  static const size_t kBytes;           ///< bytes of its message
 
-  int64_t version = 0;            ///< grows with each of this rank: when it was made, by the clock of its machine
+  int64_t version = 0;            ///< increases per rank: time of creation, by its machine's clock
   char state = 'S';               ///< of its main thread, as in ProcessStat
-  bool answers = true;            ///< its watch has said where its threads are
-  bool told = false;              ///< its node has written its own report
-  std::array<char, 256> stall{};  ///< of describe_stall, ends in a zero
-  RankPage page;                  ///< as it stood then, without stacks and what only its own machine can use
+  bool answers = true;            ///< its watch thread has reported its stacks
+  bool printed = false;           ///< its node has printed its own ranks
+  std::array<char, 256> stall{};  ///< from describe_stall, zero-terminated
+  RankPage page;                  ///< snapshot, without stacks and machine-local fields
 };
 
-/// Into `message`, of kBytes: fields one after the other and a checksum.
+/// Writes to `message`, of kBytes: the fields in order and a checksum.
 void encode(const RankReport& report, std::span<std::byte> message);
-/// A message about one of `ranks` ranks. Nothing when it is no such message: another length, another sum, or values
-/// that no rank has. Texts end, and hold nothing that a terminal would obey.
+/// Parses a message about one of `ranks` ranks. Nothing if invalid: wrong length or checksum, or impossible values.
+/// Texts are terminated and contain no control characters.
 std::optional<RankReport> decode(std::span<const std::byte> message, int64_t ranks);
 
 }  // namespace ashlar::watch

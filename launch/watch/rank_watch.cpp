@@ -14,7 +14,7 @@ namespace ashlar::watch {
 
 namespace {
 
-// The pages of a node, as the process that made them knows them.
+// The shared pages of a node, as known to the process that created them.
 struct Made {
   int32_t pid = 0, fd = -1;
 };
@@ -69,7 +69,8 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
             .host = comm::Bootstrap::host_name(),
             .job = comm::broadcast_value(ranks, new_job(), 0)};
   std::vector<uint64_t> machines = comm::gather_values(ranks, m.info.machine);
-  // 1. Who shares memory: the lowest rank of each machine makes it, the others open it. One that cannot is by itself.
+  // 1. Shared memory: the lowest rank of each machine creates it, the others open it. A rank that cannot open it forms
+  // its own node.
   for (bool again = true; again;) {
     m.plan = plan_ring(machines, m.info.rank);
     const auto count = static_cast<int64_t>(m.plan.local.size());
@@ -83,10 +84,10 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
     }
     if (m.pages == nullptr) m.info.machine = new_job();
     machines = comm::gather_values(ranks, m.info.machine);
-    again = plan_ring(machines, m.info.rank).nodes != m.plan.nodes;  // the same answer on all ranks
+    again = plan_ring(machines, m.info.rank).nodes != m.plan.nodes;  // the same on all ranks
   }
   m.pages->close_fd();
-  // 2. How the next nodes are reached.
+  // 2. Addresses of the next nodes.
   hang.nodes = m.plan.nodes;
   if (m.plan.nodes > 1) {
     comm::try_on_all_ranks(ranks, [&] {

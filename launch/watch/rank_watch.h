@@ -15,18 +15,18 @@
 
 namespace ashlar::watch {
 
-/// Everything that names a rank which dies or hangs, in the order that its parts need.
+/// All parts that report a rank that dies or hangs, in the order of their dependencies.
 class RankWatch {
  public:
-  /// What the ranks of a job have told each other.
+  /// What the ranks of a job have exchanged at the start.
   struct Rendezvous {
     RankInfo info;
     RingPlan plan;
-    std::unique_ptr<NodePages> pages;        ///< of this node
-    std::unique_ptr<NodeListener> listener;  ///< null where there is one node
-    RingSecret secret;                       ///< of their beats
+    std::unique_ptr<NodePages> pages;        ///< pages of this node
+    std::unique_ptr<NodeListener> listener;  ///< null for one node
+    RingSecret secret;                       ///< secret of the heartbeats
     std::vector<RingNode> next;
-    std::vector<NodeRanks> nodes;  ///< all, in order of their lowest ranks; none where there is one
+    std::vector<NodeRanks> nodes;  ///< all nodes, ordered by their lowest ranks; empty for one node
     std::shared_ptr<comm::ProgressEngine> engine;
   };
   RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOptions& hang);
@@ -46,12 +46,12 @@ class RankWatch {
   std::optional<Watchdog> watchdog_;
 };
 
-/// Called by all ranks, on the main thread. Destroy it before the communicators; what throws through its scope is taken
-/// for an error that main reports.
+/// Called by all ranks, on the main thread. Destroy it before the communicators. An exception that passes through its
+/// scope counts as an error that main reports.
 std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang = {});
 
-/// work(). When that fails because a peer is gone, the watch first names which one and ends the process: MPI only knows
-/// that somebody is.
+/// Runs work(). When it fails because a peer is gone, the watch first reports which peer and ends the process: MPI only
+/// reports that some peer failed.
 template <typename Work>
 auto naming_the_lost(RankWatch& watch, const Work& work) {
   try {

@@ -19,7 +19,7 @@ void fill_random(std::span<uint8_t> bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       throw resource_error("ranks", "the kernel gives no random bytes (getrandom: ", std::strerror(errno),
-                           "); the beats between nodes need a secret; take another machine");
+                           "); heartbeats between nodes need a secret; use another machine");
     done += static_cast<size_t>(n);
   }
 }
@@ -56,7 +56,7 @@ RingMac RingSession::mac(RingDirection direction, uint64_t counter, std::span<co
 }
 
 bool same(const RingMac& a, const RingMac& b) {
-  volatile uint8_t differs = 0;  // so that no compiler leaves early
+  volatile uint8_t differs = 0;  // keeps the compiler from returning early
   for (size_t i = 0; i < a.size(); ++i) differs = static_cast<uint8_t>(differs | (a[i] ^ b[i]));
   return differs == 0;
 }

@@ -7,10 +7,10 @@
 
 namespace ashlar::watch {
 
-/// What the ranks of a job know and nobody else: rank 0 draws it, the others get it over MPI.
+/// The shared secret of the ranks of a job: rank 0 draws it and sends it over MPI.
 struct RingSecret {
   std::array<uint8_t, 32> bytes{};
-  static RingSecret random();  ///< from the kernel; resource error when it has none
+  static RingSecret random();  ///< from the kernel; resource error on failure
 };
 
 using RingNonce = std::array<uint8_t, 16>;
@@ -20,7 +20,7 @@ RingNonce random_nonce();
 
 enum class RingDirection : uint8_t { kToListener, kToCaller };
 
-/// One connection: what makes its packets ones that belong nowhere else.
+/// Identity of a connection: binds its packets to it.
 struct RingSession {
   RingSecret secret;
   uint64_t job = 0;
@@ -30,7 +30,7 @@ struct RingSession {
   RingMac mac(RingDirection direction, uint64_t counter, std::span<const std::byte> body) const;
 };
 
-/// In a time that does not depend on where they differ.
+/// In constant time.
 bool same(const RingMac& a, const RingMac& b);
 
 }  // namespace ashlar::watch

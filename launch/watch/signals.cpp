@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A launcher may send one signal twice (to the job and to its step); no person does so quickly.
+// A launcher may send one signal twice (to the job and to its step); a user does not do so quickly.
 constexpr auto kSameSignal = 300ms;
 
 sigset_t watched() {
@@ -24,7 +24,7 @@ sigset_t watched() {
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN)
-    sigaddset(&set, SIGHUP);  // ignored: whoever started this wants no end with the terminal
+    sigaddset(&set, SIGHUP);  // ignored: the process should survive its terminal (nohup)
   return set;
 }
 
@@ -59,7 +59,7 @@ void SignalWatch::watch(const Speaker& speaker) {
   ASHLAR_CHECK(!thread_.joinable(), "signals are watched already");
   speaker_ = speaker;
   sigset_t all, before;
-  sigfillset(&all);  // of no other signal is this thread to know
+  sigfillset(&all);  // this thread handles no other signal
   pthread_sigmask(SIG_BLOCK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -122,7 +122,7 @@ void SignalWatch::take(const siginfo_t& info) {
   if (request_ != ExitCode::kDone) {
     if (launcher && speaker_.resent && info.si_signo == SIGUSR1) return;
     if (launcher && info.si_signo == first_signal_ && now - first_ < kSameSignal) return;
-    if (speaks_) say(str_cat(name_of(info.si_signo), ": leaving at once; what the last checkpoint lacks is lost"));
+    if (speaks_) say(str_cat(name_of(info.si_signo), ": exiting at once; steps since the last checkpoint are lost"));
     leave(code);
   }
   first_ = now;
@@ -135,10 +135,10 @@ void SignalWatch::take(const siginfo_t& info) {
 void SignalWatch::answer() {
   const Request request{name_of(first_signal_), request_};
   const StopPoint point = point_;
-  constexpr const char* kSecond = "; a second signal leaves at once";
+  constexpr const char* kSecond = "; a second signal exits at once";
   switch (point) {
     case StopPoint::kStarting:
-      if (speaks_) say(str_cat(request.name, ": nothing to save before the first step; leaving"));
+      if (speaks_) say(str_cat(request.name, ": nothing to save before the first step; exiting"));
       leave(request.code);
     case StopPoint::kLeft: return;
     default: break;

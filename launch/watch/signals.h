@@ -16,34 +16,34 @@
 
 namespace ashlar::watch {
 
-/// Standard error as the threads of the watch write to it: they wait at most half a second for a reader who takes
-/// nothing, and only when the process ends after that.
+/// Standard error for the watch threads: a write waits at most half a second for a reader that does not read, and only
+/// when the process ends after it.
 io::LineWriter standard_error();
 
-/// What a request to stop finds the run at, and so what becomes of it.
+/// What the run is doing when a stop is requested, which decides how it stops.
 enum class StopPoint : uint8_t {
-  kStarting,    ///< nothing to save yet: the process leaves
+  kStarting,    ///< nothing to save yet: the process exits
   kStep,        ///< the run stops after this step, then saves
   kValidation,  ///< after this batch of a validation, whose loss is not written, then saves
   kSave,        ///< once this checkpoint is saved
   kLeft,        ///< the run is over and has its exit code
 };
 
-/// SIGTERM, SIGINT and SIGUSR1, and SIGHUP, which counts as SIGTERM, where it is not ignored. They are blocked for the
-/// whole process, so that nothing ever runs in a signal handler and a save is never cut in half. A thread takes them:
-/// it answers on standard error within a second what will happen; the run asks for the request between steps. A second
-/// signal ends the process at once, with that signal's code, from anywhere, whether anybody reads standard error or
-/// not.
+/// Handles SIGTERM, SIGINT, SIGUSR1, and SIGHUP (as SIGTERM) if it is not ignored. They are blocked in the whole
+/// process, so nothing runs in a signal handler and a save is never interrupted. A thread receives them and prints on
+/// standard error within a second what will happen; the run polls for the request between steps. A second signal ends
+/// the process at once with that signal's code, in any state, even if nobody reads standard error.
 class SignalWatch {
  public:
-  /// Who answers. A signal that the launcher sent has reached all ranks, and rank 0 answers for them; one that reached
-  /// this rank alone is answered here.
+  /// Which rank answers. A signal sent by the launcher reaches all ranks, and rank 0 answers; a signal that reached
+  /// only this rank is answered here.
   struct Speaker {
     int64_t rank = 0, ranks = 1;
     std::string host;
-    /// A launcher also sends SIGTERM when it has lost a rank: the watch that names it goes first.
+    /// A launcher also sends SIGTERM after losing a rank: the watch that reports it goes first.
     std::chrono::milliseconds patience{0};
-    /// The launcher sends SIGUSR1 again until it is answered (`ashlar launch`): a repeated one is no second signal.
+    /// The launcher repeats SIGUSR1 until it is answered (`ashlar launch`): a repeated one does not count as a second
+    /// signal.
     bool resent = false;
   };
   struct Request {
@@ -51,7 +51,7 @@ class SignalWatch {
     ExitCode code;
   };
 
-  /// Blocks the signals for this thread and those it starts: construct before any other thread exists.
+  /// Blocks the signals for this thread and its children: construct before any other thread exists.
   SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
@@ -59,21 +59,21 @@ class SignalWatch {
 
   /// Starts the thread.
   void watch(const Speaker& speaker);
-  /// Gives the signals back their default action instead: one ends the process at once.
+  /// Restores the default action of the signals: each ends the process at once.
   void release();
 
-  static Request request_of(ExitCode code);  ///< of one of the three codes
-  /// The first signal that came, or nothing. Never waits; for any thread.
+  static Request request_of(ExitCode code);  ///< for one of the three codes
+  /// The first signal received, or nothing. Never blocks; thread-safe.
   std::optional<Request> pending() const;
 
   void enter(StopPoint point) { point_ = point; }
   StopPoint point() const { return point_; }
-  /// The run ends with `code`: a signal that still comes ends the process with it, without a word.
+  /// The run ends with `code`: later signals end the process with that code silently.
   void finish(ExitCode code);
-  /// Called, on the thread, before it ends the process; null: nothing.
+  /// Called on the thread before it ends the process; may be null.
   void before_leaving(std::function<void()> call);
-  /// Asked, on the thread, before it answers: true when the job is over anyway, and the signal is the launcher's way to
-  /// end it; null: never.
+  /// Called on the thread before it answers: returns true when the job is over and the signal is the launcher's way to
+  /// end it; may be null.
   void ask_whether_over(std::function<bool()> over);
 
  private:
@@ -90,7 +90,7 @@ class SignalWatch {
   std::mutex leaving_;
   std::function<void()> before_leaving_;
   std::function<bool()> over_;
-  // The thread's:
+  // Used by the thread:
   std::optional<Clock::time_point> answer_at_;
   Clock::time_point first_;
   int first_signal_ = 0;

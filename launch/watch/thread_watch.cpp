@@ -52,7 +52,7 @@ uint64_t bytes_in(int fd) {
   return sum;
 }
 
-// Where a call says which file it is about: a descriptor, or a path in memory.
+// Where a call has its file: a descriptor, or a path in memory.
 enum class Subject : uint8_t { kNone, kDescriptor, kFirstPath, kSecondPath };
 struct Call {
   long number;
@@ -115,18 +115,18 @@ const Call* find_call(long number) {
   return found == std::end(kCalls) ? nullptr : found;
 }
 
-// Text in the memory of a process; empty when it may not be read.
+// Text in the memory of a process; empty if not readable.
 std::string text_at(pid_t process, uint64_t address) {
   std::array<char, 256> text{};
-  // A page at a time: the next one may not be there.
+  // One page at a time: the next page may not be mapped.
   constexpr uint64_t kPage = 4096;
   const size_t size = std::min<uint64_t>(text.size() - 1, kPage - address % kPage);
   const iovec here{.iov_base = text.data(), .iov_len = size};
-  const iovec there{.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT: an address it is
+  const iovec there{.iov_base = reinterpret_cast<void*>(address), .iov_len = size};  // NOLINT: an address
   return process_vm_readv(process, &here, 1, &there, 1, 0) <= 0 ? "" : text.data();
 }
 
-// Which file a call is about, from the line of /proc: number, arguments, stack, instruction.
+// The file of a call, from its line in /proc: number, arguments, stack, instruction.
 std::string file_of(const Call& call, pid_t process, const std::string& line) {
   std::istringstream words(line);
   std::string word;
@@ -140,10 +140,10 @@ std::string file_of(const Call& call, pid_t process, const std::string& line) {
   std::error_code none;
   const std::string target =
       fs::read_symlink(str_cat("/proc/", process, "/fd/", static_cast<int>(arguments[0])), none).string();
-  // One made by O_TMPFILE is DIR/#NUMBER (deleted).
+  // A file made by O_TMPFILE is DIR/#NUMBER (deleted).
   const size_t name = target.rfind('/') + 1;
   if (target.ends_with(" (deleted)") && target.find('#', name) == name) return target.substr(0, name) + "<new file>";
-  // Pipes and sockets wait for processes, /proc and devices have no disk to wait for.
+  // Pipes and sockets wait for processes; /proc and devices have no disk.
   return target.starts_with("/") && !target.starts_with("/proc/") && !target.starts_with("/dev/") ? target : "";
 }
 
@@ -192,7 +192,7 @@ uint64_t IoMeter::bytes() const {
 CallSight call_of(pid_t process, const std::string& line) {
   char* rest = nullptr;
   const long number = std::strtol(line.c_str(), &rest, 10);
-  if (rest == line.c_str() || number < 0) return {};  // it runs
+  if (rest == line.c_str() || number < 0) return {};  // running
   const Call* call = find_call(number);
   if (call == nullptr) return {.call = str_cat("call ", number), .file = ""};
   return {.call = call->name, .file = file_of(*call, process, line)};
@@ -224,7 +224,7 @@ std::string describe(const ThreadSight& sight) {
 
 StackSampler::StackSampler() {
   void* primer[4];
-  backtrace(primer, 4);  // the first call loads a library, which a handler must not
+  backtrace(primer, 4);  // the first call loads a library, which a signal handler must not do
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -233,7 +233,7 @@ StackSampler::StackSampler() {
 }
 
 StackSampler::~StackSampler() {
-  // One that never answered may still do so.
+  // Unanswered requests may still be answered.
   for (auto& request : unanswered_) {
     if (request->depth < 0) [[maybe_unused]]
       Request* left = request.release();
@@ -243,7 +243,8 @@ StackSampler::~StackSampler() {
 
 // Async-signal-safe: `backtrace` has been primed, and glibc finds unwind tables without a lock.
 void StackSampler::on_signal(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (info->si_code != SI_QUEUE || info->si_pid != getpid()) return;  // anybody may send it
+  if (info->si_code != SI_QUEUE || info->si_pid != getpid())
+    return;  // not our request: any process may send this signal
   const int saved = errno;
   auto* request = static_cast<Request*>(info->si_value.sival_ptr);
   if (request != nullptr && request->mark == Request::kMark)
@@ -268,7 +269,7 @@ std::string StackSampler::stack_of(pid_t thread, std::chrono::milliseconds patie
     return "";
   }
   std::string text;
-  constexpr int kHandlerFrames = 2, kShown = 14;  // of the handler and of the return from it
+  constexpr int kHandlerFrames = 2, kShown = 14;  // frames of the handler and of its return
   for (int i = kHandlerFrames; i < request->depth && i < kHandlerFrames + kShown; ++i)
     text += str_cat(text.empty() ? "" : " < ", describe_frame(request->frames[static_cast<size_t>(i)]));
   return text;
@@ -279,7 +280,7 @@ std::string describe_threads(StackSampler& sampler) {
   for (const ThreadSight& sight : threads_of(getpid())) {
     const std::string stack = sampler.stack_of(sight.thread, std::chrono::milliseconds(150));
     text += str_cat(text.empty() ? "" : "\n", sight.name, " thread: ", describe(sight),
-                    stack.empty() ? "; it does not answer" : "; " + stack);
+                    stack.empty() ? "; no answer" : "; " + stack);
   }
   return text;
 }

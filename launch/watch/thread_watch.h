@@ -14,48 +14,49 @@
 
 namespace ashlar::watch {
 
-/// The threads of this program that do its work beside the main one have names with this prefix ("ashlar-reader").
+/// Name prefix of the worker threads of this program ("ashlar-reader").
 inline constexpr std::string_view kThreadPrefix = "ashlar-";
 
-/// The name of such a thread without it ("reader"), "main" for the main thread; empty for others and what only watches.
+/// The name of such a thread without the prefix ("reader"), "main" for the main thread; empty for others and for watch
+/// threads.
 std::string own_name(pid_t process, pid_t thread);
 
-/// How much this process reads and writes, less what the thread that made this object does itself: bytes that move show
-/// that something gets done where no operation ends. Costs two reads of /proc a call and opens nothing.
+/// Bytes read and written by this process, except by the thread that constructed this object: they show progress during
+/// long operations. Costs two reads of /proc per call and opens nothing.
 class IoMeter {
  public:
   IoMeter();
   IoMeter(const IoMeter&) = delete;
   IoMeter& operator=(const IoMeter&) = delete;
   ~IoMeter();
-  /// Bytes since the start; 0 for ever where the kernel does not count.
+  /// Bytes since the start; always 0 if the kernel does not count.
   uint64_t bytes() const;
 
  private:
   int process_ = -1, own_ = -1;
 };
 
-/// A thread of a process and what the kernel says of it.
+/// State of a thread of a process.
 struct ThreadSight {
   pid_t thread = 0;
-  std::string name;     ///< "main", or what follows the prefix
+  std::string name;     ///< "main", or the name after the prefix
   char state = '?';     ///< as in ProcessStat
   std::string call;     ///< the system call it is in: "futex", "pread64", "202" or empty
-  std::string file;     ///< which that call is about: a path, empty when it is about none
-  std::string channel;  ///< where the kernel waits in it, if it says
+  std::string file;     ///< path of the file of that call; empty if none
+  std::string channel;  ///< wait channel in the kernel, if known
 };
-/// What a line of /proc/PID/task/TID/syscall says: call and file of a ThreadSight.
+/// Call and file from a line of /proc/PID/task/TID/syscall.
 struct CallSight {
   std::string call, file;
 };
 CallSight call_of(pid_t process, const std::string& line);
-/// The main thread and those with a name of ours, but not those that only watch. Files of calls are known of this
-/// process, and of others where the system lets this one look.
+/// The main thread and named worker threads, without watch threads. Files of calls are known for this process, and for
+/// others if permitted.
 std::vector<ThreadSight> threads_of(pid_t process);
 /// "state D, in fsync of /runs/a/checkpoints/step-5.partial/x, at rpc_wait_bit_killable".
 std::string describe(const ThreadSight& sight);
 
-/// Asks threads of this process where they are: a real-time signal whose handler notes the return addresses.
+/// Samples stacks of threads of this process: a real-time signal whose handler records the return addresses.
 class StackSampler {
  public:
   StackSampler();
@@ -76,10 +77,10 @@ class StackSampler {
   static int signal_number() { return SIGRTMAX - 2; }
 
   struct sigaction before_ {};
-  std::vector<std::unique_ptr<Request>> unanswered_;  ///< may still be: kept
+  std::vector<std::unique_ptr<Request>> unanswered_;  ///< kept: may still be answered
 };
 
-/// Stacks and states of this process' threads, a line each; of one that does not answer its state alone.
+/// Stacks and states of this process' threads, one line each; only the state if a thread does not answer.
 std::string describe_threads(StackSampler& sampler);
 
 }  // namespace ashlar::watch

@@ -17,9 +17,9 @@ namespace ashlar::watch {
 
 namespace {
 
-constexpr int64_t kStaleMs = 1000;  // a rank that has not beaten for so long does not lead
+constexpr int64_t kStaleMs = 1000;  // a rank without a heartbeat for this long does not lead
 
-// A rank that would have reported a loss, or has.
+// A rank that reports losses, or has done so.
 bool reports(PeerState state) {
   return state == PeerState::kAlive || state == PeerState::kLeaving || state == PeerState::kGone;
 }
@@ -29,7 +29,7 @@ bool calls_to_leave(PeerState state) { return state == PeerState::kGone || state
 
 Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self) {
   Verdict verdict;
-  size_t lowest = self;  // who reports
+  size_t lowest = self;  // the reporting rank
   std::optional<size_t> lost;
   for (size_t r = ranks.size(); r-- > 0;) {
     verdict.leave = verdict.leave || calls_to_leave(ranks[r]);
@@ -39,7 +39,7 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
     ++verdict.lost;
   }
   std::optional<size_t> node;
-  bool nearer_lost = true;  // of the nodes between that one and this
+  bool nearer_lost = true;  // a lost node between that one and this
   for (size_t n = 0; n < before.size(); ++n) {
     verdict.leave = verdict.leave || calls_to_leave(before[n].state);
     const bool silent = before[n].state == PeerState::kLost;
@@ -63,10 +63,10 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
 Watchdog::Watchdog(const Args& args)
     : args_(args), pages_(args.pages.pages()), peers_(pages_.size()), looked_(Clock::now()) {
   self_ = static_cast<size_t>(&args_.recorder.page() - pages_.data());
-  ASHLAR_CHECK(self_ < pages_.size(), "the page of this rank is not one of its node");
+  ASHLAR_CHECK(self_ < pages_.size(), "expected the page of this rank among those of its node");
   neighbours_.resize(NodePages::kInboxes);
   hang_options_ = args_.hang;
-  // The thread takes no signal away from the main one.
+  // The thread must not receive signals meant for the main thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -116,7 +116,7 @@ void Watchdog::run() {
     lock.lock();
   } while (!changed_.wait_for(lock, until_next(), [this] { return stop_; }));
   lock.unlock();
-  // The recorder still says that this rank runs: to other nodes it has finished if it was the last one.
+  // The recorder still marks this rank as running: for other nodes its node has finished if it was the last rank.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
   NodeNews last = news(machine_ms());
   const bool others = std::any_of(pages_.begin(), pages_.end(), [&](const RankPage& page) {
@@ -165,7 +165,7 @@ NodeNews Watchdog::news(int64_t now_ms) const {
 void Watchdog::look() {
   const Clock::time_point now = Clock::now();
   const int64_t now_ms = machine_ms();
-  // A rank that was itself stopped, or held up, has missed what the others did.
+  // A rank that was itself stopped or delayed has missed the others' heartbeats.
   const bool held_up = now - looked_ > args_.times.beat + args_.times.silence / 5;
   if (held_up) {
     for (Neighbour& neighbour : neighbours_) neighbour.missed_ms = now_ms;
@@ -192,7 +192,7 @@ void Watchdog::look() {
     if (!verdict.wait || now - left_ > args_.times.farewell) leave(verdict);
     return;
   }
-  // One that leaves has said why, be it a hang: who leads after it has nothing to add.
+  // A leaving rank has reported the reason, e.g. a hang: its successor as leader has nothing to add.
   if (std::find(views.begin(), views.end(), PeerState::kLeaving) != views.end()) return;
   if (hang_->look(now_ms, first)) end();
 }
@@ -213,12 +213,12 @@ bool Watchdog::has_died(size_t peer) {
     p.opened = true;
     p.stat = open(str_cat("/proc/", page.pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
   }
-  // Once open the file belongs to that process, even if its number is given away again.
+  // An open file of /proc stays bound to that process, even if the process id is reused.
   char text[1024];
   const ssize_t size = p.stat < 0 ? -1 : pread(p.stat, text, sizeof(text), 0);
   const ProcessStat stat = size <= 0 ? ProcessStat{} : parse_process_stat({text, static_cast<size_t>(size)});
   p.dead = stat.started != page.started || stat.state == 'Z' || stat.state == 'X';
-  // The one that is to report it may not be among those that look.
+  // The rank that must report it may not be among those that check it.
   if (p.dead) publish(page.found_dead, 1u);
   return p.dead;
 }
@@ -226,7 +226,7 @@ bool Watchdog::has_died(size_t peer) {
 PeerState Watchdog::view(size_t peer, Clock::time_point now) {
   const RankPage& page = pages_[peer];
   if (look_at(page.pid) == 0) return PeerState::kUnknown;
-  // Its last word counts, so it is read after its death.
+  // Its last state counts, so it is read after its death.
   const bool dead = look_at(page.state) == RankState::kRunning && has_died(peer);
   switch (look_at(page.state)) {
     case RankState::kFinished: return PeerState::kFinished;
@@ -257,7 +257,7 @@ void Watchdog::leave(const Verdict& verdict) {
   std::array<char, 800> line;
   FixedText text(line);
   if (verdict.report) {
-    // The kernel was asked about a few; now about all, once.
+    // So far only a few processes were checked; now check all, once.
     int64_t lost = 0;
     for (size_t r = 0; r < pages_.size(); ++r)
       lost +=
@@ -276,13 +276,14 @@ void Watchdog::leave(const Verdict& verdict) {
     end();
   }
   text.add("; the job ends here: ");
-  text.add(args_.hang.continues ? "the same command continues from the last checkpoint\n" : "give the command again\n");
+  text.add(args_.hang.continues ? "run the same command again to resume from the last checkpoint\n"
+                                : "run the command again\n");
   errors_.add(std::string(text.text()), LineKind::kWarning);
   end();
 }
 
 void Watchdog::end() {
-  errors_.finish();  // before others know that this rank is about to leave: the launcher then ends it
+  errors_.finish();  // before others see that this rank is leaving: the launcher then kills it
   args_.recorder.leave(RankState::kFailed);
   if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);
@@ -292,7 +293,7 @@ void Watchdog::end() {
     action = before_end_;
   }
   if (action) {
-    // On a thread of its own: what does not come back must not keep the process.
+    // On its own thread: a call that never returns must not block the exit.
     const auto done = std::make_shared<std::promise<void>>();
     std::thread([action, done] {
       action();

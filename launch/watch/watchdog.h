@@ -20,14 +20,14 @@
 
 namespace ashlar::watch {
 
-/// What a rank knows of another of its node, and of the nodes before it.
+/// State of another rank of this node, or of a previous node, as seen by this rank.
 enum class PeerState {
-  kUnknown,   ///< has shown nothing yet
-  kAlive,     ///< this rank itself, too
-  kFinished,  ///< needs nobody any more
-  kLeaving,   ///< has failed a moment ago and says why itself; perhaps all ranks are about to
-  kGone,      ///< has failed and said why
-  kLost,      ///< has died, or fallen silent, without a word
+  kUnknown,   ///< nothing known yet
+  kAlive,     ///< also this rank itself
+  kFinished,  ///< finished
+  kLeaving,   ///< has just failed and prints its error; all ranks may be about to fail
+  kGone,      ///< has failed and printed its error
+  kLost,      ///< has died or fallen silent without an error
 };
 struct NodeView {
   PeerState state = PeerState::kUnknown;
@@ -35,70 +35,71 @@ struct NodeView {
 };
 struct Verdict {
   bool leave = false;                 ///< the job cannot continue
-  bool wait = false;                  ///< not yet: another rank is about to report
-  std::optional<size_t> report;       ///< the lost rank of this node that this one, and no other, reports
-  std::optional<size_t> report_node;  ///< the same of a lost node
-  int64_t lost = 0;                   ///< ranks, as far as this one knows
+  bool wait = false;                  ///< wait: another rank is about to report
+  std::optional<size_t> report;       ///< the lost rank of this node that this rank must report
+  std::optional<size_t> report_node;  ///< the lost node that this rank must report
+  int64_t lost = 0;                   ///< number of lost ranks known to this rank
 };
-/// A lost rank is reported by the lowest rank left on its node, which knows for certain and at once; a lost node by the
-/// lowest rank of the next one. A rank that has been said to fail needs no report. The others stay until it is out:
-/// when one leaves, mpirun kills the rest. `ranks` are those of this node, `self` among them; `before` the previous
-/// nodes, the nearest first.
+/// A lost rank is reported by the lowest remaining rank of its node, which knows it at once and for certain; a lost
+/// node by the lowest rank of the next node. A rank that has printed its failure needs no report. The others wait until
+/// the report is printed: when one rank exits, mpirun kills the rest. `ranks` are those of this node, including `self`;
+/// `before` the previous nodes, nearest first.
 Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self);
 
-/// How long things may take; silence is for other nodes, whose processes cannot be looked at.
+/// Timeouts; silence applies to other nodes, whose processes cannot be checked.
 struct WatchTimes {
-  std::chrono::milliseconds beat{100};           ///< between two looks
-  std::chrono::milliseconds silence{5000};       ///< after which a node is lost
+  std::chrono::milliseconds beat{100};           ///< polling interval
+  std::chrono::milliseconds silence{5000};       ///< a node silent for this long is lost
   std::chrono::milliseconds short_silence{600};  ///< while SIGTERM waits: mpirun kills about a second after it
-  std::chrono::milliseconds farewell{2000};      ///< for an error that several ranks may be about to report
-  std::chrono::milliseconds linger{200};         ///< of the one that reports: mpirun drops what it has not yet read
-  std::chrono::milliseconds gather{5000};        ///< in a hang, for what the ranks of other nodes are at
-  std::chrono::milliseconds hurry{10};           ///< between two looks while nodes wait for each other's pages
+  std::chrono::milliseconds farewell{2000};      ///< wait for an error that several ranks may be about to print
+  std::chrono::milliseconds linger{200};         ///< wait after a report: mpirun drops unread output
+  std::chrono::milliseconds gather{5000};        ///< in a hang, wait for reports of other nodes
+  std::chrono::milliseconds hurry{10};           ///< polling interval while nodes exchange pages
 };
 
-/// A thread that shows this rank alive and looks after the others; it never communicates with MPI. When one is lost or
-/// gone, the process ends with code 5 (kPeerLost): its main thread may wait for that rank for ever. One rank says on
-/// standard error which was lost, where, at what step, in what operation. Ranks that finish, are stopped by a debugger,
-/// or are told to stop disturb nobody; a job in which nobody gets on is HangDetector's. Destroy it before the recorder.
-///   Of the ranks of its node it reads the pages, and asks the kernel about a few: those at distances 1, 2, 4, ...
-/// behind it, by files of /proc that stay open. The lowest rank that beats leads: it speaks for the node in the ring.
+/// A thread that sends this rank's heartbeat and watches the other ranks; it never calls MPI. When a rank is lost or
+/// gone, the process ends with code 5 (kPeerLost), since its main thread may wait for that rank forever. One rank
+/// prints on standard error which rank was lost, where, at what step, in what operation. Ranks that finish, are stopped
+/// by a debugger or are asked to stop cause no report; hangs are handled by HangDetector. Destroy it before the
+/// recorder.
+///   It reads the pages of its node's ranks and asks the kernel about a few: those at distances 1, 2, 4, ... behind it,
+/// by open files of /proc. The lowest rank with a heartbeat leads: it represents the node in the ring.
 class Watchdog {
  public:
   struct Args {
     FlightRecorder& recorder;
     const SignalWatch& signals;
-    NodePages& pages;  ///< in order of ranks; the recorder's among them
-    NodeRing* ring;    ///< null where there is one node
-    int32_t node = 0;  ///< in the ring
+    NodePages& pages;  ///< in order of ranks, including the recorder's
+    NodeRing* ring;    ///< null for one node
+    int32_t node = 0;  ///< this node's index in the ring
     HangOptions hang;
     WatchTimes times;
-    std::span<const NodeRanks> nodes;  ///< all of the job, in order of their lowest ranks; none where there is one
+    std::span<const NodeRanks> nodes;  ///< all nodes, ordered by their lowest ranks; empty for one node
   };
   explicit Watchdog(const Args& args);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
 
-  /// From now on hangs are seen in this way.
+  /// Starts the detection of hangs with these options.
   void watch_hangs(const HangOptions& options);
-  /// Called when the watchdog ends the process, on a thread of its own: to end what this rank has on a device. Must not
-  /// throw; has two seconds.
+  /// Called on a separate thread when the watchdog ends the process, to abort this rank's device work. Must not throw;
+  /// has two seconds.
   void before_end(std::function<void()> action);
-  /// For a rank whose communication has failed: waits for the watch to find the lost rank that is the reason, which
-  /// ends the process; returns if there is none.
+  /// For a rank whose communication has failed: waits until the watchdog finds the lost rank that caused it, which ends
+  /// the process; returns if there is none.
   void find_lost();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Peer {
-    int stat = -1;  ///< /proc/PID/stat, open, of those that this rank asks about
+    int stat = -1;  ///< open /proc/PID/stat of ranks that this rank checks
     bool opened = false, dead = false;
     Clock::time_point failed;
   };
   struct Neighbour {
     Clock::time_point failed;
-    int64_t missed_ms = 0;  ///< when this rank could not have heard it
+    int64_t missed_ms = 0;  ///< time in which this rank could not receive
   };
   void run();
   std::chrono::milliseconds until_next() const;
@@ -117,9 +118,9 @@ class Watchdog {
   size_t self_ = 0;
   std::vector<Peer> peers_;
   std::vector<Neighbour> neighbours_;
-  Clock::time_point looked_, left_;  ///< left_: when leaving was first called for
+  Clock::time_point looked_, left_;  ///< left_: when leaving was first decided
   io::LineWriter errors_ = standard_error();
-  std::unique_ptr<HangDetector> hang_;  ///< made and used by the thread
+  std::unique_ptr<HangDetector> hang_;  ///< constructed and used by the thread
 
   std::mutex mutex_;
   std::condition_variable changed_;

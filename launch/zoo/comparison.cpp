@@ -19,10 +19,10 @@ namespace {
 
 using model::ModelConfig;
 
-/// A value that fewer of the models than one in ten have is rare.
+/// A value that fewer than one in ten of the models have is rare.
 constexpr double kRare = 0.1;
 
-/// How large a model is, and how it begins and is trained: no axis by which to tell architectures apart.
+/// Sizes, initialization and training of a model, which do not distinguish architectures.
 bool is_size(std::string_view key) {
   static const std::set<std::string_view> sizes = {
       "model.d_model", "model.n_layers", "model.n_heads",     "model.n_kv_heads",        "model.head_dim",
@@ -32,7 +32,7 @@ bool is_size(std::string_view key) {
          key.starts_with("loss.");
 }
 
-/// The rule that a factor follows, "" for none: its number is that of the sizes.
+/// The rule that a factor follows, "" for none: the number then follows from sizes.
 std::string rule_of(const ModelConfig& m, const char* key, double factor) {
   for (const std::string_view rule : config::words_of(config::schema()[config::key_index(key)]))
     if (std::abs(factor / config::value_of_rule(std::string(rule), m) - 1) < 1e-6) return std::string(rule);
@@ -52,19 +52,21 @@ std::string shape_of_windows(const std::vector<int64_t>& cycle) {
   return str_cat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-/// Of the layers that attend the farthest, at least of those that rotate the slowest.
+/// The largest base of the layers with the longest attention span that rotate.
 double largest_base(const ModelConfig& m) {
   const std::vector<double>& cycle = m.rope.base_cycle;
   return cycle.empty() ? m.rope.base : *std::max_element(cycle.begin(), cycle.end());
 }
 
-/// The keys of a configuration that are axes, and what follows from its sizes.
+/// The architecture options of a configuration, and properties derived from its sizes.
 std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   std::map<std::string, std::string> axes;
   for (auto& [key, value] : config::model_values(m))
     if (!is_size(key)) axes.emplace(std::move(key), std::move(value));
-  axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as heads" : m.n_kv_heads == 1 ? "one" : "fewer than heads";
-  axes["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of another width than keys";
+  axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as query heads"
+                     : m.n_kv_heads == 1       ? "one"
+                                               : "fewer than heads";
+  axes["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of a width other than keys";
   axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
   if (m.embed_dim) axes["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
   for (const char* key : {"attn.global_head_dim", "attn.global_n_kv_heads", "rope.global_dims"})
@@ -81,7 +83,7 @@ std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   return axes;
 }
 
-/// A number of which published models have a range.
+/// A ratio with its range over the published models.
 struct Ratio {
   const char* name;
   std::function<std::optional<double>(const config::RunConfig&)> of;
@@ -96,7 +98,7 @@ std::vector<Ratio> ratios() {
        [=](const config::RunConfig& c) {
          return c.model.ffn.gated ? Number(over(c.model.d_ff, c.model.d_model)) : std::nullopt;
        },
-       "8/3 has the parameters of an ungated one with 4"},
+       "8/3 has as many parameters as an ungated FFN with 4"},
       {"d_ff / d_model of an FFN without a gate",
        [=](const config::RunConfig& c) {
          return c.model.ffn.gated ? std::nullopt : Number(over(c.model.d_ff, c.model.d_model));
@@ -112,7 +114,7 @@ std::vector<Ratio> ratios() {
          const bool known = c.model.pos.type == model::PosType::kRope && c.train.sequence_length > 0;
          return known ? Number(largest_base(c.model) / static_cast<double>(c.train.sequence_length)) : std::nullopt;
        },
-       "longer sequences want a larger base"},
+       "longer sequences need a larger base"},
   };
 }
 

@@ -8,12 +8,12 @@
 
 #include "launch/config/run_config.h"
 
-/// The published models of configs/zoo, which the program carries: who uses what, and how a configuration compares.
+/// The published models of configs/zoo, built into the program: options that they use, comparison with a configuration.
 namespace ashlar::zoo {
 
 /// A file of configs/zoo.
 struct PublishedText {
-  std::string_view id;  ///< of the file: "qwen3-8b"
+  std::string_view id;  ///< file name: "qwen3-8b"
   std::string_view toml;
 };
 std::span<const PublishedText> published_texts();
@@ -24,24 +24,24 @@ struct Published {
   int64_t parameters = 0;
 };
 
-/// All of them, resolved, by the order of their ids.
+/// All published models, resolved, ordered by id.
 std::vector<Published> published_models();
 
-/// One of them; input error that names those with a similar id.
+/// One of them; the input error names those with a similar id.
 const PublishedText& published_text(std::string_view id);
-/// The same of any such texts; `where` begins the error.
+/// The same for any list of texts; `where` begins the error.
 const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where);
 
 /// The first line is `# NAME. Source: WHERE.`; this is NAME.
 inline constexpr std::string_view kSource = ". Source: ";
 std::string title_of(const PublishedText& text);
 
-/// What makes a model small enough to train in seconds; every axis stays. Overrides of `section.key=value`, by rule:
-/// d_model 32, 4 heads of 8 (of 12 where n_heads * head_dim is not d_model); KV heads as many, 2 of fewer, or one;
-/// d_ff 2.5 d_model gated, else 4; embed_dim in its ratio to d_model; 4 layers, or one whole cycle of windows or bases.
-/// A sequence has 32 tokens, and windows, tables and original positions keep their ratio to it (windows at least 4
-/// tokens). The vocabulary is the dataset's, its tables padded so that up to 8 ranks divide them. 30 steps of 8
-/// sequences at a peak rate of 0.005.
+/// Overrides (`section.key=value`) that make a model small enough to train in seconds; every option is kept. Rules:
+/// d_model 32, 4 heads of 8 (of 12 if n_heads * head_dim is not d_model); as many KV heads as heads, 2 if fewer, or
+/// one; d_ff 2.5 d_model if gated, else 4 d_model; embed_dim in its ratio to d_model; 4 layers, or one full cycle of
+/// windows or bases. A sequence has 32 tokens; windows, tables and original positions keep their ratio to it (windows
+/// at least 4 tokens). The vocabulary is the dataset's, padded so that up to 8 ranks divide it. 30 steps of 8 sequences
+/// at a peak rate of 0.005.
 std::vector<std::string> tiny_twin(const config::RunConfig& config);
 
 }  // namespace ashlar::zoo

@@ -16,7 +16,7 @@ std::string human_count(int64_t n) {
                                 : absl::StrFormat("%.3gM", x / 1e6);
 }
 
-/// 6,738,415,616.
+/// E.g. 6,738,415,616.
 std::string with_commas(int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");

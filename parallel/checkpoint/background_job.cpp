@@ -14,7 +14,7 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// For as long as it lives, threads that start take no signals but those that their own faults raise.
+/// While it exists, new threads block all signals except those of their own faults.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -31,8 +31,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// A third of the weight of the threads that compute, whatever theirs is. On Linux a priority is a thread's own. A
-/// system that refuses leaves it as it is: that costs speed only.
+/// Lowers the priority of this thread to a third of the compute threads' weight. On Linux a priority belongs to a
+/// thread. If the system refuses, only speed suffers.
 void give_way() {
   constexpr int kNicer = 5;
   const auto self = static_cast<id_t>(::syscall(SYS_gettid));

@@ -7,27 +7,27 @@
 
 namespace ashlar::checkpoint {
 
-/// One piece of work on a thread of its own: writing, reading back, deleting. The thread takes no signal that can be
-/// sent to the process, gives way to computing threads, and must not communicate. One owner thread.
+/// A piece of work on a separate thread: writing, reading back, deleting. The thread blocks signals, yields to compute
+/// threads, and must not communicate. One owner thread.
 class BackgroundJob {
  public:
-  /// What the work asks from time to time: true when nobody wants its result any more, then it returns or throws.
+  /// Polled by the work: true when its result is no longer needed; then it returns or throws.
   using Cancelled = std::function<bool()>;
   using Work = std::function<void(const Cancelled& cancelled)>;
 
-  /// `thread_name`: of at most 15 characters, for whoever reports what a thread is at.
+  /// `thread_name`: at most 15 characters, for reports of hangs.
   explicit BackgroundJob(const char* thread_name) : thread_name_(thread_name) {}
   ~BackgroundJob();  ///< cancels and waits
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
-  /// Begins; the last one must have been finished with `take`.
+  /// Starts the work; the previous one must have been finished with `take`.
   void start(Work work);
-  bool started() const { return thread_.joinable(); }  ///< and not taken yet
+  bool started() const { return thread_.joinable(); }  ///< and not finished with take()
   bool ended() const { return ended_.load(std::memory_order_acquire); }
-  void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< for its end; started only
+  void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< waits for its end; only if started
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }
-  /// Waits for its end and throws what it threw.
+  /// Waits for its end and rethrows its exception.
   void take();
 
  private:

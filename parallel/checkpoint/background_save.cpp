@@ -20,7 +20,7 @@ void check_visible(const std::filesystem::path& directory) {
   std::error_code error;
   if (std::filesystem::is_directory(directory, error)) return;
   throw input_error("checkpoint", "expected ", printable(directory.string()),
-                    ", which rank 0 has made, got no such directory; run.dir must be on a file system that all nodes "
+                    ", created by rank 0, got no such directory; run.dir must be on a file system that all nodes "
                     "share");
 }
 
@@ -39,7 +39,7 @@ void BackgroundSave::reserve(const Ctx& ctx, const nn::ParameterStore& store, co
 }
 
 Event* BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
-  ASHLAR_CHECK(free(), "a save begins while another is written");
+  ASHLAR_CHECK(free(), "expected no save in progress");
   ASHLAR_CHECK(args.state.step >= 0, "step ", args.state.step);
   next_ = Request{.run_dir = args.run_dir,
                   .state = args.state,
@@ -70,11 +70,11 @@ SaveState BackgroundSave::state() {
       failure_ = error;
     } catch (const std::bad_alloc&) {
       failure_ = resource_error("memory", "the system refused memory to write a checkpoint: ", memory_state_text(),
-                                "; use fewer ranks a node");
+                                "; use fewer ranks per node");
     } catch (const Snapshot::Interrupted&) {
-      // cancelled: another rank has failed
+      // Cancelled: another rank has failed.
     }
-    if (phase_ == Phase::kStop) failure_.reset();  // the first one counts
+    if (phase_ == Phase::kStop) failure_.reset();  // the first failure counts
   }
   if (failure_) return SaveState::kFailed;
   return phase_ == Phase::kPrepare && !snapshot_.ready() ? SaveState::kWriting : SaveState::kDone;
@@ -129,7 +129,7 @@ Manifest BackgroundSave::manifest_of(const std::vector<std::string>& lists) cons
 }
 
 BackgroundSave::Outcome BackgroundSave::fail() {
-  // One text on all ranks, which names the one that failed.
+  // All ranks throw one text, which names the failed rank.
   try {
     comm::try_on_all_ranks(ranks_, [&] {
       if (failure_) throw *failure_;

@@ -29,7 +29,7 @@ std::optional<int64_t> step_of(std::string_view name, std::string_view suffix) {
   return step;
 }
 
-/// The entries of a folder of checkpoints whose name has this suffix, by step.
+/// The entries of a checkpoint folder with this suffix, ordered by step.
 std::vector<Found> entries(const std::filesystem::path& folder, std::string_view suffix) {
   std::vector<Found> found;
   std::error_code error;
@@ -45,7 +45,7 @@ std::vector<Found> entries(const std::filesystem::path& folder, std::string_view
 
 std::vector<Found> list_folder(const std::filesystem::path& folder) {
   std::vector<Found> found = entries(folder, "");
-  // A process killed while it replaced a checkpoint left the old one, whole, under this name.
+  // A process killed during a replacement left the complete old checkpoint under this name.
   for (const Found& old : entries(folder, kReplacedSuffix)) {
     const auto at = std::lower_bound(found.begin(), found.end(), old.step,
                                      [](const Found& f, int64_t step) { return f.step < step; });
@@ -54,7 +54,7 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-/// Whether a user's path is a checkpoint itself, and otherwise the folder that may hold some.
+/// Whether a user's path is itself a checkpoint; otherwise the folder that may contain some.
 struct Named {
   bool checkpoint = false;
   std::filesystem::path folder;
@@ -65,7 +65,7 @@ Named look_up(const std::filesystem::path& path) {
   const bool there = std::filesystem::exists(path, error);
   if (error) throw io::system_error("checkpoint", "read", path, error.value());
   if (!there) {
-    throw input_error("checkpoint", "there is no ", printable(path.string()), "; name a checkpoint or a run directory");
+    throw input_error("checkpoint", "there is no ", printable(path.string()), "; give a checkpoint or a run directory");
   }
   if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = true};
   for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
@@ -73,16 +73,16 @@ Named look_up(const std::filesystem::path& path) {
   }
   throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
                     ") or a run directory with checkpoints/step-*, got ", printable(path.string()),
-                    " which is neither; name one of those");
+                    ", which is neither; give one of those");
 }
 
 Error all_damaged(const std::vector<Found>& found) {
-  return damaged_error("checkpoint", "expected a good checkpoint in ",
+  return damaged_error("checkpoint", "expected a valid checkpoint in ",
                        printable(found.front().path.parent_path().string()), ", got ", found.size(),
-                       ", all damaged; restore one from a copy, or move the directory away to begin anew");
+                       ", all damaged; restore one from a copy, or move the directory away to start over");
 }
 
-/// The newest of `found`, oldest first, that `check` has nothing against: it throws a damaged error.
+/// The newest of `found` (oldest first) for which `check` does not throw a damaged-data error.
 std::optional<Found> newest_of(const std::vector<Found>& found, Log& log,
                                const std::function<void(const std::filesystem::path&)>& check) {
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
@@ -112,7 +112,7 @@ void check_has_manifest(const std::filesystem::path& path) {
   require_file_of_checkpoint(path / kManifestFile);
 }
 
-/// By all ranks, of what rank 0 has found: all have one verdict, which `check` comes to together.
+/// Called by all ranks with rank 0's list: `check` is a common decision.
 std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks,
                                     const std::function<void(CheckpointReader&)>& check) {
   std::vector<std::filesystem::path> paths;
@@ -142,7 +142,7 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   });
 }
 
-/// What a user named, as rank 0 sees it, on all ranks; who continues with `found` needs rank 0's alone.
+/// The user's path as seen by rank 0, on all ranks; `found` is needed on rank 0 only.
 struct NamedFound {
   std::optional<std::filesystem::path> checkpoint;  ///< the path itself
   std::vector<Found> found;                         ///< rank 0's
@@ -183,7 +183,7 @@ std::vector<Found> list(const std::filesystem::path& run_dir) {
   const std::filesystem::path folder = checkpoints_dir(run_dir);
   std::error_code error;
   static_cast<void>(std::filesystem::status(folder, error));
-  // No folder yet is none to look into; what cannot be looked into is not none.
+  // A missing folder has no checkpoints; an unreadable folder is an error.
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     throw io::system_error("checkpoint", "read directory", folder, error.value());
   return list_folder(folder);
@@ -206,8 +206,8 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
       remove_tree(path);
       removed.push_back(path);
     } else {
-      log.warn(str_cat(printable(path.string()), " has a name of unfinished checkpoints but no ", kMarkerFile,
-                       " in it, so this program did not write it and leaves it as it is; move it away"));
+      log.warn(str_cat(printable(path.string()), " is named like an unfinished checkpoint but has no ", kMarkerFile,
+                       ", so this program did not write it and does not delete it; move it away"));
     }
   };
   for (const Found& partial : entries(folder, kPartialSuffix)) remove_ours(partial.path);
@@ -264,7 +264,7 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 std::vector<std::filesystem::path> broadcast_paths(comm::ControlPlane& ranks,
                                                    const std::vector<std::filesystem::path>& paths) {
   std::string text;
-  for (const std::filesystem::path& path : paths) text += path.string() + '\0';  // no path has a zero in it
+  for (const std::filesystem::path& path : paths) text += path.string() + '\0';  // paths contain no NUL
   text = comm::broadcast_text(ranks, text, 0);
   std::vector<std::filesystem::path> all;
   for (size_t at = 0; at < text.size(); at += all.back().native().size() + 1) all.emplace_back(text.c_str() + at);

@@ -14,9 +14,9 @@
 namespace ashlar::checkpoint {
 namespace {
 
-constexpr char kBetween = '\n';  // tensor, place, words; no part of a name that a model has
+constexpr char kBetween = '\n';  // separates tensor, place and text; not used in names
 
-/// One text a place, so that texts of one tensor sort by place.
+/// One text per place; texts of one tensor sort by place.
 std::string place_text(const LoadedBlock& b, int64_t element) {
   const int64_t row = b.block.row + element / b.block.cols, col = b.block.col + element % b.block.cols;
   const auto at = [element](io::FileDType dtype, std::span<const std::byte> bytes) {
@@ -55,12 +55,12 @@ void FiniteCheck::throw_if_met(comm::ControlPlane& ranks, const std::filesystem:
   for (const std::string& line : lines) tensors.insert(line.substr(0, line.find(kBetween)));
   const std::string& first = *tensors.begin();
   const std::string more =
-      tensors.size() == 1 ? "" : str_cat("; ", tensors.size(), " tensors have such values, it is the first by name");
+      tensors.size() == 1 ? "" : str_cat("; ", tensors.size(), " tensors have such values, this is the first by name");
   throw comm::AllRanksError(
       ExitCode::kNonFinite, "checkpoint",
-      str_cat(printable(checkpoint.string()), " holds a value that is not finite: ", printable(first), ", ",
+      str_cat(printable(checkpoint.string()), " has a non-finite value: ", printable(first), ", ",
               lines.front().substr(lines.front().rfind(kBetween) + 1), more,
-              "; losses and tokens would be wrong: use another checkpoint, or fetch the weights again"));
+              "; losses and tokens would be wrong: use another checkpoint, or download the weights again"));
 }
 
 }  // namespace ashlar::checkpoint

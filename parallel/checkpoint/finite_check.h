@@ -13,23 +13,23 @@
 
 namespace ashlar::checkpoint {
 
-/// What was read of a tensor, and what became of it on the way into memory.
+/// A block of a tensor that was read, and its dtypes in file and memory.
 struct LoadedBlock {
   std::string_view tensor;  ///< global name
-  Block block;              ///< where it lies, in the matrix view of the tensor
+  Block block;              ///< position in the matrix view of the tensor
   io::FileDType stored_as = io::FileDType::kF32, loaded_as = io::FileDType::kF32;
   std::span<const std::byte> stored, loaded;
 };
 
-/// Looks at what is loaded from a checkpoint: a NaN or an infinity in it would make every loss and every token wrong
-/// without a word. Damage is found first: nothing is thrown before all has been read.
+/// Detects NaN and infinity in loaded values, which would silently make every loss and token wrong. Damage is reported
+/// first: nothing is thrown before everything is read.
 class FiniteCheck {
  public:
   void look(const LoadedBlock& block);
 
-  /// Called by all ranks behind the last look: error with exit code 4, on all of them, when some rank has met a value
-  /// that is not finite. It names the first such tensor by global name, its first place by rows, and how many tensors
-  /// have some; the same whatever the ranks.
+  /// Called by all ranks after loading. Throws an error with exit code 4 on all ranks when some rank has found a
+  /// non-finite value. It names the first such tensor by global name, its first place by rows, and the number of such
+  /// tensors; independent of the mesh.
   void throw_if_met(comm::ControlPlane& ranks, const std::filesystem::path& checkpoint) const;
 
  private:

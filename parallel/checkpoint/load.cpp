@@ -28,7 +28,7 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-/// The tensors of the model, by name: the tensors of all ranks, each once.
+/// The tensors of the model by name: the union over all ranks.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
   for (const auto& ref : store.sharded_tensors()) {
@@ -60,7 +60,7 @@ void check_floating(const CheckpointReader& reader) {
   }
 }
 
-/// Fills a range of a tensor in a flat buffer from the tensor NAME + suffix, rows (or parts of a row) at a time.
+/// Fills a range of a tensor in a flat buffer from the tensor NAME + suffix, some rows (or parts of a row) at a time.
 void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange& range, std::string_view suffix,
                 const nn::FlatTensor& buffer, FiniteCheck& finite) {
   const TensorRecord& tensor = reader.at(range.ref->tensor->name + std::string(suffix));
@@ -95,12 +95,12 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
   }
 }
 
-/// What load_training needs beyond the weights: everything in the accumulate dtype, each tensor's state.
+/// Requirements of load_training besides the weights: everything in the accumulate dtype, and each tensor's state.
 void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
                      const optim::Optimizer& optimizer, DType accumulate) {
   if (!reader.state() || !reader.has_optimizer_state()) {
     throw input_error("checkpoint", printable(reader.path().string()),
-                      " holds weights only, a run cannot continue from it; start a new run with run.init_from");
+                      " has weights only, so a run cannot resume from it; start a new run with run.init_from");
   }
   const io::FileDType expected = io::to_file_dtype(accumulate);
   const std::string_view kind = optim::name_of(optimizer.options().kind);
@@ -109,7 +109,7 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
     num_states += tensor.group == Group::kOptimizer ? 1 : 0;
     if (tensor.dtype == expected) continue;
     throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
-                      " master weights and optimizer state, this run keeps ", io::name_of(expected),
+                      " master weights and optimizer state, but this run uses ", io::name_of(expected),
                       "; use the run.dtype it was trained with, or start a new run with run.init_from");
   }
   for (const ExpectedTensor& tensor : model) {
@@ -119,13 +119,13 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
       if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) continue;
       throw damaged_error("checkpoint", printable(reader.path().string()), " has no state tensor ",
                           printable(expected_name), " of shape ", shape_text(tensor.shape), ", the ", name.description,
-                          " that ", kind, " keeps; use another checkpoint");
+                          " of ", kind, "; use another checkpoint");
     }
   }
   if (num_states != optimizer.state().size() * model.size()) {
     throw damaged_error("checkpoint", printable(reader.path().string()), " has ", num_states,
                         " state tensors, expected ", optimizer.state().size(), " for each of ", model.size(),
-                        " tensors, as ", kind, " keeps them; use another checkpoint");
+                        " tensors, as for ", kind, "; use another checkpoint");
   }
 }
 
@@ -183,7 +183,7 @@ CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Contro
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
       throw input_error("checkpoint", "expected ", printable(path.string()),
-                        ", which rank 0 sees, got no such directory; checkpoints must be on a file system that all "
+                        ", visible to rank 0, got no such directory; checkpoints must be on a file system that all "
                         "nodes share");
     }
     reader.emplace(path, text);
@@ -212,7 +212,7 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   FiniteCheck finite;
   comm::try_on_all_ranks(args.ranks, [&] {
     fill_weights(ctx, args, finite);
-    // One after the other, as they lie in the files: neighbours share a chunk, which is read once.
+    // In file order: adjacent tensors share a checksum chunk, which is then read once.
     for (const auto& [name, tensor] : args.optimizer->state()) {
       const std::string suffix = str_cat(".", name.suffix);
       for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor, finite);

@@ -13,40 +13,40 @@
 
 namespace ashlar::checkpoint {
 
-/// A tensor that a model has: global name and shape.
+/// A tensor of the model: global name and shape.
 struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
 };
 
-/// Throws an input error that lists, in one line, every tensor that the checkpoint lacks, has too many, or has in
-/// another shape (expected, got). Looks at weights only.
+/// Throws an input error that lists, in one line, every tensor that is missing in the checkpoint, unexpected, or of
+/// another shape (expected, got). Considers weights only.
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
 
-/// Called by all ranks: opens a checkpoint on each; rank 0 alone reads the manifest. Errors of any rank are thrown by
-/// all, that of one which does not see the directory among them.
+/// Called by all ranks: opens a checkpoint on each; only rank 0 reads the manifest. An error of any rank is thrown by
+/// all, including that of a rank that does not see the directory.
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
 struct LoadArgs {
-  comm::ControlPlane& ranks;  ///< that hold the model together, each its own tensors; one rank: that of a LoneRank
-  CheckpointReader& reader;   ///< this rank's, of the same checkpoint on all
+  comm::ControlPlane& ranks;  ///< all ranks of the model, each with its own tensors; a LoneRank's for one rank
+  CheckpointReader& reader;   ///< this rank's reader of the same checkpoint
   nn::ParameterStore& store;
   optim::Optimizer* optimizer = nullptr;
 };
 
-/// Fills the weights; called by all ranks, whatever mesh wrote the checkpoint, and each reads what it needs. With an
-/// optimizer: its owned master weights, then copies them to the params (state tensors stay as they are); the other
-/// values of the store are other replicas' to copy: gather them then (zero::DataParallel::start_param_sync,
-/// wait_param_sync). Without: all of the store's values. Any of F64, F32, F16, BF16 is converted on the way: to fp64
-/// exactly, to fp32 with one rounding to nearest even, to bf16 through fp32, so that values equal what a run would copy
-/// from its master. Host memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model
-/// exit 2, compared with the tensors of all ranks (nothing has been changed then), damage exit 3, a value that is not
-/// finite exit 4 (FiniteCheck).
+/// Fills the weights from a checkpoint written on any mesh; called by all ranks, and each reads the blocks it needs.
+/// With an optimizer: fills its owned master weights, then copies them to the params (state tensors are unchanged).
+/// Other values of the store must then be gathered from other replicas (zero::DataParallel::start_param_sync,
+/// wait_param_sync). Without an optimizer: fills all values of the store. F64, F32, F16 and BF16 are converted: to fp64
+/// exactly, to fp32 with one rounding to nearest even, to bf16 through fp32, so that values equal a run's copies of its
+/// master weights. Host memory is bounded. Errors of any rank are thrown by all, as comm::AllRanksError: another model
+/// exit 2, compared over the tensors of all ranks (nothing is changed then), damage exit 3, a non-finite value exit 4
+/// (FiniteCheck).
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
-/// Weights and the optimizer's state to the bit, for continuing a run, otherwise as load_weights with an optimizer,
-/// which must be given. Input error when the checkpoint has no state, or was written in another accumulate dtype;
-/// damage when it lacks a state tensor of this optimizer, or has one more. Returns where the run stands.
+/// Loads weights and optimizer state bitwise, to resume a run; otherwise as load_weights with an optimizer, which must
+/// be given. Input error when the checkpoint has no state or another accumulate dtype; damaged-data error when a state
+/// tensor of this optimizer is missing, or one is unexpected. Returns the progress of the run.
 TrainingState load_training(const Ctx& ctx, const LoadArgs& args);
 
 }  // namespace ashlar::checkpoint

@@ -27,7 +27,7 @@ constexpr size_t kFirstLineBytes = kChecksumOpen.size() + kChecksumDigits + kChe
 
 std::string first_line(std::string_view rest) { return str_cat(kChecksumOpen, hex32(io::crc32(rest)), kChecksumClose); }
 
-/// A contradiction in a manifest; parse_manifest adds the file's name.
+/// An inconsistency in a manifest; parse_manifest adds the file name.
 struct Contradiction {
   std::string text;
 };
@@ -41,8 +41,9 @@ std::string block_text(const Block& b) {
   return str_cat("rows ", b.row, " to ", b.row + b.rows, ", columns ", b.col, " to ", b.col + b.cols);
 }
 
-/// Blocks of a tensor that hold elements, pairwise apart: a line sweeps over the rows, and of the blocks that it cuts,
-/// ordered by column, only neighbours can meet. n log n in the number of blocks, which a file may say are a million.
+/// Checks that the non-empty blocks of a tensor are disjoint, by a line sweep over rows: of the blocks that the line
+/// intersects, ordered by column, only neighbours can overlap. O(n log n) in the number of blocks, which a file may
+/// claim to be a million.
 void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   struct Edge {
     int64_t row;
@@ -56,7 +57,8 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
     edges.push_back({b.row + b.rows, false, &b});
   }
   std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-    return std::tie(a.row, a.begins) < std::tie(b.row, b.begins);  // a block ends before the one below it begins
+    return std::tie(a.row, a.begins) <
+           std::tie(b.row, b.begins);  // a block's end is processed before the begin of the next row
   });
   std::map<int64_t, const Block*> cut;  // by first column
   const auto check = [&](const Block& left, const Block& right) {
@@ -76,7 +78,7 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   }
 }
 
-/// Blocks inside the tensor, pairwise apart, areas adding up: together that is a tiling.
+/// Checks that the blocks tile the tensor: inside it, disjoint, and with areas that add up.
 void check_tiling(const TensorRecord& tensor) {
   const int64_t rows = tensor.matrix_rows();
   const int64_t cols = tensor.matrix_cols();
@@ -85,16 +87,15 @@ void check_tiling(const TensorRecord& tensor) {
     const Block& b = slice.block;
     if (b.row < 0 || b.col < 0 || b.rows < 0 || b.cols < 0 || b.rows > rows || b.cols > cols || b.row > rows - b.rows ||
         b.col > cols - b.cols) {
-      contradiction("tensor ", printable(tensor.name), ": slice ", block_text(b), " does not lie in ", rows, " x ",
-                    cols);
+      contradiction("tensor ", printable(tensor.name), ": slice ", block_text(b), " is outside ", rows, " x ", cols);
     }
     if (b.rows * b.cols > 0) blocks.push_back(b);
   }
   check_apart(tensor, blocks);
-  int64_t covered = 0;  // of blocks apart and inside: no more than the tensor has
+  int64_t covered = 0;  // disjoint blocks inside the tensor cover at most its elements
   for (const Block& b : blocks) covered += b.rows * b.cols;
   if (covered != rows * cols) {
-    contradiction("tensor ", printable(tensor.name), ": slices hold ", covered, " of ", rows * cols, " elements");
+    contradiction("tensor ", printable(tensor.name), ": slices cover ", covered, " of ", rows * cols, " elements");
   }
 }
 
@@ -131,7 +132,7 @@ Json to_json(const TensorRecord& tensor, const std::vector<FileRecord>& files) {
           {"slices", std::move(slices)}};
 }
 
-/// at() that says which key is missing, and get() that says which key has the wrong type.
+/// at() with an error that names the missing key, and get() with one that names the key of the wrong type.
 template <typename T>
 T field(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key)) contradiction("'", key, "' is missing");
@@ -142,14 +143,14 @@ T field(const Json& object, const char* key) {
   }
 }
 
-/// A number above int64_t becomes a negative one in the library's hands.
+/// The JSON library converts a number above int64_t to a negative one.
 int64_t count_field(const Json& object, const char* key) {
   const auto value = field<int64_t>(object, key);
   if (!object[key].is_number_integer() || value < 0) contradiction("'", key, "' is not a count");
   return value;
 }
 
-/// A count that others are added to and multiplied with: no run comes near `most`.
+/// A count used in sums and products; no run comes near `most`.
 int64_t count_field(const Json& object, const char* key, int64_t most) {
   const int64_t value = count_field(object, key);
   if (value > most) contradiction("'", key, "' is ", value, ", more than the ", most, " that a run can reach");
@@ -219,7 +220,8 @@ TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string,
   for (const Json& value : list_field(json, "slices")) {
     Slice slice;
     const auto file = file_index.find(field<std::string>(value, "file"));
-    if (file == file_index.end()) contradiction("tensor ", printable(tensor.name), ": a slice is in no listed file");
+    if (file == file_index.end())
+      contradiction("tensor ", printable(tensor.name), ": a slice refers to no listed file");
     slice.file = file->second;
     slice.stored_as = value.contains("stored_as") ? field<std::string>(value, "stored_as") : tensor.name;
     std::tie(slice.block.row, slice.block.rows) = range_field(value, "rows");
@@ -287,13 +289,13 @@ std::string dump(const Json& root, int indent) {
   }
 }
 
-/// What a file named manifest.json is when its first line is not ours: another program's, or a damaged one of ours.
+/// The error for a manifest.json whose first line is not ours: another program's file, or a damaged one.
 Error not_ours(std::string_view text, const std::filesystem::path& path) {
   const nlohmann::json json = io::try_parse_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("format") && json["format"].is_string() && json["format"] != kFormat) {
     return input_error("checkpoint", "expected a manifest of format ", kFormat, ", got format ",
                        printable(json["format"].get<std::string>()), " in ", printable(path.string()),
-                       "; name a checkpoint or a run directory");
+                       "; give a checkpoint or a run directory");
   }
   return damaged_error("checkpoint", printable(path.string()),
                        " is damaged: it does not begin with its checksum; use an older checkpoint");
@@ -323,7 +325,7 @@ std::string manifest_text(const Manifest& manifest) {
   } catch (const Contradiction& problem) {
     throw Bug(str_cat("[checkpoint] ", problem.text));
   }
-  const std::string rest = dump(to_json(manifest), 1).substr(2) + "\n";  // without "{\n", which the first line has
+  const std::string rest = dump(to_json(manifest), 1).substr(2) + "\n";  // without "{\n", which is in the first line
   return first_line(rest) + rest;
 }
 
@@ -344,7 +346,7 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   const std::string expected = first_line(rest);
   if (text.substr(0, kFirstLineBytes) != expected) {
     throw damaged_error("checkpoint", printable(path.string()), " is damaged: its text has checksum ",
-                        expected.substr(kChecksumOpen.size(), kChecksumDigits), ", its first line says ",
+                        expected.substr(kChecksumOpen.size(), kChecksumDigits), ", but its first line has ",
                         printable(text.substr(kChecksumOpen.size(), kChecksumDigits)), "; use an older checkpoint");
   }
   const auto invalid = [&](const std::string& problem) {
@@ -358,12 +360,12 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
       const auto format = field<std::string>(root, "format");
       if (format != kFormat) {
         throw input_error("checkpoint", "expected format ", kFormat, ", got ", printable(format), " in ",
-                          printable(path.string()), "; name a checkpoint or a run directory");
+                          printable(path.string()), "; give a checkpoint or a run directory");
       }
       const int64_t version = count_field(root, "version");
       if (version > kVersion) {
         throw input_error("checkpoint", printable(path.string()), " has version ", version,
-                          ", this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
+                          ", but this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
       }
       manifest = manifest_from(root);
       for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);

@@ -16,33 +16,34 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kFormat = "ashlar-checkpoint";
 inline constexpr int64_t kVersion = 1;  ///< newest version this program writes and reads
 
-/// Where a run stands, besides its tensors. The learning rate is a pure function of step, every random number one of
-/// (seed, site, step, index): nothing else has to be kept for a bit-identical continuation.
+/// Progress of a run besides its tensors. The learning rate is a pure function of step, and every random number one of
+/// (seed, site, step, index): no other state is needed to resume bitwise.
 struct TrainingState {
   int64_t step = 0;              ///< optimizer steps done
   int64_t position_samples = 0;  ///< next sample of the training stream
   int64_t tokens = 0;            ///< tokens seen
-  uint64_t seed = 0;             ///< run.seed, of initial values, dropout and the order of samples
-  uint64_t philox_step = 0;      ///< dropout's step for the next step
+  uint64_t seed = 0;             ///< run.seed, for initial values, dropout and the order of samples
+  uint64_t philox_step = 0;      ///< Philox step counter of the next step
   bool operator==(const TrainingState&) const = default;
 };
 
-/// What one source of a run's data holds: digests of its tokenizer and of its tokens, no path and no time.
+/// Content of one source of a run's data: digests of its tokenizer and tokens, no path and no time.
 struct DataRecord {
   std::string tokenizer, tokens;
-  std::string old_tokenizer = "";  ///< that releases before had for the tokenizer; of data at hand, never stored
+  std::string old_tokenizer =
+      "";  ///< the tokenizer's fingerprint in older releases; for current data only, never stored
   bool operator==(const DataRecord& other) const { return tokenizer == other.tokenizer && tokens == other.tokens; }
 };
 
-/// A block of the matrix view [rows, cols] of a global tensor: rows = product of all extents but the last, cols = the
-/// last (a vector is one row, a scalar 1x1).
+/// A block of the matrix view [rows, cols] of a global tensor: rows = product of all dimensions except the last, cols =
+/// the last (a vector is one row, a scalar 1x1).
 struct Block {
-  int64_t row = 0, col = 0;    ///< first
-  int64_t rows = 0, cols = 0;  ///< extent
+  int64_t row = 0, col = 0;    ///< first row and column
+  int64_t rows = 0, cols = 0;  ///< size
   bool operator==(const Block&) const = default;
 };
 
-/// A block and where its bytes are: tensor `stored_as` of file number `file`.
+/// A block and its location: tensor `stored_as` of file number `file`.
 struct Slice {
   int64_t file = 0;       ///< index into Manifest::files
   std::string stored_as;  ///< usually the tensor's global name; a file with two blocks of one tensor needs two names
@@ -67,31 +68,31 @@ struct FileRecord {
   io::ChunkChecksums checksums;
 };
 
-/// `manifest.json`: what a checkpoint holds. Written last, so a directory with a manifest is complete.
+/// `manifest.json`: the content of a checkpoint. Written last, so a directory with a manifest is complete.
 struct Manifest {
   std::optional<TrainingState> state;  ///< absent: weights only, as `ashlar import` makes them
   std::string config_toml;             ///< the resolved configuration
-  std::string tokenizer_json;          ///< the tokenizer's own text; empty when there is none
+  std::string tokenizer_json;          ///< Tokenizer::to_json; empty if none
   io::Metadata metadata;
-  std::vector<DataRecord> data;  ///< of the run's sources, in their order; empty: an import, or from before it was kept
+  std::vector<DataRecord> data;  ///< of the run's sources, in order; empty: an import, or an older checkpoint
   std::vector<FileRecord> files;
   std::vector<TensorRecord> tensors;  ///< ordered by name; names are unique over both groups
 
-  int64_t total_bytes() const;  ///< of all files
+  int64_t total_bytes() const;  ///< size of all files
 };
 
-/// The exact bytes of the manifest. The first line is `{"checksum":"CRC",` with the CRC-32 (as zlib, eight hex digits)
-/// of everything after that line, in this and every later version: damage is told from novelty before a field is
-/// believed. Throws an input error for text that is not UTF-8, Bug for tensors that their slices do not tile.
+/// The exact bytes of the manifest. In all versions the first line is `{"checksum":"CRC",` with the CRC-32 (as zlib,
+/// eight hex digits) of everything after that line, so that damage can be distinguished from a newer version before
+/// fields are parsed. Throws an input error for text that is not UTF-8, Bug for tensors that are not tiled by their
+/// slices.
 std::string manifest_text(const Manifest& manifest);
 
-/// What one rank adds to a manifest, as rank 0 gets it: files and tensors, which need not be tiled. Throws as
-/// manifest_text.
+/// The part of one rank, sent to rank 0: files and tensors, which need not be tiled. Throws as manifest_text.
 std::string part_text(const Manifest& part);
-Manifest parse_part(std::string_view text);  ///< Bug for what part_text did not make
+Manifest parse_part(std::string_view text);  ///< Bug for invalid text
 
-/// Reads the text of a manifest; `path` names it in errors. Damaged error (exit 3): any byte that differs from what
-/// was written, or fields that contradict each other. Input error (exit 2): another format, or a newer version.
+/// Parses a manifest; `path` names it in errors. Damaged-data error (exit 3) for any byte that differs from what was
+/// written, or for inconsistent fields. Input error (exit 2) for another format or a newer version.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace ashlar::checkpoint

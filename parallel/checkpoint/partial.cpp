@@ -15,13 +15,13 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Makes FINAL.partial free: removed when it is ours, refused when it is not.
+/// Makes the name FINAL.partial available: removes our own directory, refuses others.
 void clear_the_way(const std::filesystem::path& partial) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(partial, error))) return;
   if (!is_ours(partial)) {
-    throw input_error("checkpoint", "writing needs the name ", printable(partial.string()),
-                      ", which is taken by something that this program did not write (a directory of its own holds ",
+    throw input_error("checkpoint", "expected the name ", printable(partial.string()),
+                      " to be free, got something that this program did not write (its own directories contain ",
                       kMarkerFile, "); rename or remove it, or choose another output");
   }
   remove_tree(partial);
@@ -54,7 +54,7 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 
 void remove_tree(const std::filesystem::path& path) {
   std::error_code error;
-  // The marker goes last: a removal cut short leaves what the next one may go on with.
+  // The marker is removed last, so that an interrupted removal can be continued.
   for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (at->path().filename() == kMarkerFile) continue;
     std::error_code problem;
@@ -85,7 +85,7 @@ PartialDirectory::PartialDirectory(std::filesystem::path final_path)
   try {
     mark(partial_);
   } catch (const Error&) {
-    std::filesystem::remove(partial_, error);  // empty still
+    std::filesystem::remove(partial_, error);  // still empty
     throw;
   }
 }
@@ -95,7 +95,7 @@ PartialDirectory::~PartialDirectory() {
   try {
     remove_tree(partial_);
   } catch (const std::exception&) {
-    // A destructor may run because disk or memory is failing; a leftover is removed by the next save or start.
+    // Runs possibly because disk or memory failed; a leftover is removed by the next save or start.
   }
 }
 
@@ -110,7 +110,7 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     mark(final_);
     rename_path(final_, replaced);
   }
-  // A link that leads nowhere holds nothing, but no directory gets its name.
+  // A dangling link contains nothing, but a directory cannot replace it.
   if (!replaces && std::filesystem::is_symlink(std::filesystem::symlink_status(final_, error)))
     std::filesystem::remove(final_, error);
   try {
@@ -120,16 +120,16 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     throw;
   }
   committed_ = true;
-  std::filesystem::remove(final_ / kMarkerFile, error);  // under its final name nobody looks for it
+  std::filesystem::remove(final_ / kMarkerFile, error);  // not used under the final name
   try {
-    // Up to the first directory that was there before: a new run directory must survive a power cut too.
+    // Up to the first existing directory: a new run directory must survive a power failure too.
     std::filesystem::path parent = final_.parent_path();
     for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
     io::sync_directory(parent);
   } catch (const Error& problem) {
     throw Error(problem.code(), "checkpoint",
                 str_cat(printable(final_.string()),
-                        " is written and stays, but a power cut may still take its name: ", problem.what()));
+                        " is written and kept, but a power failure may still undo its rename: ", problem.what()));
   }
   if (replaces) remove_tree(replaced);
   return static_cast<int64_t>(text.size());

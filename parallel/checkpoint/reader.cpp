@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 constexpr int64_t kStageBytes = int64_t{4} << 20;
 
-/// A file that the manifest lists must be there: its absence is damage, not a wrong path.
+/// A file listed in the manifest must exist: its absence is damage, not a wrong path.
 const std::filesystem::path& present(const std::filesystem::path& path) {
   require_file_of_checkpoint(path);
   return path;
@@ -45,19 +45,19 @@ void require_file_of_checkpoint(const std::filesystem::path& path) {
   };
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISREG(info.st_mode)) return;
-    throw damaged(S_ISFIFO(info.st_mode)   ? "is a pipe, no file"
-                  : S_ISDIR(info.st_mode)  ? "is a directory, no file"
-                  : S_ISSOCK(info.st_mode) ? "is a socket, no file"
-                                           : "is a device, no file");
+    throw damaged(S_ISFIFO(info.st_mode)   ? "is a pipe, not a file"
+                  : S_ISDIR(info.st_mode)  ? "is a directory, not a file"
+                  : S_ISSOCK(info.st_mode) ? "is a socket, not a file"
+                                           : "is a device, not a file");
   }
   switch (const int why = errno) {
     case ENOENT: throw damaged("is missing");
-    case ENOTDIR: throw damaged("is missing: what should be its directory is none");
-    case ELOOP: throw damaged("cannot be reached: a link in its path leads in a circle");
+    case ENOTDIR: throw damaged("is missing: its parent is not a directory");
+    case ELOOP: throw damaged("cannot be opened: its path has a loop of links");
     case EACCES:
     case EPERM:
       throw input_error("checkpoint", "cannot read ", printable(path.string()), ": ", std::strerror(why),
-                        "; give this user the right to read it, or move that checkpoint away to use an older one");
+                        "; give this user read permission, or move that checkpoint away to use an older one");
     default: throw io::system_error("checkpoint", "read", path, why);
   }
 }
@@ -67,18 +67,18 @@ std::string read_manifest_text(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) {
     throw input_error("checkpoint", "expected a checkpoint directory with ", kManifestFile, ", got ",
-                      printable(directory.string()), "; name a checkpoint or a run directory");
+                      printable(directory.string()), "; give a checkpoint or a run directory");
   }
   require_file_of_checkpoint(path);
   if (const auto bytes = std::filesystem::file_size(path, error); !error && bytes > kMaxManifestBytes) {
-    throw damaged_error("checkpoint", printable(path.string()), " has ", bytes, " bytes, more than any manifest (",
-                        kMaxManifestBytes, "); use an older checkpoint");
+    throw damaged_error("checkpoint", printable(path.string()), " has ", bytes,
+                        " bytes, expected a manifest of at most ", kMaxManifestBytes, "; use an older checkpoint");
   }
   return io::read_text_file(path, kMaxManifestBytes);
 }
 
-/// One safetensors file. Keeps the last checksum chunk that a read touched in part, so that a pass over neighbouring
-/// small tensors reads and sums each chunk once. Its header stays known while it is closed.
+/// One safetensors file. Caches the last checksum chunk that a read covered in part, so that a pass over adjacent small
+/// tensors reads and sums each chunk once. Its header is kept while it is closed.
 class CheckpointReader::File {
  public:
   File(std::filesystem::path path, const io::ChunkChecksums& checksums)
@@ -97,7 +97,7 @@ class CheckpointReader::File {
     std::vector<std::byte>().swap(cache_);
   }
 
-  /// The header must hold exactly the blocks that the manifest places in this file.
+  /// The header must contain exactly the blocks that the manifest places in this file.
   void check_entry(const io::TensorSpec& spec) {
     ++num_expected_;
     const auto at = entries_.find(spec.name);
@@ -109,7 +109,7 @@ class CheckpointReader::File {
   void check_no_others() const {
     if (num_expected_ == entries_.size()) return;
     throw damaged_error("checkpoint", printable(path_.string()), " holds ", entries_.size(),
-                        " tensors, the manifest lists ", num_expected_, "; use an older checkpoint");
+                        " tensors, but the manifest lists ", num_expected_, "; use an older checkpoint");
   }
 
   int64_t begin_of(const std::string& stored_as) const { return entries_.at(stored_as).begin; }
@@ -144,7 +144,7 @@ class CheckpointReader::File {
   }
 
   std::filesystem::path path_;
-  const io::ChunkChecksums& checksums_;  // the manifest's
+  const io::ChunkChecksums& checksums_;  // of the manifest
   std::optional<io::CheckedFile> checked_;
   int64_t chunk_bytes_;
   std::unordered_map<std::string, io::TensorEntry> entries_;
@@ -175,7 +175,7 @@ void CheckpointReader::list_slices() {
 
 CheckpointReader::File& CheckpointReader::file(int64_t index) {
   auto& slot = files_[static_cast<size_t>(index)];
-  // 1. Room for one more descriptor.
+  // 1. Close a file if the limit is reached.
   if (const auto at = std::find(open_.begin(), open_.end(), index); at != open_.end()) {
     std::rotate(at, at + 1, open_.end());
     return *slot;
@@ -184,7 +184,7 @@ CheckpointReader::File& CheckpointReader::file(int64_t index) {
     files_[static_cast<size_t>(open_.front())]->close();
     open_.erase(open_.begin());
   }
-  // 2. Its header, the first time.
+  // 2. Parse its header the first time.
   if (slot) {
     slot->open();
   } else {
@@ -255,7 +255,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
         source.read_at(source_at(part.row, part.col), target_at(part.row, part.rows * part_bytes));
         continue;
       }
-      // Whole stored rows through a small buffer: a column slice needs a few bytes of every row.
+      // Reads whole stored rows through a small buffer: a column slice needs a few bytes of every row.
       const int64_t stored_bytes = stored.cols * elem;
       const int64_t rows_at_once = std::max<int64_t>(1, kStageBytes / stored_bytes);
       for (int64_t row = part.row; row < part.row + part.rows; row += rows_at_once) {
@@ -276,8 +276,8 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
 }
 
 void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
-  constexpr int64_t kChunksAtOnce = 32;  // between two looks at `cancelled`
-  // Files that hold optimizer state, or nothing.
+  constexpr int64_t kChunksAtOnce = 32;  // between two checks of `cancelled`
+  // Whether the files contain optimizer state.
   std::vector<char> wanted(files_.size(), 1);
   if (share.beyond_weights) {
     for (const TensorRecord& tensor : manifest_.tensors)
@@ -291,16 +291,16 @@ void CheckpointReader::verify(const Share& share, const std::function<bool()>& c
   };
   int64_t total = 0;
   for (size_t i = 0; i < files_.size(); ++i) total += chunks_of(i);
-  // Contiguous parts of the chunks of all files: ranks that have written alike verify about what they have written.
+  // Contiguous ranges of the chunks of all files: ranks on the writing mesh verify about what they wrote.
   const int64_t begin = total * share.rank / share.size, end = total * (share.rank + 1) / share.size;
-  int64_t at = 0;  // the file's first chunk among all
+  int64_t at = 0;  // index of the file's first chunk among all
   for (size_t i = 0; i < files_.size(); ++i) {
     const FileRecord& record = manifest_.files[i];
     const int64_t chunks = chunks_of(i);
     const int64_t first = std::max(begin - at, int64_t{0}), last = std::min(end - at, chunks);
     at += chunks;
     if (first >= last) continue;
-    if (first == 0) file(static_cast<int64_t>(i));  // its header
+    if (first == 0) file(static_cast<int64_t>(i));  // parses its header
     const io::CheckedFile checked(present(path_ / record.name), record.checksums);
     for (int64_t chunk = first; chunk < last; chunk += kChunksAtOnce) {
       if (cancelled && cancelled()) return;

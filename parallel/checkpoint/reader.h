@@ -15,23 +15,22 @@
 
 namespace ashlar::checkpoint {
 
-/// Nothing when `path` is a regular file or a link to one. A damaged error that says what is there instead: nothing, a
-/// pipe, a link that leads in a circle. Input error when this user may not look, and as io::system_error otherwise.
+/// Returns if `path` is a regular file or a link to one. Otherwise a damaged-data error that names what it is: missing,
+/// a pipe, a loop of links. Input error without read permission, else as io::system_error.
 void require_file_of_checkpoint(const std::filesystem::path& path);
 
-/// The text of a checkpoint's manifest, for one rank to read and all to have. Input error when there is none.
+/// The text of a checkpoint's manifest, for one rank to read and send to all. Input error if missing.
 std::string read_manifest_text(const std::filesystem::path& directory);
 
-/// Opens a checkpoint directory, whatever mesh wrote it: tensors are assembled from the slices of all files. The
-/// manifest is checked when it opens; a file when it is first read: its size, and the checksum of each chunk that a
-/// read touches. Few files are open at a time (kMaxOpenFiles), however many ranks wrote. Not for several threads at
-/// once.
-/// Errors: damaged error (exit 3) naming file, tensor and chunk; input error (exit 2) for a directory that is no
+/// Opens a checkpoint directory written on any mesh: tensors are assembled from the slices in all files. The manifest
+/// is validated on opening; a file when it is first read: its size, and the checksum of each chunk that a read covers.
+/// At most kMaxOpenFiles are open at a time, for any number of writing ranks. Not thread-safe.
+/// Errors: damaged-data error (exit 3) with file, tensor and chunk; input error (exit 2) for a directory that is not a
 /// checkpoint, another format, or a newer version.
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path directory);
-  /// With the text of its manifest, which somebody else has read.
+  /// With the text of its manifest, already read.
   CheckpointReader(std::filesystem::path directory, std::string_view manifest_text);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
@@ -44,10 +43,10 @@ class CheckpointReader {
   const std::string& tokenizer_json() const { return manifest_.tokenizer_json; }
   const io::Metadata& metadata() const { return manifest_.metadata; }
 
-  /// All tensors, ordered by name; weights and optimizer state told apart by `group`.
+  /// All tensors, ordered by name; `group` distinguishes weights and optimizer state.
   const std::vector<TensorRecord>& tensors() const { return manifest_.tensors; }
-  const TensorRecord* find(std::string_view name) const;  ///< null when there is none
-  const TensorRecord& at(std::string_view name) const;    ///< throws an input error naming it
+  const TensorRecord* find(std::string_view name) const;  ///< null if absent
+  const TensorRecord& at(std::string_view name) const;    ///< throws an input error with the name if absent
   bool has_optimizer_state() const;
 
   /// Fills `out` (exactly the tensor's bytes) with the whole tensor, row-major, in its stored dtype.
@@ -55,14 +54,14 @@ class CheckpointReader {
   /// Fills `out` with a block of the tensor's matrix view, row-major. Bug when the block is not inside the tensor.
   void read_block(const TensorRecord& tensor, const Block& block, std::span<std::byte> out);
 
-  /// What one of several ranks verifies. Default: everything.
+  /// The share of the bytes that one of several ranks verifies. Default: everything.
   struct Share {
     int rank = 0, size = 1;
-    bool beyond_weights = false;  ///< only of the files that reading all weights does not read whole
+    bool beyond_weights = false;  ///< only files that loading all weights does not read completely
   };
-  /// Reads every byte of its share of the files and compares it with its checksum; all shares are all bytes, and of
-  /// nearly equal size whatever the files. Checks every file's header against the manifest, by the share that holds
-  /// it. Throws at the first damage. Returns early when `cancelled` says so.
+  /// Reads every byte of its share and compares it with its checksum. The shares together cover all bytes and have
+  /// nearly equal sizes. Each file's header is checked against the manifest, by the share that contains it. Throws at
+  /// the first damage. Returns early when `cancelled` returns true.
   void verify(const Share& share, const std::function<bool()>& cancelled = {});
   void verify() { verify(Share{}); }
 
@@ -75,13 +74,13 @@ class CheckpointReader {
 
   std::filesystem::path path_;
   Manifest manifest_;
-  std::vector<std::unique_ptr<File>> files_;  // made when first read
-  std::vector<int64_t> open_;                 // files with a descriptor, the one used last at the end
+  std::vector<std::unique_ptr<File>> files_;  // created on first read
+  std::vector<int64_t> open_;                 // open files, most recently used last
   struct SliceAt {
     const TensorRecord* tensor;
     const Slice* slice;
   };
-  std::vector<std::vector<SliceAt>> slices_of_;  // by file; empty until a file is made
+  std::vector<std::vector<SliceAt>> slices_of_;  // by file; empty until a file is created
 };
 
 }  // namespace ashlar::checkpoint

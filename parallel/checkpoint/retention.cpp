@@ -13,7 +13,7 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Size, inode and times of every file: another text when any of them was written to or replaced.
+/// Size, inode and times of every file: changes when any of them is written or replaced.
 std::string stamp_of(const std::filesystem::path& directory) {
   std::vector<std::string> files;
   std::error_code error;
@@ -54,7 +54,7 @@ void Retention::collect() {
 
 Retention::Report Retention::poll() {
   collect();
-  if (job_.started()) return {};  // at work
+  if (job_.started()) return {};  // working
   return std::exchange(report_, {});
 }
 
@@ -80,7 +80,7 @@ bool Retention::is_good(const Found& checkpoint, const BackgroundJob::Cancelled&
   known.stamp = stamp;
   if (!known.damage.empty()) {
     report_.warnings.push_back(str_cat("checkpoint ", printable(checkpoint.path.string()),
-                                       " is not counted as one that is kept: ", known.damage));
+                                       " is damaged and does not count as kept: ", known.damage));
   }
   return known.damage.empty();
 }
@@ -92,7 +92,7 @@ void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
     std::erase_if(known_, [&](const auto& known) {
       return std::none_of(found.begin(), found.end(), [&](const Found& f) { return f.path == known.first; });
     });
-    // 1. How many of the newest to keep.
+    // 1. The number of newest checkpoints to keep.
     size_t keep = 0;
     int64_t good = 0;
     while (keep < found.size() && good < keep_) {
@@ -101,14 +101,14 @@ void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
       ++keep;
     }
     if (good < keep_) return;
-    // 2. The others, oldest first: a kill in between leaves no gap.
+    // 2. Remove the others, oldest first: a kill in between leaves no gap.
     for (size_t i = 0; i + keep < found.size() && !cancelled(); ++i) {
       remove_checkpoint(found[i].path);
       report_.removed.push_back(found[i].path);
     }
   } catch (const Error& problem) {
-    // What cannot be removed costs space, not the run.
-    report_.warnings.push_back(str_cat("old checkpoints stay: ", problem.what()));
+    // A failed removal costs space but does not end the run.
+    report_.warnings.push_back(str_cat("old checkpoints could not be removed: ", problem.what()));
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace ashlar::checkpoint {
 
-/// Keeps the newest checkpoints of a run and removes older ones, on a thread of one rank. Only checkpoints that have
-/// been verified in full count: everything older than the `keep`-th good one goes, so nothing is removed while fewer
-/// are known to be good. Damaged ones are named and left where they are until they are that old.
+/// Keeps the newest checkpoints of a run and removes older ones, on a thread of one rank. Only fully verified
+/// checkpoints count: those older than the `keep`-th valid one are removed, so nothing is removed while fewer are known
+/// to be valid. Damaged ones are reported and kept until they are that old.
 class Retention {
  public:
   struct Report {
@@ -24,16 +24,16 @@ class Retention {
 
   Retention(std::filesystem::path run_dir, int64_t keep) : run_dir_(std::move(run_dir)), keep_(keep) {}
 
-  /// A checkpoint that the ranks have just verified in full: it is not read again unless its files change.
+  /// Adds a checkpoint that the ranks have just verified: it is read again only if its files change.
   void trust(const Found& checkpoint);
 
-  /// Looks through the checkpoints of at most `step` (later ones are damaged ones that the run went back behind, and
-  /// never touched), newest first, reads in full those that have not been read, and removes. Returns at once; when it
-  /// is at work already, it begins anew afterwards. With keep = 0 it does nothing.
+  /// Checks the checkpoints of at most `step`, newest first; verifies those not verified yet, and removes old ones.
+  /// Later steps belong to damaged checkpoints before which the run resumed and are never touched. Returns at once; if
+  /// it is working already, it runs again afterwards. With keep = 0 it does nothing.
   void start(int64_t step);
-  /// What has been done since the last call; never waits. To be called now and then: it also begins what is due.
+  /// The results since the last call; never waits. To be called regularly: it also starts pending work.
   Report poll();
-  /// The same, when there is nothing left to do.
+  /// The same, after all work is done.
   Report wait();
 
  private:
@@ -42,17 +42,17 @@ class Retention {
   void collect();
 
   struct Known {
-    std::string stamp;   ///< of its files when it was verified
-    std::string damage;  ///< empty: good
+    std::string stamp;   ///< file stamp at verification
+    std::string damage;  ///< empty: valid
   };
 
   std::filesystem::path run_dir_;
   int64_t keep_;
-  std::map<std::filesystem::path, Known> known_;  ///< the thread's while it works
-  std::vector<Found> trusted_;                    ///< to be added to them
-  Report report_;                                 ///< the thread's while it works
-  int64_t next_ = -1;                             ///< begin anew with this step
-  BackgroundJob job_{"ashlar-retain"};            ///< last: ends before what it uses
+  std::map<std::filesystem::path, Known> known_;  ///< owned by the thread while it works
+  std::vector<Found> trusted_;                    ///< to be added to known_
+  Report report_;                                 ///< owned by the thread while it works
+  int64_t next_ = -1;                             ///< run again with this step
+  BackgroundJob job_{"ashlar-retain"};            ///< last member: ends before the others
 };
 
 }  // namespace ashlar::checkpoint

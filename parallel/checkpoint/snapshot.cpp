@@ -12,9 +12,9 @@
 namespace ashlar::checkpoint {
 namespace {
 
-constexpr int64_t kPartBytes = int64_t{16} << 20;  // what is written, or copied, between two looks at anything else
+constexpr int64_t kPartBytes = int64_t{16} << 20;  // bytes written or copied between checks
 
-/// Where a file's bytes begin in memory: aligned as they are in the file, so that they are written from there.
+/// Start of a file's bytes in memory: aligned as in the file, so that they can be written directly.
 constexpr int64_t kFileAlignment = io::kDirectAlignment;
 template <typename Byte>
 Byte* begin_of_file(Byte* at) {
@@ -37,7 +37,7 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
     for (const BufferToStore& s : buffers) {
       for (const nn::ShardedRange& range : ranges) {
         const nn::ShardedTensor& tensor = *range.ref->tensor;
-        if (!tensor.main_replica) continue;  // a further copy is another rank's to write
+        if (!tensor.main_replica) continue;  // another rank writes other copies
         io::TensorSpec global{.name = tensor.name + s.suffix, .dtype = io::to_file_dtype(s.buffer.data.dtype())};
         for (int i = 0; i < tensor.global_shape.rank(); ++i) global.shape.push_back(tensor.global_shape[i]);
         const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
@@ -126,7 +126,7 @@ Manifest Snapshot::write(const std::filesystem::path& directory, const Backgroun
   std::vector<std::byte> buffer;
   for (const File& file : files_) {
     copied = begin_of_file(copied);
-    size_t next = 0;  // write_blocks asks for the blocks in the order given
+    size_t next = 0;  // write_blocks requests the blocks in the given order
     const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
       const Tensor& source = file.sources[next++];
       const int64_t element = size_of(source.dtype());

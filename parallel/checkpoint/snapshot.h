@@ -16,15 +16,14 @@
 
 namespace ashlar::checkpoint {
 
-/// What one rank saves: the tensors of which it is the main replica, as the files that hold them. With an optimizer its
-/// owned master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage
-/// dtype.
+/// What one rank saves: the tensors of which it is the main replica, in the files for them. With an optimizer its owned
+/// master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage dtype.
 class Snapshot {
  public:
   Snapshot() = default;
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
-  ~Snapshot();  ///< waits for a copy under way
+  ~Snapshot();  ///< waits for a running copy
 
   struct Source {
     const Ctx& ctx;
@@ -33,22 +32,22 @@ class Snapshot {
     int rank = 0;
   };
 
-  /// The bytes that `copy` takes of host memory.
+  /// Bytes of host memory that `copy` needs.
   static int64_t bytes_of(const Source& source);
-  /// Takes that memory now, touched, so that the first copy costs no more than the others.
+  /// Allocates and touches that memory, so that the first copy is not slower than later ones.
   void reserve(const Source& source);
   int64_t reserved_bytes() const { return reserved_; }
 
-  /// Queues copies of everything to host memory, behind the work that source.ctx.stream has been given, on a stream of
-  /// its own: the caller's goes on meanwhile. What changes the state must wait for the event that is returned.
+  /// Queues copies of everything to host memory, after the work queued on source.ctx.stream, on a separate stream. Code
+  /// that changes the state must wait for the returned event.
   Event& copy(const Source& source);
-  /// Remembers where everything is: the state must stay as it is until `write` has returned.
+  /// Refers to the state in place: it must not change until `write` has returned.
   void refer(const Source& source);
-  bool ready() { return !copied_ || copied_->reached(); }  ///< to be written; asks, without waiting
-  void wait();                                             ///< the host waits until it is ready
+  bool ready() { return !copied_ || copied_->reached(); }  ///< ready to be written; does not wait
+  void wait();                                             ///< the host waits until ready
 
-  /// Writes this rank's files durably and lists them: no file for nothing. On any thread, when ready; reads only the
-  /// snapshot. Errors as io::AtomicFile. Throws Interrupted when cancelled.
+  /// Writes this rank's files durably and lists them; no file if there is nothing to write. On any thread, when ready;
+  /// reads only the snapshot. Errors as io::AtomicFile. Throws Interrupted when cancelled.
   Manifest write(const std::filesystem::path& directory, const BackgroundJob::Cancelled& cancelled) const;
   class Interrupted {};
 
@@ -62,12 +61,12 @@ class Snapshot {
   static std::vector<File> files_of(const Source& source);
 
   std::vector<File> files_;
-  const Ctx* ctx_ = nullptr;  ///< to read the sources with; null: they have been copied to memory_
+  const Ctx* ctx_ = nullptr;  ///< for reading the sources; null: they are copied to memory_
   io::DirectMemory memory_;
   int64_t reserved_ = 0;
-  // Of copies, from the first one on:
+  // For copies, from the first one on:
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> current_, copied_;  ///< the state is that of the step; it is in memory_
+  std::unique_ptr<Event> current_, copied_;  ///< the state is complete; it is copied to memory_
 };
 
 }  // namespace ashlar::checkpoint

@@ -12,8 +12,8 @@
 #include "parallel/comm/mpi_comm.h"
 #include "parallel/comm/self_comm.h"
 
-// For the leak checker, in builds that have one. MPI libraries leave memory behind: what their start leaves is not
-// looked at, and the look happens before they unload, while their names are known (tests/leaks.txt).
+// For LeakSanitizer builds. MPI libraries leak memory: allocations during MPI_Init are ignored, and the check runs
+// before the libraries are unloaded, while their symbols are known (tests/leaks.txt).
 extern "C" {
 [[gnu::weak]] void __lsan_disable();
 [[gnu::weak]] void __lsan_enable();
@@ -24,15 +24,15 @@ namespace ashlar::comm {
 
 namespace {
 
-// What suits this program better than OpenMPI's own defaults; what the user or mpirun has set stays.
+// Defaults that suit this program better than Open MPI's; settings of the user or mpirun are kept.
 void set_openmpi_defaults() {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
-  // Ranks that wait inside MPI's own calls (start, end, split) let others run: cores may be busy with anything.
+  // Ranks that wait inside MPI calls (init, finalize, split) yield their core, which other ranks may need.
   otherwise("OMPI_MCA_mpi_yield_when_idle", "1");
-  // Messages of one machine up to this size need no handshake: 4 to 16 KB become a third to a half quicker.
+  // Messages within a machine up to this size need no handshake: 4 to 16 KB take a third to a half less time.
   otherwise("OMPI_MCA_btl_vader_eager_limit", "32768");
-  // Larger ones are copied straight out of the sender's memory: the receiver gets them while the sender computes.
-  // OpenMPI does not notice when a container's rules forbid that and then prints an error for each message.
+  // Larger messages are copied directly from the sender's memory, so the receiver gets them while the sender computes.
+  // If a container forbids that, Open MPI does not notice and prints an error for each message.
   char from = 1, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
   const bool allowed = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;

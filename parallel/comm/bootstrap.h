@@ -9,15 +9,15 @@
 
 namespace ashlar::comm {
 
-/// Whether a launcher of MPI programs (mpirun, srun with PMI or PMIx) started this process.
+/// Whether an MPI launcher (mpirun, srun with PMI or PMIx) started this process.
 bool launched_by_mpi();
 
-/// The ranks of this run, and MPI for as long as they need it. Owned by main, which makes it on the thread that will
-/// communicate; costs nothing until somebody asks for a communicator.
-///   Started without a launcher there is one rank and MPI is never touched. Otherwise the first call starts MPI
-/// (MPI_THREAD_FUNNELED) and the destructor ends it; all communicators must be gone by then. When an exception is
-/// passing, or communication was given up, MPI is left as it is: waiting for peers could take for ever, and a launcher
-/// ends a job whose process leaves without goodbye.
+/// The ranks of this run, and MPI while it is needed. Owned by main, which constructs it on the thread that will
+/// communicate; costs nothing until a communicator is requested.
+///   Without a launcher there is one rank and MPI is not used. Otherwise the first call initializes MPI
+/// (MPI_THREAD_FUNNELED) and the destructor finalizes it; all communicators must be destroyed by then. If an exception
+/// is passing, or communication was abandoned, MPI is not finalized: waiting for peers could take forever, and a
+/// launcher ends a job when a process exits without MPI_Finalize.
 class Bootstrap {
  public:
   Bootstrap();
@@ -25,20 +25,20 @@ class Bootstrap {
   Bootstrap& operator=(const Bootstrap&) = delete;
   ~Bootstrap();
 
-  /// All ranks of the run, as "world". The first call is one that all ranks make.
+  /// All ranks of the run, as "world". The first call must be made by all ranks.
   Communicator& world();
   /// Host values of all ranks, as "control".
   ControlPlane& control();
-  /// Another communicator of all ranks, cut into messages in another way. Called by all ranks.
+  /// Another communicator of all ranks with other message sizes. Called by all ranks.
   std::unique_ptr<Communicator> make_world(const std::string& name, const Tuning& tuning);
 
   /// The communicator of all ranks; null before the first call of world().
   Communicator* started() { return world_.get(); }
 
-  int local_rank();                ///< among the ranks on this machine
+  int local_rank();                ///< rank among those on this machine
   int local_size();                ///< ranks on this machine
-  int64_t most_staging() const;    ///< bytes that operands of other ranks have needed at once
-  int local_root();                ///< world rank of the first of them: a number of the machine
+  int64_t most_staging() const;    ///< peak staging memory for operands of other ranks, bytes
+  int local_root();                ///< world rank of the first rank on this machine; identifies the machine
   static std::string host_name();  ///< of this machine
 
  private:

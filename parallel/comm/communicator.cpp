@@ -15,7 +15,7 @@ void check_view(const ConstView& view, const char* what) {
   ASHLAR_CHECK(view.rows >= 0 && view.cols >= 0 && (view.data != nullptr || view.size() == 0), what, " [", view.rows,
                ", ", view.cols, "] has no memory");
   ASHLAR_CHECK(view.contiguous(), what, " has rows of ", view.cols, " elements ", view.stride,
-               " apart; copy it together first");
+               " apart, expected contiguous rows; pack it first");
 }
 
 void check_same_dtype(const ConstView& in, const ConstView& out) {
@@ -23,29 +23,29 @@ void check_same_dtype(const ConstView& in, const ConstView& out) {
 }
 
 void check_reducible(DType dtype) {
-  ASHLAR_CHECK(is_floating(dtype) || dtype == DType::kInt32, "no reduction of ", name_of(dtype),
-               "; fp64, fp32, bf16 and int32 have one");
+  ASHLAR_CHECK(is_floating(dtype) || dtype == DType::kInt32, "expected fp64, fp32, bf16 or int32 for a reduction, got ",
+               name_of(dtype));
 }
 
-// `in` and `out` share all of `place` bytes at `at`, or nothing.
+// `in` and `out` must be disjoint, or all of `place` bytes must be shared at `at`.
 void check_apart_or_at(const void* in, int64_t in_bytes, const void* out, int64_t out_bytes, const void* wanted_in,
                        const void* wanted_out) {
   if (in_bytes == 0 || out_bytes == 0 || wanted_in == wanted_out) return;
   const auto* a = static_cast<const char*>(in);
   const auto* b = static_cast<const char*>(out);
   ASHLAR_CHECK(std::less_equal<>()(a + in_bytes, b) || std::less_equal<>()(b + out_bytes, a),
-               "in and out overlap, and not at the place that in-place operation means");
+               "in and out overlap, expected them disjoint or exactly in place");
 }
 
 const void* at(const ConstView& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * size_of(view.dtype);
 }
 
-// The caller's parts, checked, or equal ones kept in `equal`.
+// The caller's parts, validated, or equal parts stored in `equal`.
 std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size, int ranks,
                                       std::vector<Range>& equal) {
   if (parts.empty()) {
-    ASHLAR_CHECK(size % ranks == 0, size, " elements do not fall into ", ranks, " equal parts; give parts");
+    ASHLAR_CHECK(size % ranks == 0, size, " elements cannot be split into ", ranks, " equal parts; give parts");
     equal = even_ranges(size, ranks);
     return equal;
   }
@@ -66,7 +66,7 @@ Work& Work::operator=(Work&& other) noexcept {
   return *this;
 }
 
-// Without an engine it is a stream's: waited for already.
+// Work without an engine runs on a stream, and its wait is already done.
 void Work::release() noexcept {
   if (operation_ == nullptr || engine_ == nullptr) return;
   if (std::uncaught_exceptions() > 0) {
@@ -122,8 +122,7 @@ Work Communicator::launch(const DeviceOperation& args, Stream& stream) {
 }
 
 void Communicator::check_on_host(const Stream& stream) const {
-  ASHLAR_CHECK(stream.synchronous(), *name_,
-               " reads the host's memory at once, the stream's work may be to come; take a",
+  ASHLAR_CHECK(stream.synchronous(), *name_, " reads host memory immediately, but the stream is asynchronous; use a",
                " communicator of the backend (StagedComm)");
 }
 
@@ -137,7 +136,7 @@ Work Communicator::all_reduce(const AllReduce& args, Stream& stream) {
   check_view(args.out, "out");
   check_same_dtype(args.in, args.out);
   check_reducible(args.in.dtype);
-  ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax, "all_reduce of what? give .op");
+  ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax, "expected .op of the all_reduce, got none");
   ASHLAR_CHECK(args.in.size() == args.out.size(), "in has ", args.in.size(), " elements, out ", args.out.size());
   check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data, args.out.data);
   return launch(args, stream);
@@ -250,8 +249,8 @@ Work Communicator::issue(const DeviceOperation& args, Stream& stream) {
 }
 
 std::unique_ptr<Communicator> Communicator::split(const Split& args) {
-  engine_->progress();  // notices what has ended on the device
-  ASHLAR_CHECK(engine_->idle(), "split of ", *name_, " with operations under way, the last one ",
+  engine_->progress();  // detects operations completed on the device
+  ASHLAR_CHECK(engine_->idle(), "split of ", *name_, " with pending operations, the last one ",
                engine_->last_operation());
   return make_split(args);
 }

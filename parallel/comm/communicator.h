@@ -11,29 +11,29 @@
 namespace ashlar::comm {
 
 struct Split {
-  int color = 0;  ///< ranks of one color form a communicator; negative: none
-  int key = 0;    ///< order of the ranks in it; equal keys keep the order of the parent
+  int color = 0;  ///< ranks with equal color form a communicator; negative: none
+  int key = 0;    ///< order of the ranks; ties keep the parent's order
   std::string name;
-  bool control = false;  ///< for the messages of a control plane: counted apart, not checked
+  bool control = false;  ///< for the messages of a control plane: counted separately, not checked
 };
 
-/// A handle on an operation under way. Movable. One that is destroyed early waits; but when an exception is passing,
-/// it gives up all communication of this rank instead (peers may never answer) and the process is expected to end.
+/// A handle on a pending operation. Movable. The destructor waits for the operation; but while an exception is passing,
+/// it abandons all communication of this rank instead (peers may never answer), and the process must end.
 class Work {
  public:
-  Work() = default;  ///< done
+  Work() = default;  ///< already complete
   Work(std::shared_ptr<ProgressEngine> engine, std::shared_ptr<Operation> operation);
   Work(Work&&) noexcept = default;
   Work& operator=(Work&& other) noexcept;
   ~Work() { release(); }
 
-  /// The host waits: when it returns the operation is complete on this rank, its output is there, its buffers are the
-  /// caller's again. Throws what went wrong.
+  /// The host waits: on return the operation is complete on this rank, its output is valid, and its buffers may be
+  /// reused. Rethrows errors.
   void wait();
-  /// Later work of `stream` waits: it finds the output there and the buffers its own again. The host continues at once
-  /// where the transport queues on the device; a transport that runs on the host keeps it until the operation is done.
+  /// Later work of `stream` waits: it sees the output and may reuse the buffers. The host continues at once if the
+  /// transport queues on the device; a transport that runs on the host blocks it until the operation is complete.
   void wait(Stream& stream);
-  /// The same for what a send_recv receives: its own message may still be on the way.
+  /// The same for the received message of a send_recv: the sent message may still be in flight.
   void wait_received(Stream& stream);
   /// Whether it is complete, after one round of progress.
   bool done();
@@ -49,11 +49,11 @@ class Work {
   std::shared_ptr<Operation> operation_;
 };
 
-/// Ranks that work together on buffers of a device. All calls are asynchronous but `split`; any number may be under way
-/// and be waited for in any order.
-/// Streams: an operation begins when the work queued on `stream` so far is done. It is not itself part of a stream:
-/// later work that needs its result, or its buffers, waits by Work::wait(stream).
-/// Order: on each pair of ranks the operations of one communicator are issued in one order. A send pairs with a recv;
+/// Ranks that communicate buffers of a device. All calls except `split` are asynchronous; any number may be pending and
+/// be waited for in any order.
+/// Streams: an operation starts when the work queued on `stream` so far is complete. It is not part of the stream:
+/// later work that needs its result or its buffers waits with Work::wait(stream).
+/// Order: on each pair of ranks the operations of one communicator are issued in the same order. A send matches a recv;
 /// opposite messages of the same two ranks are one send_recv on both. Other communicators are independent.
 /// Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum beyond int32 is a
 /// Bug) and rounded once at the store: the same bits on every rank, whatever the size of messages and buckets. Maxima
@@ -82,13 +82,13 @@ class Communicator {
   [[nodiscard]] Work recv(const Recv& args, Stream& stream);
   [[nodiscard]] Work send_recv(const SendRecv& args, Stream& stream);
   [[nodiscard]] Work barrier(Stream& stream);
-  /// Any of them; parts must be given.
+  /// Issues any operation; parts must be given.
   [[nodiscard]] Work issue(const DeviceOperation& args, Stream& stream);
 
-  /// Called by all ranks with nothing under way; null for a negative color.
+  /// Called by all ranks without pending operations; null for a negative color.
   std::unique_ptr<Communicator> split(const Split& args);
 
-  /// The communicator of the same ranks whose buffers are host memory.
+  /// The communicator of the same ranks for host memory.
   virtual Communicator& host() { return *this; }
 
   void progress() { engine_->progress(); }
@@ -101,17 +101,17 @@ class Communicator {
 
   Communicator(int rank, int size, std::string name, std::shared_ptr<ProgressEngine> engine);
 
-  /// Arguments have been checked and `parts` filled in. May return null: complete already.
+  /// Arguments are validated and `parts` filled in. May return null: already complete.
   virtual OperationPtr make(const DeviceOperation& args, Stream& stream) = 0;
   virtual std::unique_ptr<Communicator> make_split(const Split& args) = 0;
 
-  /// For those that read buffers on the host at once: Bug for a stream whose work may still be to come.
+  /// For transports that access buffers on the host immediately: Bug for an asynchronous stream.
   void check_on_host(const Stream& stream) const;
-  /// What is being issued, for those that are wrapped around another.
+  /// The operation being issued, for wrapped communicators.
   const OperationInfo& issuing() const { return last_; }
 
  private:
-  friend class ControlPlane;  // its messages are steps of its own operations
+  friend class ControlPlane;  // it issues messages as steps of its operations
   void note(OperationInfo info);
   Work launch(const DeviceOperation& args, Stream& stream);
   void check_peer(int peer) const;

@@ -1,8 +1,7 @@
-// An operation runs through the tree in two waves. Up: a rank receives from its children what their parts have come to,
-// adds its own, and sends the sum to its parent. Down: the root's total goes to everybody. A message is a frame of
-// fixed size, so that whatever a rank has issued its frame can be received and compared; what does not fit follows in a
-// second message. A failure (ranks that differ, a sum out of range) takes the way of a result: up to the root, down to
-// all.
+// An operation passes through the tree in two waves. Up: a rank receives the partial results of its children, adds its
+// own, and sends the result to its parent. Down: the root's total is sent to all. A message is a frame of fixed size,
+// so that it can be received and compared whatever a rank has issued; a larger payload follows in a second message. A
+// failure (mismatching ranks, overflow of a sum) travels like a result: up to the root and down to all.
 #include "parallel/comm/control_plane.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ struct Signature {
   OperationInfo::Label label{};
   int32_t root = -1;
   int64_t size = 0;
-  uint64_t layout = 0;  ///< how the bytes fall into parts
+  uint64_t layout = 0;  ///< layout of the bytes
 
   bool operator==(const Signature&) const = default;
 };
@@ -39,7 +38,7 @@ struct Header {
 struct Frame {
   static constexpr size_t kBytes = 512;
   Header header;
-  std::array<char, kBytes - sizeof(Header)> payload{};  ///< when it fits
+  std::array<char, kBytes - sizeof(Header)> payload{};  ///< if it fits
 };
 static_assert(sizeof(Frame) == Frame::kBytes);
 
@@ -55,7 +54,7 @@ T read_at(std::string_view text, size_t at) {
   return value;
 }
 
-/// Texts as one: the length of each before it.
+/// Concatenates texts, each preceded by its length.
 void append_text(std::string& all, std::string_view text) {
   append(all, static_cast<uint64_t>(text.size()));
   all += text;
@@ -76,8 +75,8 @@ struct ControlPlane::Shared {
   std::shared_ptr<const std::string> name;
   RankTree tree;
   uint64_t issued = 0;
-  std::deque<const TreeOperation*> waiting;  ///< in order of issue; the first one runs
-  mutable SynchronousStream host;            ///< the buffers are the operations' own
+  std::deque<const TreeOperation*> waiting;  ///< in order of issue; the first is running
+  mutable SynchronousStream host;            ///< buffers belong to the operations
 
   std::shared_ptr<Operation> send(const void* data, size_t bytes, int to) const {
     const auto size = static_cast<int64_t>(bytes);
@@ -89,14 +88,14 @@ struct ControlPlane::Shared {
   }
 };
 
-/// What travels: this rank's part at first, then with those of the ranks below it, in the end the total.
+/// The travelling data: first this rank's part, then combined with those of its descendants, finally the total.
 class ControlPlane::Content {
  public:
   virtual ~Content() = default;
   const std::string& sum() const { return sum_; }
-  virtual void add(std::string_view of_child) = 0;  ///< children come in ascending order
+  virtual void add(std::string_view of_child) = 0;  ///< in ascending order of children
   virtual void deliver(std::string total) = 0;
-  /// Whether the ranks from `child` on down need the total.
+  /// Whether the ranks of `child`'s subtree need the total.
   virtual bool wanted_by(const RankTree& tree, int child) const {
     static_cast<void>(tree), static_cast<void>(child);
     return true;
@@ -140,7 +139,7 @@ class ControlPlane::ReduceContent final : public Content {
     visit_any(args_.minima, [](double a, double b) { return a <= b || std::isnan(a) ? a : b; });
     visit_any(args_.int_sums, [](int64_t a, int64_t b) {
       int64_t sum = 0;
-      ASHLAR_CHECK(!__builtin_add_overflow(a, b, &sum), "the sum of ", a, " and ", b, " needs more than 64 bits");
+      ASHLAR_CHECK(!__builtin_add_overflow(a, b, &sum), "the sum of ", a, " and ", b, " overflows 64 bits");
       return sum;
     });
     visit_any(args_.int_maxima, [](int64_t a, int64_t b) { return std::max(a, b); });
@@ -230,7 +229,7 @@ class ControlPlane::TreeOperation final : public Operation {
     std::string payload;
   };
 
-  /// What follows when no message is under way any more; true at the end.
+  /// Runs after all messages of a step are complete; true at the end.
   bool step() {
     const RankTree& tree = shared_->tree;
     switch (step_) {
@@ -292,7 +291,7 @@ class ControlPlane::TreeOperation final : public Operation {
     incoming.payload.resize(size);
     under_way_.push_back(shared_->receive(incoming.payload.data(), size, from));
   }
-  /// `payload` must stay where it is.
+  /// `payload` must stay valid.
   void send(Frame& frame, std::string_view payload, int to) {
     frame.header = {
         .signature = signature_, .failed = failure_.has_value(), .payload = static_cast<int64_t>(payload.size())};
@@ -310,7 +309,7 @@ class ControlPlane::TreeOperation final : public Operation {
     } else if (header.signature != signature_) {
       failure_ = str_cat("[comm] rank ", child, " issued ", text_of(header.signature), "; rank ",
                          shared_->transport->rank(), " issued ", text_of(signature_),
-                         same_but_layout(header.signature) ? " in other parts" : "", ": they do not belong together");
+                         same_but_layout(header.signature) ? " in other parts" : "", ": the operations do not match");
     } else {
       try {
         content_->add(incoming.payload);

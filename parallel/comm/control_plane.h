@@ -13,41 +13,42 @@
 
 namespace ashlar::comm {
 
-/// What ranks combine, element by element, in place; equal numbers of elements on all ranks, any of them zero. Sums are
-/// added along the tree: of equal bits on all ranks and in all runs, not in rank order. A sum of integers beyond 64
-/// bits is a Bug. NaN is the largest of maxima and the smallest of minima.
+/// Values that ranks reduce element by element, in place; equal counts on all ranks, possibly zero. Sums are added
+/// along the tree: bitwise equal on all ranks and in all runs, not in rank order. An integer sum that overflows 64 bits
+/// is a Bug. NaN is the largest of maxima and the smallest of minima.
 struct HostReduce {
-  std::string_view label;  ///< at most 23 letters, the same on all ranks: what a mismatch is called
+  std::string_view label;  ///< at most 23 characters, the same on all ranks; names a mismatch
   std::span<double> sums, maxima, minima;
   std::span<int64_t> int_sums, int_maxima, int_minima;
 };
-/// The root's text on all ranks; the others' is not looked at.
+/// The root's text on all ranks; the others' is ignored.
 struct HostBroadcast {
   std::string_view label;
   std::string& text;
   int root = 0;
-  int64_t size = -1;  ///< bytes, where all ranks know; compared then
+  int64_t size = -1;  ///< bytes, if known on all ranks; then it is checked
 };
-/// A text of each rank, by rank, on all of them or on one.
+/// A text of each rank, by rank, on all ranks or on one.
 struct HostGather {
   std::string_view label;
   std::string_view mine;  ///< copied
   std::vector<std::string>& all;
-  int root = -1;  ///< -1: on all; elsewhere `all` stays as it is
+  int root = -1;  ///< -1: on all; on other ranks `all` is unchanged
 };
-/// The texts that any rank has, each once, ascending, on all ranks.
+/// The union of the texts of all ranks, ascending, on all ranks.
 struct HostUnite {
   std::string_view label;
   std::vector<std::string>& texts;
 };
 
-/// Host values of ranks that work together (losses, counts, errors, texts), apart from the buffers of devices: small
-/// non-blocking operations over messages of their own, advanced by the engine like all others, so that whoever waits
-/// keeps the data plane moving.
-///   Each goes up a fixed tree of ranks and down again: 2 (p - 1) messages in all, at most 2 log2 p sent by a rank, and
-/// nobody has the result before everybody came. Ranks issue the operations of a plane in one order and they run one
-/// after another; when they differ (in what they issue, its label, its size), all ranks get a Bug that names both.
-///   Whatever an operation refers to lives until its Work is done. One thread only. Errors as those of Communicator.
+/// Host values of a group of ranks (losses, counts, errors, texts), separate from device buffers: small non-blocking
+/// operations with their own messages, advanced by the engine like all others, so that waiting keeps the data plane
+/// moving.
+///   Each goes up a fixed tree of ranks and down again: 2 (p - 1) messages in total, at most 2 log2 p sent by a rank,
+/// and no rank has the result before all have joined. Ranks issue the operations of a plane in one order, and they run
+/// one after another. When ranks differ (in operation, label or size), all get a Bug that names both.
+///   Everything an operation refers to must live until its Work is done. One thread only. Errors as those of
+/// Communicator.
 class ControlPlane {
  public:
   /// Called by all ranks of `ranks`, with nothing under way.

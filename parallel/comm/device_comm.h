@@ -15,26 +15,26 @@ struct DeviceCommArgs {
   ControlPlane& control;
   Backend& backend;
   Log& log;
-  bool cuda = false;          ///< the backend's streams are CUDA's
-  bool deterministic = true;  ///< of NCCL: one algorithm and protocol
+  bool cuda = false;          ///< the backend's streams are CUDA streams
+  bool deterministic = true;  ///< NCCL: one algorithm and protocol
 };
 
-/// What the ranks of `host` exchange buffers of `backend` with. `all` is null where the host's communicator serves: the
-/// backend works on host memory and is done when its calls return.
+/// The communicator of the ranks of `host` for buffers of `backend`. `all` is null if the host's communicator can be
+/// used: the backend works on host memory and is synchronous.
 struct DeviceComm {
   std::unique_ptr<Communicator> all;
-  std::function<void()> abort;  ///< ends it from any thread, for who ends the process; empty where nothing needs it
+  std::function<void()> abort;  ///< aborts it from any thread, to end the process; empty if not needed
 };
 
-/// Called by all ranks. CUDA devices of several ranks exchange over NCCL (NcclComm), all others through host memory
-/// (StagedComm). Where a rank has no NCCL all go through host memory, and a warning says what is missing; not where
-/// ASHLAR_NCCL names a library, which is then an error.
+/// Called by all ranks. CUDA devices communicate over NCCL (NcclComm), all others through host memory (StagedComm). If
+/// a rank has no NCCL, all use host memory, with a warning that names what is missing; if ASHLAR_NCCL names a library,
+/// that is an error.
 DeviceComm make_device_comm(const DeviceCommArgs& args);
 
-/// For a buffer that collectives of the communicator use again and again. Called by all its ranks, with nothing under
-/// way; the buffer stays as long as the communicator. Over NCCL, but for deterministic sums, it becomes a symmetric
-/// window, where this is possible on all ranks; the log says once why it is not. Everything works without. Whether it
-/// has.
+/// For a buffer that collectives of the communicator use repeatedly. Called by all its ranks without pending
+/// operations; the buffer must live as long as the communicator. Over NCCL, except for deterministic sums, it becomes a
+/// symmetric window if possible on all ranks; otherwise the log states the reason once. Everything works without
+/// windows. Returns whether it has one.
 bool make_window(Communicator& communicator, const MutView& buffer);
 
 }  // namespace ashlar::comm

@@ -13,7 +13,7 @@
 
 namespace ashlar::comm {
 
-/// Small exchanges of host values. Each is called by all ranks, waits, and returns the same on all of them.
+/// Small collectives of host values. Each is called by all ranks, waits, and returns the same on all.
 
 double sum_of(ControlPlane& ranks, double value);  ///< added along the tree of ranks
 double max_of(ControlPlane& ranks, double value);
@@ -26,15 +26,15 @@ void max_all(ControlPlane& ranks, std::span<double> values);
 /// Returns when all ranks have called it.
 void barrier(ControlPlane& ranks);
 
-/// `bytes` of each rank, of one size, one after another.
+/// `bytes` of each rank, of equal sizes, concatenated.
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes);
 /// A text of each rank, of any lengths, on the root; nothing elsewhere.
 std::vector<std::string> gather_texts_at(ControlPlane& ranks, std::string_view text, int root);
-/// Every text that some rank has, once, ascending.
+/// The union of the texts of all ranks, ascending.
 std::vector<std::string> unite_texts(ControlPlane& ranks, std::vector<std::string> texts);
 /// The root's bytes.
 void broadcast_bytes(ControlPlane& ranks, std::span<std::byte> bytes, int root);
-/// The root's text; the others' is not looked at.
+/// The root's text; the others' is ignored.
 std::string broadcast_text(ControlPlane& ranks, std::string_view text, int root);
 /// The root's value.
 template <typename T>

@@ -1,11 +1,11 @@
-// Each rank owns a part of the vector. A chunk is the same slice of every part; it goes through up to two rounds:
-//   1. collect: each rank receives its slice from all others, and adds the operands in rank order (all_reduce,
-//      reduce_scatter), or receives it from the root (broadcast)
+// Each rank owns a part of the vector. A chunk is the same slice of every part; it passes through up to two rounds:
+//   1. collect: each rank receives its slice from all others and adds the operands in rank order (all_reduce,
+// reduce_scatter), or receives it from the root (broadcast)
 //   2. all-gather: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
-// Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the least
-// that rank-order sums allow, and messages small enough that operands are still in a cache when they are added. A few
-// chunks are under way at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the
-// rounds; those of many ranks go other ways (mpi_small.cpp).
+// Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the minimum
+// for rank-order sums. Messages are small enough that operands are still cached when they are added. A few chunks are
+// in flight at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the rounds;
+// those of many ranks use other algorithms (mpi_small.cpp).
 #include "parallel/comm/mpi_collectives.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 
 using GroupPtr = std::shared_ptr<MpiGroup>;
 
-/// The partners of a rank, each pair exchanging at the same distance: nobody is everybody's first.
+/// The partners of a rank, ordered so that each step pairs ranks at the same distance: no rank is the first partner of
+/// all.
 template <typename Visit>
 void for_each_peer(const MpiGroup& group, const Visit& visit) {
   for (int distance = 1; distance < group.size; ++distance) {
@@ -31,7 +32,7 @@ void for_each_peer(const MpiGroup& group, const Visit& visit) {
   }
 }
 
-/// A block of the staging pool, given back when it goes.
+/// A block of the staging pool, released by the destructor.
 class Staging {
  public:
   Staging() = default;
@@ -94,7 +95,7 @@ class DirectAllReduce final : public Operation {
   MpiMessages messages_;
 };
 
-/// One message for each pair of ranks, straight from and to its place: nothing waits in a staging block.
+/// One message per pair of ranks, directly from and to user memory: no staging.
 class DirectAllToAll final : public Operation {
  public:
   DirectAllToAll(GroupPtr group, const AllToAll& args)
@@ -130,12 +131,12 @@ class DirectAllToAll final : public Operation {
   MpiMessages messages_;
 };
 
-/// What a chunked operation does; addresses are those of the whole vector but for `own`, the caller's part alone.
+/// The phases of a chunked operation; addresses are those of the whole vector, except `own`, this rank's part.
 struct Plan {
   std::vector<Range> parts;
   DType dtype = DType::kFloat32;
-  ReduceOp reduce{};          ///< collect by adding; zero: do not
-  int root = -1;              ///< collect from a root; negative: do not
+  ReduceOp reduce{};          ///< collect by reduction; zero: none
+  int root = -1;              ///< collect from a root; negative: none
   const char* in = nullptr;   ///< collected from: operand, or the root's data
   char* own = nullptr;        ///< reduced into, gathered from
   char* gather_to = nullptr;  ///< null: no all-gather phase
@@ -170,7 +171,7 @@ class ChunkedOperation final : public Operation {
     std::vector<const void*> operands;
   };
 
-  // Both rounds begin in the order of chunks on every rank, so that messages of one tag match in order.
+  // Both rounds start in chunk order on every rank, so that messages with one tag match in order.
   bool advance(Slot& slot) {
     switch (slot.step) {
       case Step::kFree:
@@ -206,7 +207,8 @@ class ChunkedOperation final : public Operation {
     return false;
   }
 
-  /// Operands of all ranks wait beside each other: as many bytes however many ranks, down to a least size.
+  /// Operands of all ranks are staged together: the memory does not grow with the number of ranks, down to a minimum
+  /// chunk.
   static int64_t chunk_elements(const Tuning& tuning, int ranks, int64_t element) {
     const int64_t share = std::max(4 * tuning.chunk_bytes / ranks, tuning.least_chunk_bytes);
     return std::max<int64_t>(1, std::min(tuning.chunk_bytes, share) / element);
@@ -254,7 +256,7 @@ class ChunkedOperation final : public Operation {
     slot.staging.give_back();
   }
 
-  // A root has the other parts already.
+  // A root already has the other parts.
   void all_gather(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 1);
     for_each_peer(*group_, [&](int to, int from) {
@@ -273,7 +275,7 @@ class ChunkedOperation final : public Operation {
   std::vector<Slot> slots_;
 };
 
-// Parts of an operation that has none of its own begin at multiples of 64 bytes.
+// Default parts of an operation, starting at multiples of 64 bytes.
 std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
   return even_ranges(size, group.size, 64 / size_of(dtype));
 }
@@ -281,7 +283,7 @@ std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
 }  // namespace
 
 std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
-  // A sum of int32 may be a Bug: each rank that adds whole operands finds it by itself.
+  // A sum of int32 may overflow, which is a Bug. In a direct all-reduce every rank adds all operands and detects it.
   const bool direct = args.in.dtype == DType::kInt32 && group->tuning.direct_bytes > 0;
   if (!direct && is_small(*group, args.in.size() * size_of(args.in.dtype))) return mpi_small_all_reduce(group, args);
   if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {

@@ -30,7 +30,7 @@ class MpiComm::Message final : public Operation {
                    group_->message_tag(send_number_));
       }
     }
-    const bool all_received = received_.test();  // both are driven
+    const bool all_received = received_.test();  // tests both
     return sent_.test() && all_received;
   }
   bool received() const override { return started_ && received_.empty(); }

@@ -11,7 +11,7 @@ namespace ashlar::comm {
 /// A Communicator over MPI messages. Needs MPI_THREAD_FUNNELED. Splits of one rank are SelfComms.
 class MpiComm final : public Communicator {
  public:
-  /// Takes `comm` over and frees it. Splits share the engine and the staging memory.
+  /// Takes ownership of `comm` and frees it. Splits share the engine and the staging memory.
   static std::unique_ptr<Communicator> make(MPI_Comm comm, std::string name, const Tuning& tuning,
                                             std::shared_ptr<ProgressEngine> engine,
                                             std::shared_ptr<StagingPool> staging);

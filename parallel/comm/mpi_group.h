@@ -12,11 +12,11 @@
 
 namespace ashlar::comm {
 
-/// Throws Error(kPeerLost) with MPI's own words unless `code` is MPI_SUCCESS. ASHLAR_MPI(MPI_Barrier(comm)).
+/// Throws Error(kPeerLost) with MPI's error text unless `code` is MPI_SUCCESS. ASHLAR_MPI(MPI_Barrier(comm)).
 void check_mpi(int code, const char* call);
 #define ASHLAR_MPI(call) ::ashlar::comm::check_mpi(call, #call)
 
-/// Memory for operands received from other ranks, kept for the next operation. Blocks are aligned to 64 bytes.
+/// Memory for operands received from other ranks, reused by later operations. Blocks are aligned to 64 bytes.
 class StagingPool {
  public:
   using Block = std::unique_ptr<char[], void (*)(char*)>;
@@ -25,8 +25,8 @@ class StagingPool {
   std::pair<Block, int64_t> acquire(int64_t bytes);
   void release(Block block, int64_t bytes);
 
-  /// Whether `bytes` more stay within the budget of the rank, or nothing is in use. Who only sends needs none, so that
-  /// whoever holds some gets the operands it holds it for, and gives it back.
+  /// Whether `bytes` more stay within the rank's budget, or none is in use. Sending needs no staging memory, so a rank
+  /// that holds some always receives its operands and releases it.
   bool has_room_for(int64_t bytes) const { return in_use_ == 0 || in_use_ + bytes <= kBudget; }
   int64_t most_in_use() const { return most_; }
 
@@ -36,7 +36,7 @@ class StagingPool {
   int64_t in_use_ = 0, most_ = 0;
 };
 
-/// What an MpiComm and its operations share; lives until the last of them is gone.
+/// State shared by an MpiComm and its operations; lives until the last of them is destroyed.
 struct MpiGroup {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
@@ -44,10 +44,10 @@ struct MpiGroup {
   Tuning tuning;
   std::shared_ptr<ProgressEngine> engine;
   std::shared_ptr<StagingPool> staging;
-  Traffic* traffic;                ///< the engine's, which counts what is sent here
-  uint64_t collectives;            ///< the number of the next one
-  std::vector<uint64_t> sent;      ///< the number of the next message, by receiver
-  std::vector<uint64_t> received;  ///< and by sender
+  Traffic* traffic;                ///< the engine's counters of sent messages
+  uint64_t collectives;            ///< sequence number of the next collective
+  std::vector<uint64_t> sent;      ///< sequence number of the next message, by receiver
+  std::vector<uint64_t> received;  ///< the same by sender
 
   MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,
            std::shared_ptr<StagingPool> shared_staging);
@@ -55,8 +55,8 @@ struct MpiGroup {
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup();
 
-  /// Tags keep what is under way apart: two phases of each collective, and each message, by their numbers on this pair
-  /// of ranks. All lie below 32768, the least that MPI allows.
+  /// Tags distinguish pending operations: two phases of each collective, and each message, by their sequence numbers on
+  /// this pair of ranks. All are below 32768, the smallest upper bound that MPI guarantees.
   int collective_tag(uint64_t number, int phase) const { return static_cast<int>(number % 8192) * 2 + phase; }
   int message_tag(uint64_t number) const { return 16384 + static_cast<int>(number % 16384); }
 };

@@ -7,21 +7,21 @@
 
 namespace ashlar::comm {
 
-/// Messages under way together: posted at once, complete when all are.
+/// Messages posted together; complete when all are.
 class MpiMessages {
  public:
   /// Empty messages are not sent: both sides know the size.
   void send(const MpiGroup& group, const void* data, int64_t bytes, int to, int tag);
   void receive(const MpiGroup& group, void* data, int64_t bytes, int from, int tag);
-  /// True when all are complete, and forgets them. Throws Bug when one of another size than expected came in.
+  /// True when all are complete, and clears them. Throws Bug when one of unexpected size has arrived.
   bool test();
-  bool empty() const { return requests_.empty(); }  ///< nothing is under way
+  bool empty() const { return requests_.empty(); }  ///< no pending messages
 
  private:
   [[noreturn]] void explain(int code) const;
 
   std::vector<MPI_Request> requests_;
-  std::vector<int> expected_;  ///< bytes; negative for a send
+  std::vector<int> expected_;  ///< expected bytes; negative for a send
   std::vector<MPI_Status> statuses_;
 };
 

@@ -1,11 +1,10 @@
-// Two rounds, as in mpi_collectives.cpp, but blocks travel through other ranks (Bruck et al. 1997):
-//   collect: each rank's operand of each part has to reach the part's owner, `i` ranks ahead. In step k all blocks
-//     whose i has bit k go 2^k ranks ahead together: log2 p messages of half the vector each. Then the owner adds them
-//     in rank order.
+// Two rounds, as in mpi_collectives.cpp, but blocks are forwarded by other ranks (Bruck et al. 1997):
+//   collect: each rank's operand of each part must reach the part's owner, `i` ranks ahead. In step k all blocks whose
+// i has bit k move 2^k ranks ahead together: log2 p messages of half the vector each. Then the owner adds them in rank
+// order.
 //   all-gather: in step k each rank sends the parts it has, its own and those of the 2^k - 1 ranks ahead, 2^k ranks
-//   back:
-//     log2 p messages, the vector once.
-// Any number of ranks; parts may be of different sizes, which every rank can compute.
+// back: log2 p messages, the vector once.
+// Any number of ranks; parts may have different sizes, known to every rank.
 #include "parallel/comm/mpi_small.h"
 
 #include <algorithm>
@@ -29,7 +28,7 @@ int64_t largest(std::span<const Range> parts) {
   return size;
 }
 
-/// `in` and `out` are whole vectors but for `own`, the caller's part alone.
+/// `in` and `out` are whole vectors; `own` is this rank's part.
 struct SmallPlan {
   std::vector<Range> parts;
   DType dtype = DType::kFloat32;
@@ -63,7 +62,7 @@ class SmallCollective final : public Operation {
   int ahead(int distance) const { return (group_->rank + distance) % group_->size; }
   int behind(int distance) const { return (group_->rank + group_->size - distance) % group_->size; }
 
-  /// What follows when the messages of the last step are there; false at the end.
+  /// Continues after the messages of the last step have arrived; false at the end.
   bool step() {
     switch (round_) {
       case Round::kBegin:
@@ -94,7 +93,7 @@ class SmallCollective final : public Operation {
     return false;
   }
 
-  // Block i: on its way to the rank i ahead of where it began.
+  // Block i: on its way to the rank i ahead of its origin.
   char* block(int i) { return blocks_.data() + stride_ * i; }
 
   void begin_collect() {
@@ -105,8 +104,8 @@ class SmallCollective final : public Operation {
       if (bytes(ahead(i)) > 0) std::memcpy(block(i), plan_.in + offset(ahead(i)), static_cast<size_t>(bytes(ahead(i))));
     }
   }
-  /// Bytes of the blocks that leave `rank` at this distance: block i has gone i % distance ranks and belongs to the
-  /// rank that is the rest ahead.
+  /// Bytes of the blocks that leave `rank` at this distance: block i has moved i % distance ranks and belongs to the
+  /// rank that is the remaining distance ahead.
   template <typename Visit>
   void for_each_passed(int rank, const Visit& visit) const {
     for (int i = distance_; i < group_->size; ++i) {
@@ -150,7 +149,7 @@ class SmallCollective final : public Operation {
                           .op = plan_.reduce});
   }
 
-  // The parts of this rank and those ahead of it, one after another.
+  // The parts of this rank and those ahead of it, in order.
   void begin_all_gather() {
     round_ = Round::kSpread;
     distance_ = 1;
@@ -190,7 +189,7 @@ class SmallCollective final : public Operation {
   int64_t element_, stride_;
   Round round_ = Round::kBegin;
   int distance_ = 1;
-  bool passed_ = false;  ///< received_ has not been unpacked
+  bool passed_ = false;  ///< received_ is not unpacked yet
   std::vector<char> blocks_, sent_, received_, parts_;
   MpiMessages messages_;
 };
@@ -229,7 +228,7 @@ class TreeBroadcast final : public Operation {
   MpiMessages messages_;
 };
 
-/// After log2 p steps each rank has heard, over others, from all.
+/// After log2 p steps each rank has heard from all, directly or indirectly.
 class TreeBarrier final : public Operation {
  public:
   explicit TreeBarrier(GroupPtr group)
@@ -257,7 +256,7 @@ class TreeBarrier final : public Operation {
 }  // namespace
 
 bool is_small(const MpiGroup& group, int64_t bytes) {
-  // With few ranks as many messages go straight to everybody.
+  // With few ranks direct messages to all are as many.
   return group.size >= group.tuning.small_ranks && bytes <= group.tuning.small_bytes;
 }
 

@@ -6,9 +6,9 @@
 
 namespace ashlar::comm::nccl {
 
-// What this program uses of NCCL, declared here because the CUDA toolkit brings no nccl.h. Values and layouts are those
-// of NCCL 2.28; a library of another version takes them too, by the size and the version that Config carries.
-// tests/mpi/nccl_header_test.cpp holds them against the vendor's header.
+// The part of NCCL that this program uses, declared here because the CUDA toolkit has no nccl.h. Values and layouts are
+// those of NCCL 2.28; other versions accept them too, by the size and version in Config. tests/mpi/nccl_header_test.cpp
+// compares them with the vendor's header.
 
 struct Opaque;
 using Comm = Opaque*;
@@ -39,7 +39,7 @@ inline constexpr int kUndefined = INT_MIN;
 inline constexpr int kSymmetricWindow = 1;
 inline constexpr int64_t kWindowAlignment = 4096;  ///< bytes, of a window's first
 
-/// ncclConfig_t of 2.28. Members that are left at kUndefined are NCCL's own choice.
+/// ncclConfig_t of 2.28. Members with kUndefined use NCCL's default.
 struct Config {
   size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;

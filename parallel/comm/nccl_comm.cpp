@@ -1,10 +1,9 @@
-// 1. On issue: an event marks where the caller's stream stands, and the operation joins the rank's queue of launches.
+// 1. On issue: an event records the position of the caller's stream, and the operation joins the rank's launch queue.
 // 2. At the head of the queue: the communicator's stream waits for that event, and NCCL's calls are made, several as
-//    one group.
-// 3. Once NCCL is settled again, an event behind the calls is the operation's completion, and the next one's turn
-// comes.
-// 4. While operations are on their way through the device, a Watch asks NCCL for asynchronous errors in each round of
-//    progress.
+// one group.
+// 3. When NCCL is no longer in progress, an event after the calls is the operation's completion, and the next one
+// starts.
+// 4. While operations run on the device, a Watch polls NCCL for asynchronous errors in each round of progress.
 #include "parallel/comm/nccl_comm.h"
 
 #include <sched.h>
@@ -23,7 +22,7 @@
 
 namespace ashlar::comm {
 
-/// What all communicators of this rank share.
+/// State shared by all communicators of this rank.
 struct NcclComm::Rank {
   Backend& backend;
   std::shared_ptr<ProgressEngine> engine;
@@ -31,8 +30,8 @@ struct NcclComm::Rank {
   std::shared_ptr<NcclLibrary> library;
   std::deque<const Launch*> launches;  ///< not yet queued on the device, in order of issue
   std::vector<const Shared*> comms;
-  std::deque<std::shared_ptr<Launch>> under_way;  ///< queued on the device, which has not passed them
-  bool watched = false;                           ///< a Watch lives
+  std::deque<std::shared_ptr<Launch>> under_way;  ///< queued on the device, not complete there
+  bool watched = false;                           ///< a Watch exists
   bool said_no_windows = false;
   std::vector<std::unique_ptr<Event>> free_events;
 
@@ -51,7 +50,7 @@ struct NcclComm::Rank {
   static void idle() { sched_yield(); }
 };
 
-/// Both sides of this rank's messages to itself.
+/// Matches both sides of this rank's messages to itself.
 class NcclComm::Mailbox {
  public:
   struct Message {
@@ -78,11 +77,11 @@ struct NcclComm::Shared {
       : rank(std::move(of)), host(std::move(on)), name(std::move(called)), stream(rank->backend.make_stream()) {}
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
-  ~Shared() { end(); }  // where making it has failed
+  ~Shared() { end(); }  // also after a failed construction
 
   NcclLibrary& library() { return *rank->library; }
   void settle(nccl::Comm on) { library().settle(on, name, rank->options.setup_seconds, Rank::idle); }
-  /// Takes over what NCCL has made, which may still be at work.
+  /// Takes ownership of a communicator, which may still be in progress.
   void take(nccl::Comm made) {
     comm = made;
     library().add(comm);
@@ -90,7 +89,7 @@ struct NcclComm::Shared {
     barrier_word = rank->backend.allocator(MemoryKind::kWorkspace).allocate(sizeof(int32_t));
     rank->comms.push_back(this);
   }
-  /// Ends the communicator; the second time does nothing. Operations may outlive it, as handles only.
+  /// Ends the communicator; a second call does nothing. Operations may outlive it as handles only.
   void end() noexcept;
 
  private:
@@ -115,7 +114,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
 
   bool advance() override {
     if (stage_ == Stage::kWaiting) {
-      if (rank().launches.front() != this) return false;  // the one before has been settled
+      if (rank().launches.front() != this) return false;  // the previous one has completed its calls
       make_calls();
       stage_ = Stage::kCalled;
     }
@@ -148,7 +147,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
         result = make_call(api, call, shared_->comm, shared_->stream->native());
         if (result != nccl::Result::kSuccess && result != nccl::Result::kInProgress) break;
       }
-      const nccl::Result ended = api.GroupEnd();  // a group that was begun is ended, whatever became of it
+      const nccl::Result ended = api.GroupEnd();  // always ends the group, also after an error
       return result == nccl::Result::kSuccess || result == nccl::Result::kInProgress ? ended : result;
     });
   }
@@ -160,7 +159,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
   Stage stage_ = Stage::kWaiting;
 };
 
-/// Lives while operations are on their way through the device.
+/// Exists while operations run on the device.
 class NcclComm::Watch final : public Operation {
  public:
   explicit Watch(std::shared_ptr<Rank> rank) : rank_(std::move(rank)) { rank_->watched = true; }
@@ -184,7 +183,7 @@ void NcclComm::Launch::watch(std::shared_ptr<Launch> launch) {
     rank->engine->submit(std::make_shared<Watch>(rank), {}, std::make_shared<const std::string>("nccl"));
 }
 
-// Peaceful where the ranks part in peace. Otherwise peers may never come, and NCCL would wait for them.
+// Finalizes if the ranks end normally. Otherwise peers may never arrive and NCCL would wait for them, so it aborts.
 void NcclComm::Shared::end() noexcept {
   if (const nccl::Comm ending = std::exchange(comm, nullptr)) {
     std::erase(rank->comms, this);
@@ -197,10 +196,10 @@ void NcclComm::Shared::end() noexcept {
     } catch (const std::exception& e) {
       library().abort(ending);
       if (Log* const log = rank->options.log)
-        log->info(str_cat("NCCL's communicator ", name, " was aborted, since it could not end in peace: ", e.what()));
+        log->info(str_cat("NCCL's communicator ", name, " was aborted, since it could not be finalized: ", e.what()));
     }
     std::erase_if(rank->under_way, [this](const auto& launch) { return launch->belongs_to(*this); });
-    if (rank->comms.empty()) rank->free_events.clear();  // the last one: the backend may go
+    if (rank->comms.empty()) rank->free_events.clear();  // the last one: the backend may be destroyed
   }
   if (barrier_word != nullptr)
     rank->backend.allocator(MemoryKind::kWorkspace).release(std::exchange(barrier_word, nullptr));
@@ -217,7 +216,7 @@ void NcclComm::Shared::part_in_peace(nccl::Comm ending) {
   library().call(what, nullptr, [&](const nccl::Api& api) { return api.CommDestroy(ending); });
 }
 
-/// One side, or both, of a message of this rank to itself: begins when its other side is there.
+/// One or both sides of a message of this rank to itself: starts when the other side is issued.
 class NcclComm::SelfMessage final : public Operation {
  public:
   explicit SelfMessage(std::vector<std::shared_ptr<Mailbox::Message>> sides) : sides_(std::move(sides)) {}
@@ -226,7 +225,7 @@ class NcclComm::SelfMessage final : public Operation {
     for (const auto& side : sides_) done &= side->matched && (side->launch == nullptr || side->launch->advance());
     return done;
   }
-  // The sides of one send_recv may belong to different launches; the stream keeps them in order.
+  // The sides of one send_recv may belong to different launches; the stream orders them.
   Event* completion() override {
     Event* last = nullptr;
     for (const auto& side : sides_) {
@@ -321,9 +320,9 @@ std::unique_ptr<NcclComm> NcclComm::make(Communicator& host, ControlPlane& contr
 }
 
 std::unique_ptr<Communicator> NcclComm::make_split(const Split& args) {
-  shared_->stream->synchronize();  // NCCL wants nothing under way on the parent
+  shared_->stream->synchronize();  // NCCL requires that the parent has no pending work
   std::unique_ptr<Communicator> host = shared_->host->split(args);
-  const bool member = host != nullptr && host->size() > 1;  // a group of one needs no NCCL
+  const bool member = host != nullptr && host->size() > 1;  // one rank needs no NCCL
   NcclLibrary& library = shared_->library();
   const double seconds = shared_->rank->options.setup_seconds;
   library.settle(shared_->comm, shared_->name, seconds, Rank::idle);
@@ -334,7 +333,7 @@ std::unique_ptr<Communicator> NcclComm::make_split(const Split& args) {
   library.call(str_cat("the split of ", shared_->name, " into ", args.name), shared_->comm, [&](const nccl::Api& api) {
     return api.CommSplit(shared_->comm, member ? args.color : nccl::kNoColor, args.key, &made, &config);
   });
-  library.settle(shared_->comm, shared_->name, seconds, Rank::idle);  // whatever the call said, both may be at work
+  library.settle(shared_->comm, shared_->name, seconds, Rank::idle);  // both may be in progress, also after an error
   if (host == nullptr) return nullptr;
   if (!member) return std::make_unique<StagedComm>(std::move(host), shared_->rank->backend);
   auto part = std::make_shared<Shared>(shared_->rank, std::move(host), args.name);
@@ -366,7 +365,7 @@ Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& s
   }
   ASHLAR_CHECK((to < 0 || to == this->rank()) && (from < 0 || from == this->rank()), name(), ": a send_recv to rank ",
                to, " and from rank ", from, " on rank ", this->rank(),
-               "; NCCL takes both sides of a message to oneself in one group");
+               "; NCCL needs both sides of a message to oneself in one group");
   Mailbox& mailbox = shared_->mailbox;
   std::vector<std::shared_ptr<Mailbox::Message>> sides;
   std::visit(Cases{[&](const Send& a) {

@@ -13,10 +13,10 @@
 
 namespace ashlar::comm {
 
-/// What a transport promises of its sums, beside equal bits on all ranks and in all runs.
+/// What a transport guarantees about sums, besides equal bits on all ranks and in all runs.
 enum class Sums : uint8_t {
-  kRankOrder,  ///< the bits of a sum in rank order, rounded once; a sum of int32 beyond its range is a Bug
-  /// At most (p - 1) eps sum |x| from the true sum, eps of the buffer's dtype: each of p - 1 additions may round. The
+  kRankOrder,  ///< sum in rank order, rounded once; overflow of int32 is a Bug
+  /// At most (p - 1) eps sum |x| from the exact sum, eps of the buffer's dtype: each of p - 1 additions may round. The
   /// order depends on the buffer's size. Integers wrap; maxima may drop a NaN.
   kBounded,
 };
@@ -24,33 +24,33 @@ Sums sums_of(const Communicator& communicator);
 
 struct NcclOptions {
   bool deterministic = true;   ///< one algorithm and protocol for all sums (set_nccl_environment), and no windows
-  double setup_seconds = 300;  ///< how long ranks may take to meet
-  Log* log = nullptr;          ///< why buffers have no windows, or an end not in peace; null: unsaid. Outlives it.
+  double setup_seconds = 300;  ///< timeout of the ranks' connection
+  Log* log = nullptr;          ///< for missing windows and aborts; may be null. Must outlive it.
 };
 
-/// A communicator over NCCL for buffers of a CUDA device, on streams of its own: nothing leaves the devices. Equal bits
-/// on all ranks and in all runs of the same ranks and sizes, in NCCL's own order (Sums::kBounded).
-///   NCCL does not block: a call may come back while NCCL is still at it. Until it says that it is done, no event is
-/// recorded behind the call and nothing else is asked of that communicator. All communicators of a rank hand their
-/// operations to the device in the one order in which they were issued, so that ranks whose kernels wait for each other
-/// start them in the same order.
-///   An operation is complete for the host when it is queued on the device. Asynchronous errors are looked for in each
-/// round of progress. Messages of a rank to itself need both sides before they begin; a send_recv with one side to
-/// itself and the other not is a Bug. Splits of one rank are StagedComms, which never leave the device either.
+/// A communicator over NCCL for buffers of a CUDA device, on its own streams: data stays on the devices. Equal bits on
+/// all ranks and in all runs of the same ranks and sizes, in NCCL's own order (Sums::kBounded).
+///   NCCL is used in non-blocking mode: a call may return while it is in progress. Until it is complete, no event is
+/// recorded after it and no other call is made on that communicator. All communicators of a rank launch their
+/// operations in one order, that of issue, so that ranks whose kernels wait for each other start them in the same
+/// order.
+///   An operation is complete for the host when it is queued on the device. Asynchronous errors are polled in each
+/// round of progress. Messages of a rank to itself need both sides before they start; a send_recv with only one side to
+/// itself is a Bug. Splits of one rank are StagedComms, which stay on the device too.
 class NcclComm final : public Communicator {
  public:
-  /// Called by all ranks of `host`, the communicator of host memory of the same ranks, two or more. NCCL's id goes over
-  /// `control`; all ranks fail together when one has no NCCL or they do not meet. All three outlive it.
+  /// Called by all ranks of `host`, the host communicator of the same ranks, at least two. NCCL's id is sent over
+  /// `control`; all ranks fail together when one has no NCCL or they cannot connect. All three must outlive it.
   static std::unique_ptr<NcclComm> make(Communicator& host, ControlPlane& control, Backend& backend,
                                         const NcclOptions& options);
   ~NcclComm() override;
 
   Communicator& host() override;
   std::string description() const;  ///< one line for the log: library and version
-  /// Ends all communication of this rank, from any thread: kernels that wait for others return. To be called by those
-  /// who end the process; the function may outlive the communicator.
+  /// Aborts all communication of this rank from any thread: kernels that wait for other ranks return. To be called
+  /// before ending the process; the function may outlive the communicator.
   std::function<void()> abort_function() const;
-  /// Memory that windows can be made of; null where there are none.
+  /// Memory for windows; null if not supported.
   std::shared_ptr<MemorySource> memory_for_windows() const;
   bool make_window(const MutView& buffer);  ///< device_comm.h
   size_t num_windows() const;

@@ -15,7 +15,7 @@ constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or
 
 std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
-// NCCL's own rule: a communicator that is at work answers "in progress" to the question itself, too.
+// As in NCCL: while a communicator is in progress, the query itself returns "in progress".
 bool went_well(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
 
 }  // namespace
@@ -72,13 +72,13 @@ std::string NcclLibrary::words_of(nccl::Comm comm, Result result) const {
 }
 
 Error NcclLibrary::error_of(std::string_view what, const std::string& words) {
-  return {ExitCode::kPeerLost, "nccl", str_cat(what, " failed: ", words, "; NCCL_DEBUG=INFO makes NCCL say more")};
+  return {ExitCode::kPeerLost, "nccl", str_cat(what, " failed: ", words, "; set NCCL_DEBUG=INFO for details")};
 }
 
 NcclLibrary::Answer NcclLibrary::attempt(std::string_view what, nccl::Comm comm,
                                          const std::function<Result(const nccl::Api&)>& make) {
   const std::lock_guard lock(mutex_);
-  if (aborted_) throw Error(ExitCode::kPeerLost, "nccl", str_cat(what, " after communication was ended"));
+  if (aborted_) throw Error(ExitCode::kPeerLost, "nccl", str_cat(what, " after communication was aborted"));
   const Result result = make(api_);
   return {result, went_well(result) ? "" : words_of(comm, result)};
 }
@@ -106,10 +106,9 @@ void NcclLibrary::settle(nccl::Comm comm, std::string_view name, double seconds,
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   while (!settled(comm, name)) {
     if (Clock::now() > end) {
-      throw Error(
-          ExitCode::kPeerLost, "nccl",
-          str_cat(name, " is still at work after ", seconds,
-                  " s; a rank has not come, or the ranks' network does not let them meet (NCCL_SOCKET_IFNAME)"));
+      throw Error(ExitCode::kPeerLost, "nccl",
+                  str_cat(name, " is still in progress after ", seconds,
+                          " s; a rank is missing, or the ranks cannot connect (NCCL_SOCKET_IFNAME)"));
     }
     idle();
   }
@@ -141,7 +140,7 @@ void NcclLibrary::abort(nccl::Comm comm) noexcept {
 
 void set_nccl_environment(bool deterministic) {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
-  // The program ends a job itself; NCCL's own server for questions would only take a port on each rank.
+  // The program ends a job itself; NCCL's RAS server would only use a port per rank.
   otherwise("NCCL_RAS_ENABLE", "0");
   if (!deterministic) return;
   otherwise("NCCL_ALGO", "Ring");

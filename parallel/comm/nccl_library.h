@@ -12,42 +12,42 @@
 
 namespace ashlar::comm {
 
-/// NCCL, found when the program needs it, and the door that every call to it goes through.
-///   After `abort`, which any thread may call, nothing calls the library again: `call` throws Error(kPeerLost) instead.
-/// Everything else belongs to the thread that communicates.
+/// NCCL, loaded when the program needs it; all calls pass through this class.
+///   After `abort`, which any thread may call, the library is never called again: `call` throws Error(kPeerLost)
+/// instead. Everything else belongs to the communicating thread.
 class NcclLibrary {
  public:
-  /// Loads ASHLAR_NCCL, else libnccl.so.2 from the dynamic linker's and CUDA's folders. Throws input_error where there
-  /// is none, or none of 2.18 at least (the first with ncclCommSplit).
+  /// Loads ASHLAR_NCCL, else libnccl.so.2 from the dynamic linker's and CUDA's folders. Throws input_error if there is
+  /// none, or none of at least 2.18 (the first with ncclCommSplit).
   NcclLibrary();
   NcclLibrary(const NcclLibrary&) = delete;
   NcclLibrary& operator=(const NcclLibrary&) = delete;
 
   std::string description() const;  ///< "NCCL 2.28.9 (/usr/lib/libnccl.so.2)"
 
-  /// Calls one function of the library. Success and "in progress" are returned; anything else is thrown: a Bug for
-  /// arguments that cannot be right, Error(kPeerLost) for the rest, which names `what` and NCCL's own last words.
+  /// Calls one function of the library. Returns success and "in progress"; throws a Bug for invalid arguments and
+  /// Error(kPeerLost) for all other errors, with `what` and NCCL's error text.
   nccl::Result call(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
   struct Answer {
     nccl::Result result;
-    std::string words;  ///< NCCL's own, of an error
+    std::string words;  ///< NCCL's error text
   };
-  /// The same for what the library may refuse: nothing that it says is thrown.
+  /// The same for calls that the library may refuse: does not throw its errors.
   Answer attempt(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
-  /// Windows of symmetric memory, and memory for them: from 2.27 on.
+  /// Whether it has symmetric memory windows and memory for them: since 2.27.
   bool has_windows() const { return api_.CommWindowRegister != nullptr; }
-  /// Whether `comm` has done all it was called for and may be called again. Throws its asynchronous error. Null: true.
+  /// Whether `comm` has completed all its calls and may be called again. Throws its asynchronous error. Null: true.
   bool settled(nccl::Comm comm, std::string_view name);
-  /// Waits until `comm` is settled, with `idle` called between two looks; Error(kPeerLost) after `seconds`.
+  /// Waits until `comm` is settled, calling `idle` between polls; Error(kPeerLost) after `seconds`.
   void settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle);
 
   /// Communicators that `abort` ends.
   void add(nccl::Comm comm);
   void remove(nccl::Comm comm);
-  /// Ends all communicators, so that kernels which wait for other ranks return and peers hear of it. Gives up where
-  /// another thread stays inside the library for longer than `seconds`. Once; nothing calls the library afterwards.
+  /// Aborts all communicators, so that kernels waiting for other ranks return and peers are notified. Gives up if
+  /// another thread stays in the library for longer than `seconds`. Only once; the library is not called afterwards.
   void abort(double seconds = 1) noexcept;
-  /// Ends one of them. Its thread only.
+  /// Aborts one of them. On its own thread only.
   void abort(nccl::Comm comm) noexcept;
 
  private:
@@ -57,14 +57,14 @@ class NcclLibrary {
   SharedLibrary library_;
   nccl::Api api_;
   int version_ = 0;
-  mutable std::timed_mutex mutex_;  ///< of the library's calls and everything below
+  mutable std::timed_mutex mutex_;  ///< protects the library's calls and everything below
   std::vector<nccl::Comm> comms_;
   bool aborted_ = false;
 };
 
-/// What NCCL reads from the environment when it starts, set where the user has not. With `deterministic` sums have the
-/// same bits in all runs on the same ranks: one algorithm (ring), one protocol, no reductions in the switch, none of
-/// symmetric memory.
+/// Environment variables that NCCL reads at its start, set unless the user has. With `deterministic` sums have the same
+/// bits in all runs on the same ranks: one algorithm (ring), one protocol, no reductions in the switch, no symmetric
+/// memory.
 void set_nccl_environment(bool deterministic);
 
 }  // namespace ashlar::comm

@@ -14,8 +14,8 @@ Pointer element(Pointer data, int64_t index, DType dtype) {
   return static_cast<Char*>(data) + index * size_of(dtype);
 }
 
-/// Elements that every rank has, one part after another from `begin`, and what the last one has beyond them; a count of
-/// -1 where the parts are not so.
+/// The element count that every rank has in contiguous parts from `begin`, and the surplus of the last part; a count of
+/// -1 if the parts have another form.
 struct EqualParts {
   int64_t begin = 0, count = -1, rest = 0;
 };
@@ -30,7 +30,7 @@ EqualParts equal_parts(std::span<const Range> parts) {
   return {.begin = begin, .count = count, .rest = parts.back().size() - count};
 }
 
-// What stays where it is has one address on both sides, which is what NCCL knows in-place operation by.
+// In-place data has equal addresses on both sides, as NCCL requires for in-place operation.
 std::vector<NcclCall> plan(const ReduceScatter& a, int rank, int ranks) {
   std::vector<NcclCall> calls;
   const DType dtype = a.in.dtype;

@@ -7,7 +7,7 @@
 
 namespace ashlar::comm {
 
-/// One call of NCCL. `count` is what the function of that name counts: elements of the whole vector, of one rank's part
+/// One call of NCCL. `count` as in the function of that name: elements of the whole vector, of one rank's part
 /// (kReduceScatter, kAllGather), or of a message.
 struct NcclCall {
   enum class Kind : uint8_t { kAllReduce, kReduceScatter, kReduce, kAllGather, kBroadcast, kSend, kRecv };
@@ -22,14 +22,14 @@ struct NcclCall {
   bool operator==(const NcclCall&) const = default;
 };
 
-/// The calls that make up an operation of `rank` of `ranks`, to be made as one group; none where nothing moves.
-///   NCCL scatters and gathers equal parts that lie one after another. Where the last part is longer, what it has more
-/// goes by a reduction to, or a broadcast from, its rank; parts of any other form go by one of these each.
-///   An all_to_all is a send and a receive for each rank, this one included, but for empty parts.
-///   Not for barriers, which need memory of their own, nor for messages of a rank to itself.
+/// The NCCL calls of an operation of `rank` of `ranks`, to be made as one group; empty if no data moves.
+///   NCCL scatters and gathers equal contiguous parts. The surplus of a longer last part is sent by a reduce to, or a
+/// broadcast from, its rank; parts of another form use one of these each.
+///   An all_to_all is a send and a receive per rank, including this one, except for empty parts.
+///   Not for barriers, which need their own memory, nor for messages of a rank to itself.
 std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks);
 
-/// Makes one of them.
+/// Makes one of the calls.
 nccl::Result make_call(const nccl::Api& api, const NcclCall& call, nccl::Comm comm, nccl::Stream stream);
 
 }  // namespace ashlar::comm

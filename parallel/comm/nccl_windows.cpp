@@ -9,7 +9,7 @@ namespace ashlar::comm {
 
 namespace {
 
-constexpr int64_t kFields = 3;  // of an offer
+constexpr int64_t kFields = 3;  // fields of an offer
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::string NcclWindows::add(nccl::Comm comm, const std::string& name, const Mut
       .bytes = bytes,
       .beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.data) % nccl::kWindowAlignment),
       .supported = library_->has_windows() ? 1 : 0};
-  // 1. The same question on all ranks has the same answer on all.
+  // 1. All ranks evaluate the same offers with the same result.
   std::vector<WindowOffer> offers(static_cast<size_t>(ranks));
   static_assert(sizeof(WindowOffer) == kFields * sizeof(int64_t));
   SynchronousStream stream;
@@ -53,7 +53,7 @@ std::string NcclWindows::add(nccl::Comm comm, const std::string& name, const Mut
       .wait();
   const std::string problem = window_problem(offers);
   if (!problem.empty()) return problem;
-  // 2. A library may take the memory and give no window: this machine has none, or the memory is no memory for it.
+  // 2. The library may accept the memory but create no window: not supported on this machine or for this memory.
   nccl::Window window = nullptr;
   const NcclLibrary::Answer answer = library_->attempt(name, comm, [&](const nccl::Api& api) {
     return api.CommWindowRegister(comm, memory.data, static_cast<size_t>(bytes), &window, nccl::kSymmetricWindow);
@@ -66,7 +66,7 @@ std::string NcclWindows::add(nccl::Comm comm, const std::string& name, const Mut
     return "";
   }
   if (taken && window != nullptr) remove(comm, name, window);
-  return taken ? "NCCL makes no window of this memory on these machines" : answer.words;
+  return taken ? "NCCL does not support a window of this memory on these machines" : answer.words;
 }
 
 void NcclWindows::remove(nccl::Comm comm, const std::string& name, nccl::Window window) {
@@ -89,7 +89,7 @@ void NcclMemory::give_back(void* memory) noexcept {
   try {
     library_->attempt("ncclMemFree", nullptr, [&](const nccl::Api& api) { return api.MemFree(memory); });
   } catch (const std::exception&) {
-    // Communication was ended: the process goes, and its memory with it.
+    // Communication was aborted: the process ends and frees its memory.
   }
 }
 

@@ -12,8 +12,8 @@ namespace ashlar::comm {
 
 namespace {
 
-// How a waiting rank spends its time. Polling at once is quickest where each rank has a core; where ranks share cores
-// the peer cannot answer before this one lets go.
+// How a waiting rank spends its time. Busy polling is fastest if each rank has a core; if ranks share cores, the peer
+// cannot answer before this one yields.
 class Backoff {
  public:
   void pause() {
@@ -36,7 +36,7 @@ class Backoff {
   bool slow_ = false;
 };
 
-// Set while it lives, and its time counted, unless one inside of which it lies does that.
+// Sets the flag and counts the time while it exists, unless nested inside another Mark.
 class Mark {
  public:
   Mark(std::atomic<bool>& flag, double& seconds)
@@ -67,7 +67,7 @@ void ProgressEngine::submit(const std::shared_ptr<Operation>& operation, const O
   operation->info_ = info;
   operation->communicator_ = communicator;
   check_owner();
-  ASHLAR_CHECK(!abandoned_, operation->text(), " after communication was given up");
+  ASHLAR_CHECK(!abandoned_, operation->text(), " after communication was abandoned");
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
   try {
     if (operation->advance()) {
@@ -87,7 +87,7 @@ void ProgressEngine::progress() {
   check_owner();
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
   if (pending_.empty()) return;
-  ASHLAR_CHECK(!running_, "an operation drives the engine that drives it");
+  ASHLAR_CHECK(!running_, "an operation must not call the engine that runs it");
   running_ = true;
   bool finished = false;
   std::exception_ptr failure;
@@ -123,11 +123,11 @@ void ProgressEngine::wait(const Operation& operation, Until until) {
   while (pending()) {
     progress();
     if (!pending()) break;
-    ASHLAR_CHECK(!operation.stuck(), operation.text(), " waits for what this rank itself has not issued");
+    ASHLAR_CHECK(!operation.stuck(), operation.text(), " waits for an operation that this rank has not issued");
     backoff.pause();
   }
   if (operation.failure_) std::rethrow_exception(operation.failure_);
-  ASHLAR_CHECK(operation.state() != Operation::State::kAbandoned, operation.text(), " was given up");
+  ASHLAR_CHECK(operation.state() != Operation::State::kAbandoned, operation.text(), " was abandoned");
 }
 
 void ProgressEngine::wait_quietly(const Operation& operation) noexcept {

@@ -15,57 +15,57 @@
 
 namespace ashlar::comm {
 
-/// What this rank has sent to others.
+/// What this rank has sent.
 struct Traffic {
   int64_t messages = 0;
   int64_t bytes = 0;
 };
 
-/// Everything under way on this rank. All communicators split from one world share one engine: whoever waits for one
-/// operation drives all of them, so that ranks which wait on different communicators cannot hold each other up.
-/// One thread only, the one that made it (Bug otherwise), except `last_operation`.
+/// All pending operations of this rank. All communicators split from one world share one engine: waiting for one
+/// operation advances all, so that ranks waiting on different communicators cannot block each other.
+/// One thread only, the constructing one (Bug otherwise), except `last_operation`.
 class ProgressEngine {
  public:
   ProgressEngine() : owner_(std::this_thread::get_id()) {}
 
-  /// Starts `operation`, which is `info` on `communicator`; keeps it until it is complete.
+  /// Starts `operation`, described by `info`, on `communicator`; keeps it until it is complete.
   void submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
               const std::shared_ptr<const std::string>& communicator);
-  /// Advances everything under way. What fails is thrown here, and again by whoever waits for it. A failure that a
-  /// destructor had to swallow is thrown by the next call.
+  /// Advances all pending operations. Errors are thrown here, and again by whoever waits for the failed operation. An
+  /// error in a destructor is thrown by the next call.
   void progress();
-  /// Progress until `operation` is complete. Polls at first, then gives the core away between polls, and after ten
-  /// milliseconds sleeps for at most a hundredth of what it has waited.
+  /// Makes progress until `operation` is complete. Polls at first, then yields between polls, and after ten
+  /// milliseconds sleeps for at most 1% of the time it has waited.
   enum class Until : uint8_t { kDone, kReceived };
   void wait(const Operation& operation, Until until = Until::kDone);
-  /// As `wait`, for destructors: keeps a failure for the next call.
+  /// As `wait`, for destructors: stores an error for the next call.
   void wait_quietly(const Operation& operation) noexcept;
 
-  /// Gives up everything under way, for good: an error is on its way to main, peers may never answer. Buffers of the
-  /// abandoned operations that belong to the engine stay allocated; no later operation can be submitted.
+  /// Abandons all pending operations permanently: an error is being handled and peers may never answer. Engine-owned
+  /// buffers of abandoned operations stay allocated; no further operation can be submitted.
   void abandon() noexcept;
   bool abandoned() const { return abandoned_; }
-  /// Frees what was given up: the process is about to end.
+  /// Frees the abandoned operations: the process is about to end.
   void forget() noexcept { given_up_.clear(); }
   bool idle() const { return pending_.empty(); }
 
-  /// Told of each operation as it is issued, on any communicator; must be quick. One at a time; null: none. Returns
-  /// the one before.
+  /// Called for each operation on issue, on any communicator; must be quick. One observer at a time; null: none.
+  /// Returns the previous one.
   using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
   Observer observe(Observer observer) { return std::exchange(observer_, std::move(observer)); }
 
-  /// Notes what was issued last, on any communicator.
+  /// Records the last issued operation, on any communicator.
   void note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator);
-  /// The last operation issued on this rank, described. Any thread may ask: a watchdog reads it while the owner waits.
+  /// Describes the last operation issued on this rank. Thread-safe: a watchdog reads it while the owner waits.
   std::string last_operation() const;
-  /// How many operations have been completed, and whether the owner waits for one. Any thread may ask.
+  /// The number of completed operations, and whether the owner is waiting. Thread-safe.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
   /// How long the owner has waited so far.
   double waited_sec() const { return waited_sec_; }
 
-  Traffic& data_traffic() { return data_traffic_; }        ///< of communicators
-  Traffic& control_traffic() { return control_traffic_; }  ///< of control planes
+  Traffic& data_traffic() { return data_traffic_; }        ///< counted over communicators
+  Traffic& control_traffic() { return control_traffic_; }  ///< counted over control planes
 
  private:
   void check_owner() const;

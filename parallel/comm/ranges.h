@@ -6,7 +6,7 @@
 
 namespace ashlar::comm {
 
-/// Elements [begin, end) of a buffer taken as one flat array.
+/// Elements [begin, end) of a flat buffer.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -19,14 +19,14 @@ struct Range {
 /// elements; the last ones may be shorter or empty.
 std::vector<Range> even_ranges(int64_t size, int parts, int64_t align = 1);
 
-/// `size` elements in `parts` contiguous ranges of the same size, a multiple of `align`; what remains, fewer than
-/// parts * align elements, is the end of the last one.
+/// `size` elements in `parts` contiguous ranges of equal size, a multiple of `align`; the rest, fewer than parts *
+/// align elements, is appended to the last one.
 std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align);
 
 /// Contiguous ranges of the given sizes, from 0.
 std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
 
-/// Elements [k * chunk, (k + 1) * chunk) of `range`, as far as it reaches; empty beyond its end.
+/// Elements [k * chunk, (k + 1) * chunk) of `range`, clipped to it; empty beyond its end.
 Range chunk_of(const Range& range, int64_t k, int64_t chunk);
 
 /// How many chunks the longest range has; 0 when all are empty.

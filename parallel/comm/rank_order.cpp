@@ -1,6 +1,6 @@
-// Memory bound: reads p operands, writes one. Operands are added one after another into a tile that stays in the first
-// cache, so that p is no constant of a loop and compilers vectorise each of them (this file is built with -O3); the
-// first pass reads two operands and the last one writes the result: two operands need one pass, p of them p - 1.
+// Memory bound: reads p operands, writes one. Operands are added one after another into a tile in the L1 cache, so that
+// p is not a loop constant and compilers vectorise each pass (this file is built with -O3). The first pass reads two
+// operands and the last one writes the result: two operands need one pass, p of them p - 1.
 #include "parallel/comm/rank_order.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace ashlar::comm {
 
 namespace {
 
-// Into the caller, to be compiled for its instruction set.
+// Inlined into the caller, to be compiled for its instruction set.
 #define ASHLAR_INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kTile = 1024;
@@ -50,7 +50,7 @@ ASHLAR_INLINE void combine(ReduceOp op, const Left* left, const Right* right, Ou
 #pragma GCC ivdep
     for (int64_t i = 0; i < size; ++i) out[i] = rounded<Out>(static_cast<A>(left[i]) + static_cast<A>(right[i]));
   } else {
-    // A NaN on the left stays, one on the right enters.
+    // A NaN on either side is kept.
 #pragma GCC ivdep
     for (int64_t i = 0; i < size; ++i) {
       const A a = static_cast<A>(left[i]), b = static_cast<A>(right[i]);

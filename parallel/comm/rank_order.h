@@ -10,7 +10,7 @@ namespace ashlar::comm {
 
 /// out[i] = operands[0][i] (op) operands[1][i] (op) ..., from the left.
 /// Sums: fp32 accumulator for fp32 and bf16, fp64 for fp64, 64-bit integers for int32; one rounding at the store.
-/// Throws Bug when a sum of int32 leaves its range. Maxima: NaN is the largest; of equal ones the first.
+/// Throws Bug when a sum overflows int32. Maxima: NaN is the largest; of equal values the first.
 struct RankOrderReduce {
   std::span<const void* const> operands;  ///< each [size], read; one of them may be `out`
   void* out = nullptr;                    ///< [size], written
@@ -20,12 +20,12 @@ struct RankOrderReduce {
 };
 void reduce_in_rank_order(const RankOrderReduce& args);
 
-/// The same loops compiled for one instruction set; all have the same results.
+/// The same loops compiled for one instruction set; all give the same results.
 struct RankOrderVariant {
   const char* name;
   void (*reduce)(const RankOrderReduce& args);
 };
-/// Those that this machine can run, the quickest last.
+/// The variants that this machine supports, the fastest last.
 std::vector<RankOrderVariant> rank_order_variants();
 
 }  // namespace ashlar::comm

@@ -4,16 +4,16 @@
 
 namespace ashlar::comm {
 
-/// A rank's place in the binomial tree over ranks 0 .. size - 1 with root 0. The ranks below a rank are its followers:
-/// rank + 1 .. end - 1. No rank has more than ceil(log2 size) children, none is further than that from the root.
+/// A rank's position in the binomial tree over ranks 0 .. size - 1 with root 0. Its descendants are ranks rank + 1 ..
+/// end - 1. No rank has more than ceil(log2 size) children or a greater depth.
 struct RankTree {
   int parent = -1;            ///< -1: the root
-  std::vector<int> children;  ///< ascending; below each of them are the ranks up to the next one
+  std::vector<int> children;  ///< ascending; the subtree of each has the ranks up to the next child
   int end = 0;
 
-  /// Of a rank (Bug unless 0 <= rank < size).
+  /// The position of a rank (Bug unless 0 <= rank < size).
   static RankTree of(int rank, int size);
-  /// Whether `rank` is `child` or below it.
+  /// Whether `rank` is in the subtree of `child`.
   bool below(int child, int rank) const;
 };
 

@@ -16,7 +16,7 @@ void copy(const ConstView& from, const MutView& to) {
 
 }  // namespace
 
-/// Messages that wait for their other side, in order of issue. At any time one of the queues is empty.
+/// Messages waiting for their other side, in order of issue. At any time one of the queues is empty.
 struct SelfComm::Mailbox {
   struct Sent {
     ConstView data;
@@ -53,7 +53,7 @@ class SelfComm::Message final : public Operation {
     }
     return true;
   }
-  bool stuck() const override { return true; }  // while it is pending, that is
+  bool stuck() const override { return true; }  // while pending
 
  private:
   std::vector<std::shared_ptr<bool>> copied_;

@@ -1,9 +1,9 @@
-// 1. On issue: an event marks where the caller's stream stands; the stream of outgoing copies waits for it and copies
-//    what is sent into a pinned block.
-// 2. Once that copy is done (asked, not waited for) and the operations before this one have begun, the inner operation
-//    begins on the block.
-// 3. When it has received everything, the copies back are queued, and an event marks their end: the operation's
-//    completion. The block is used again when the device has passed that event.
+// 1. On issue: an event records the position of the caller's stream; the stream for outgoing copies waits for it and
+// copies the sent data into a pinned block.
+// 2. When that copy is complete (polled, not waited for) and earlier operations have started, the inner operation
+// starts on the block.
+// 3. When it has received everything, the copies back are queued, and an event after them is the operation's
+// completion. The block is reused when the device has passed that event.
 #include "parallel/comm/staged_comm.h"
 
 #include <deque>
@@ -39,8 +39,8 @@ struct StagedComm::Shared {
   std::shared_ptr<Communicator> inner;
   Backend& backend;
   std::unique_ptr<Stream> to_host, from_host;
-  SynchronousStream host;                      ///< of the inner communicator
-  std::deque<const StagedOperation*> waiting;  ///< not yet begun, in order of issue
+  SynchronousStream host;                      ///< for the inner communicator
+  std::deque<const StagedOperation*> waiting;  ///< not started, in order of issue
   std::list<Block> blocks;
 
   Shared(std::shared_ptr<Communicator> of, Backend& on)
@@ -94,7 +94,7 @@ class StagedComm::StagedOperation final : public Operation {
     }
     if (!returned_ && work_.received()) {
       returned_ = true;
-      shared_->from_host->wait_for(*copied_);  // what is only sent is free again, too
+      shared_->from_host->wait_for(*copied_);  // buffers that are only sent may be reused too
       for (const Return& r : returns_) shared_->backend.copy_from_host(r.from, r.to, *shared_->from_host);
       shared_->from_host->record(*done_);
       for (Block* block : blocks_) shared_->from_host->record(*block->free);
@@ -123,7 +123,7 @@ class StagedComm::StagedOperation final : public Operation {
     if (view.size() > 0) returns_.push_back({from, view});
   }
   Range own(std::span<const Range> parts) {
-    parts_.assign(parts.begin(), parts.end());  // the inner operation begins later
+    parts_.assign(parts.begin(), parts.end());  // the inner operation starts later
     return parts_[static_cast<size_t>(shared_->inner->rank())];
   }
 
@@ -149,7 +149,7 @@ class StagedComm::StagedOperation final : public Operation {
     const MutView part = part_of(all, mine);
     bring(a.in, static_cast<char*>(part.data));
     staged_ = AllGather{.in = part, .out = all, .parts = parts_};
-    for (size_t rank = 0; rank < parts_.size(); ++rank) {  // what lies between them stays as it is
+    for (size_t rank = 0; rank < parts_.size(); ++rank) {  // gaps between them are unchanged
       const Range& range = parts_[rank];
       const MutView to = part_of(a.out, range);
       if (rank == static_cast<size_t>(shared_->inner->rank()) && to.data == a.in.data) continue;
@@ -203,7 +203,7 @@ class StagedComm::StagedOperation final : public Operation {
   bool begun_ = false, returned_ = false;
 };
 
-/// An operation of one rank with itself, queued on the caller's stream.
+/// An operation of a single rank, queued on the caller's stream.
 class StagedComm::OnDevice final : public Operation {
  public:
   OnDevice(Backend& backend, Stream& stream) : done_(backend.make_event()) { stream.record(*done_); }

@@ -7,16 +7,16 @@
 
 namespace ashlar::comm {
 
-/// A communicator of host memory for the buffers of a device that works on its own: what an operation sends is copied
-/// into pinned host memory once its stream has come so far, the inner communicator moves it, and what arrives is copied
-/// back. Copies go over two streams of their own, so that they wait for nothing but the work they need. The same bits
-/// as the inner communicator. Its operations are complete when the way back is queued: the host waits for messages,
-/// never for the device. On one rank nothing leaves the device.
+/// Uses a host communicator for the buffers of an asynchronous device: sent data is copied into pinned host memory when
+/// its stream reaches the operation, the inner communicator transfers it, and received data is copied back. Copies use
+/// two separate streams, so that they wait only for the work they need. The same bits as the inner communicator.
+/// Operations are complete when the copy back is queued: the host waits for messages, never for the device. On one rank
+/// data stays on the device.
 class StagedComm final : public Communicator {
  public:
-  /// Called by all ranks of `inner`, which, like `backend`, must outlive it.
+  /// Called by all ranks of `inner`, which must outlive it, as must `backend`.
   StagedComm(Communicator& inner, Backend& backend);
-  /// The same over a communicator of its own.
+  /// The same, with ownership of the inner communicator.
   StagedComm(std::unique_ptr<Communicator> inner, Backend& backend);
   ~StagedComm() override;
 
@@ -35,8 +35,8 @@ class StagedComm final : public Communicator {
   std::shared_ptr<Shared> shared_;
 };
 
-/// The communicator of `host`'s ranks for buffers of `backend`: `host` itself (null is returned) where the backend
-/// works on host memory and is done when its calls return, a StagedComm otherwise. Called by all ranks.
+/// The communicator of `host`'s ranks for buffers of `backend`: null (use `host` itself) if the backend works on host
+/// memory and is synchronous, else a StagedComm. Called by all ranks.
 std::unique_ptr<Communicator> make_device_comm(Communicator& host, Backend& backend);
 
 }  // namespace ashlar::comm

@@ -12,7 +12,7 @@ std::string text_of(const PerAxis& numbers) {
   return text;
 }
 
-/// Names the axes along which there is more than one rank, or the first axis where there is none.
+/// The axes with more than one rank, or the first axis if there is none.
 std::string name_of_group(const MeshShape& shape, AxisSet axes) {
   AxisSet first, extended;
   for (const auto& [axis, name] : kAxisNames) {
@@ -63,7 +63,7 @@ Mesh::Mesh(comm::Communicator& world, const MeshShape& shape)
 comm::Communicator& Mesh::group(AxisSet axes) {
   const auto [at, is_new] = groups_.try_emplace(axes);
   if (is_new) {
-    // Ranks of one color have the same place along all other axes.
+    // Ranks of one color have the same coordinates along all other axes.
     at->second = world_.split(
         {.color = static_cast<int>(index(kAllAxes - axes)), .key = world_.rank(), .name = name_of_group(shape_, axes)});
   }

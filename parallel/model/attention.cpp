@@ -95,7 +95,7 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
   NormVariant variant = config_.norm.variant;
   variant.type = c.type;
   variant.eps = c.eps;
-  // A gain of all heads has its gradient from those of every rank; the others are cut as heads are.
+  // A gain shared by all heads gets gradient from the heads of every rank; the others are sharded like the heads.
   const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
   ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
   const nn::Extent whole = nn::Extent::whole(heads_.head_dim);

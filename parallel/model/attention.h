@@ -12,22 +12,21 @@
 namespace ashlar::model {
 
 /// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed, all three clipped, q and k rotated
-/// (or all clipped, q and k rotated and normed), attended, times the output matrix. Where attention is full and
-/// attn.k_eq_v: qk = x [q; k]^T, and v is k before anything is done to it. With attn.v_norm each head of v is divided
-/// by its root mean square before q and k rotate.
-/// Its inputs are one product, qkv.
+/// (or all clipped, q and k rotated and normed), attention, times the output matrix. In layers with full attention and
+/// attn.k_eq_v: qk = x [q; k]^T, and v is k before all other steps. With attn.v_norm each head of v is divided by its
+/// root mean square before q and k are rotated. Its inputs are one product, qkv.
 class Attention final : public Branch {
  public:
   Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
   std::string_view name() const override { return "attn"; }
   void add_inputs(nn::ParameterStore& store) override;
-  /// The output matrix, the norms of queries and keys, the sinks and this layer's biases where the model has them.
+  /// Adds the output matrix, the norms of queries and keys, the sinks and this layer's biases, as configured.
   void add_outputs(nn::ParameterStore& store) override;
   Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
   std::vector<LinearPart> input_parts() const override;
-  std::vector<int64_t> input_widths() const override;  ///< of qkv
-  /// q and k of qkv are rotated in place where no norm comes before.
+  std::vector<int64_t> input_widths() const override;  ///< widths of qkv
+  /// q and k are rotated in place in qkv if no norm precedes.
   Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
   void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
@@ -46,9 +45,9 @@ class Attention final : public Branch {
   uint32_t scores_site_;  ///< dropout on the probabilities
   AttentionVariant variant_;
   LinearLayer qkv_, out_;
-  /// q, k and v as they are made before q and k rotate, and after: normed, or values from keys; none: nothing to do.
+  /// Steps on q, k and v before q and k are rotated, and after: norms, or values from keys; may be empty.
   std::vector<ops::HeadPart> before_, after_;
-  std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< of norms over all heads
+  std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< for norms over all heads
   nn::Parameter* sinks_ = nullptr;
   nn::Parameter* t5_bias_ = nullptr;  ///< this layer's own table
 };

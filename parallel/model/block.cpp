@@ -9,10 +9,10 @@
 
 namespace ashlar::model {
 
-/// One forward: where rows lie, and dropout's rows of the residual stream.
+/// State of one forward: layout of rows, and the context for dropout on rows of the residual stream.
 struct Block::Context {
   const Ctx& ctx;
-  const Ctx local;  ///< for work on this rank's rows
+  const Ctx local;  ///< for operations on this rank's rows
   const tensor::TensorParallel tp;
   const Rows& rows;
 };
@@ -112,11 +112,11 @@ Var Block::parallel(const Context& at, const Var& x) const {
     a = part(at, 0, normed);
     f = part(at, 1, config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x));
   }
-  if (at.tp.size() == 1) {  // nothing to sum: one pass for all three
+  if (at.tp.size() == 1) {  // no reduction needed: one fused pass
     const ops::Branch second = joining(1, tensor::exit(ctx, f, at.tp));
     return ops::residual(at.local, &x, joining(0, tensor::exit(ctx, a, at.tp)), &second);
   }
-  // Dropout is linear for a given mask, so each branch's partial sum is masked before the one exit.
+  // Dropout is linear for a fixed mask, so each branch's partial sum is masked before their common reduction.
   const ops::Branch second = joining(1, f);
   const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, joining(0, a), &second), at.tp);
   return ops::residual(at.local, &x, {.value = both}, nullptr);

@@ -9,9 +9,9 @@
 
 namespace ashlar::model {
 
-/// down(act(gate x) * up x) with clamp and offset as ffn.clamp and ffn.linear_offset say, or down(act(up x)) ungated,
-/// over this rank's slice of d_ff. The scalars of xielu are the same for all of d_ff, so ranks have parts of their
-/// gradient. Its inputs are one product: gate and up, or up.
+/// down(act(gate x) * up x) with ffn.clamp and ffn.linear_offset, or down(act(up x)) if ungated, over this rank's slice
+/// of d_ff. The scalars of xielu are shared by all of d_ff, so each rank has a partial gradient. Its inputs are one
+/// product: gate and up, or up.
 class FeedForward final : public Branch {
  public:
   FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -21,7 +21,7 @@ class FeedForward final : public Branch {
   void add_outputs(nn::ParameterStore& store) override;
   Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
   std::vector<LinearPart> input_parts() const override;
-  std::vector<int64_t> input_widths() const override;  ///< of gate and up, or of up
+  std::vector<int64_t> input_widths() const override;  ///< widths of gate and up, or of up
   Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
 
  private:

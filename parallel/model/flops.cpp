@@ -7,7 +7,7 @@ namespace ashlar::model {
 
 namespace {
 
-/// How many keys a query has on average: those that its mask's square or band covers, and those that it sees, where a
+/// Average number of keys per query: those inside the mask's square or band (computed), and those visible, where a
 /// triangle of T counts T/2.
 struct KeysPerQuery {
   double full, causal;
@@ -16,14 +16,14 @@ KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_le
   const auto T = static_cast<double>(sequence_length), W = static_cast<double>(window);
   if (window < 0 || window >= sequence_length) return {T, 0.5 * T};
   if (kind == WindowKind::kSliding) return {W, W - 0.5 * W * W / T};
-  const auto rest = static_cast<double>(sequence_length % window);  // a last chunk that is shorter
+  const auto rest = static_cast<double>(sequence_length % window);  // a shorter last chunk
   const double squares = ((T - rest) * W + rest * rest) / T;
   return {squares, 0.5 * squares};
 }
 
 struct AttendingLayer {
   KeysPerQuery keys;
-  double flops_a_key;  ///< of the products with keys and with values, forward and backward
+  double flops_a_key;  ///< per key: products with keys and values, forward and backward
 };
 std::vector<AttendingLayer> attending_layers(const ModelConfig& c, int64_t sequence_length) {
   std::vector<AttendingLayer> layers;

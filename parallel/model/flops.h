@@ -7,15 +7,15 @@
 
 namespace ashlar::model {
 
-/// N of "6 N flops a token": parameters that enter a matrix product. The head counts once, tied or not;
-/// lookups (embedding, positions), biases and norms do not count.
+/// N in "6 N flops per token": parameters in matrix products. The head counts once, tied or not; lookups (embedding,
+/// positions), biases and norms do not count.
 int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
-/// attention_full: 12*L*H*D*T (with values of their own width 6*L*H*(D+Dv)*T), D of each layer, the convention of PaLM,
-/// nanoGPT and torchtitan; attention_causal: half of it, since on average half of the scores are masked (llm.c,
-/// Megatron). T is sequence_length. A layer with a window W < T counts its band, W keys a token, of which W - W^2 / 2T
-/// are seen; one with chunks their squares and triangles.
+/// attention_full: 12*L*H*D*T (for values of another width 6*L*H*(D+Dv)*T), D of each layer, the convention of PaLM,
+/// nanoGPT and torchtitan. attention_causal: half of it, since half of the scores are masked on average (llm.c,
+/// Megatron). T is sequence_length. A layer with a window W < T counts its band, W keys per token, of which W - W^2 /
+/// 2T are visible; a layer with chunks counts squares and triangles.
 struct FlopsPerToken {
   double matmul = 0;  ///< 6 N
   double attention_full = 0;
@@ -24,16 +24,16 @@ struct FlopsPerToken {
   double total_causal() const { return matmul + attention_causal; }
 };
 FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
-/// Of the matrices of each layer.
+/// Matrix flops of each layer.
 std::vector<double> matmul_flops_of_layers(const ModelConfig& config);
-/// attention_causal by layer: a window costs less.
+/// attention_causal by layer: windows cost less.
 std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t sequence_length);
 
-/// Keys and values of one sample's tokens, in elements: n_kv_heads * (head_dim + v_head_dim) a token, summed over
+/// Elements of keys and values of one sample's tokens: n_kv_heads * (head_dim + v_head_dim) per token, summed over
 /// layers.
 struct KvElements {
-  int64_t all = 0;   ///< what generation here keeps (Stage::make_cache)
-  int64_t seen = 0;  ///< of layers with a window W at most W tokens: what the next token can see
+  int64_t all = 0;   ///< what Stage::make_cache allocates
+  int64_t seen = 0;  ///< visible to the next token: at most W tokens in layers with a window W
 };
 KvElements kv_elements(const ModelConfig& config, int64_t tokens);
 

@@ -17,12 +17,12 @@ nn::InitRule normal(const ModelConfig& config, double std, std::string rule) {
   nn::InitRule init{.kind = nn::InitRule::Kind::kNormal, .value = std, .rule = std::move(rule)};
   if (config.init.trunc_sigma) {
     init.cut = *config.init.trunc_sigma;
-    init.rule += str_cat(", cut at ", init.cut, " sigma");
+    init.rule += str_cat(", truncated at ", init.cut, " sigma");
   }
   return init;
 }
 
-/// Before init.residual_scale.
+/// The standard deviation before init.residual_scale.
 std::pair<double, std::string> matrix_std(const ModelConfig& config, const MatrixPlace& place) {
   const auto C = static_cast<double>(config.d_model), L = static_cast<double>(config.n_layers);
   const auto in = static_cast<double>(place.in), out = static_cast<double>(place.out);

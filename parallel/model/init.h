@@ -8,14 +8,15 @@
 
 namespace ashlar::model {
 
-/// What the initial values of a matrix [out, in] depend on.
+/// Properties of a matrix [out, in] that determine its initial values.
 struct MatrixPlace {
   int64_t out = 0, in = 0;
-  bool queries = false;                           ///< it makes queries of the stream
-  std::optional<int64_t> residual_of_layer = {};  ///< of this layer's two matrices that write to the stream: from 0
+  bool queries = false;                           ///< a query projection
+  std::optional<int64_t> residual_of_layer = {};  ///< layer index of a matrix that writes to the residual stream
 };
 
-/// Initial values of a matrix by init.scheme: normal with this deviation. C = d_model, D = head_dim, L = n_layers:
+/// Initial values of a matrix by init.scheme: normal with this standard deviation. C = d_model, D = head_dim, L =
+/// n_layers:
 ///
 ///   scheme      deviation                             of the matrices that write to the stream, layer l
 ///   normal      std                                   std
@@ -30,23 +31,23 @@ struct MatrixPlace {
 ///   xavier      sqrt(2/(in + out))                    the same           (Glorot & Bengio 2010, eq. 16)
 ///   kaiming     sqrt(2/in)                            the same           (He et al. 2015, eq. 10)
 ///
-/// Those that write to the stream have it times init.residual_scale, 1 unless given but for gpt2. With init.trunc_sigma
-/// numbers beyond so many deviations are drawn again: the deviation is that before the cut.
+/// Matrices that write to the stream are also scaled by init.residual_scale (1 by default, except for gpt2). With
+/// init.trunc_sigma values beyond that many deviations are drawn again: the deviation is that before truncation.
 nn::InitRule matrix_init(const ModelConfig& config, const MatrixPlace& place);
-/// Embedding and position tables: normal with init.std, cut as matrices are.
+/// Embedding and position tables: normal with init.std, truncated like matrices.
 nn::InitRule table_init(const ModelConfig& config);
-/// T5's table of biases: as other tables, but for scheme t5: 1/sqrt(C) (Hugging Face's T5).
+/// T5's table of biases: like other tables, except for scheme t5: 1/sqrt(C) (Hugging Face's T5).
 nn::InitRule t5_bias_init(const ModelConfig& config);
-/// What init.std is when nobody gives it: 0.02; by the schemes that say it, of tables: small_wang sqrt(2/(5 C)),
-/// mitchell 1/sqrt(C), fan_in and t5 1. `rule` gets the formula.
+/// Default of init.std: 0.02; for schemes that define it for tables: small_wang sqrt(2/(5 C)), mitchell 1/sqrt(C),
+/// fan_in and t5 1. `rule` receives the formula.
 double default_table_std(const ModelConfig& config, std::string& rule);
 
-/// A scalar of xielu whose softplus is `value` at first.
+/// A scalar of xielu, initialized so that its softplus is `value`.
 nn::InitRule xielu_init(double value);
-/// The curvature that both halves of xielu begin with (arXiv:2411.13010 section 4).
+/// Initial curvature of both halves of xielu (arXiv:2411.13010 section 4).
 inline constexpr double kXieluStart = 0.8;
 
-/// A norm's gain: it multiplies by 1 at first.
+/// A norm's gain, initialized so that it multiplies by 1.
 nn::InitRule gain_init(const ModelConfig& config);
 
 }  // namespace ashlar::model

@@ -29,7 +29,7 @@ LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64
 }
 
 nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const char* name, int64_t width) const {
-  // Each rank's heads give a part of its gradient.
+  // Each rank's heads give a partial sum of its gradient.
   const nn::ShardedTensor tensor{.name = name_ + name + ".weight",
                                  .role = nn::Role::kNorm,
                                  .global_shape = Shape{width},

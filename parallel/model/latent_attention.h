@@ -7,18 +7,18 @@
 
 namespace ashlar::model {
 
-/// Multi-head latent attention (attn.kind = "mla"): queries, keys and values of this rank's heads from latents of low
-/// rank. R = rope.dims, P = head_dim - R, D_v = attn.v_head_dim; every norm is an RMSNorm with a gain and
+/// Multi-head latent attention (attn.kind = "mla"): queries, keys and values of this rank's heads from low-rank
+/// latents. R = rope.dims, P = head_dim - R, D_v = attn.v_head_dim; every norm is an RMSNorm with a gain and
 /// attn.latent_eps:
 ///   c_q = norm(x Wqa),  q = c_q Wqb             q_rank 0: q = x Wq
 ///   [c | r] = x Wkva,   c_kv = norm(c)          r [N, R]: the rotated part of the keys, one for all heads
 ///   k_nope = c_kv Wkb,  v = c_kv Wvb
-/// A head of q and k is [R columns that rotate | P others]: k_h = [r | k_nope_h]. Values are as wide as attn.v_head_dim
-/// says. bias.qkv: Wqa and Wkva have one.
-/// The latents are narrow and the same for all heads, so each tensor rank makes them whole, of the rows of the stream
-/// that it has, and they enter the slices in one exchange that is narrower than the stream; Wqb, Wkb, Wvb and the
-/// output are cut by heads. The cache holds keys and values as heads read them. Source: DeepSeek-AI 2024
-/// (arXiv:2405.04434) section 2.1.
+/// A head of q and k is [R columns that rotate | P others]: k_h = [r | k_nope_h]. With bias.qkv, Wqa and Wkva have a
+/// bias.
+/// The latents are narrow and shared by all heads, so each tensor rank computes them completely for its rows of the
+/// stream, and one exchange, narrower than the stream, brings them into the sharded part; Wqb, Wkb, Wvb and the output
+/// are sharded by heads. The cache holds the heads' keys and values. Source: DeepSeek-AI 2024 (arXiv:2405.04434)
+/// section 2.1.
 class LatentAttention final : public Branch {
  public:
   LatentAttention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -45,7 +45,7 @@ class LatentAttention final : public Branch {
   uint32_t scores_site_;  ///< dropout on the probabilities
   AttentionVariant variant_;
   int64_t v_head_dim_;
-  LinearLayer down_;          ///< [Wqa; Wkva], or Wkva alone
+  LinearLayer down_;          ///< [Wqa; Wkva], or Wkva
   LinearLayer q_, kv_, out_;  ///< Wqb or Wq, [Wkb; Wvb], the output
   nn::Parameter* q_norm_ = nullptr;
   nn::Parameter* kv_norm_ = nullptr;

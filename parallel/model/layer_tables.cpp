@@ -10,7 +10,7 @@ void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first,
   const std::vector<double> temperatures = query_temperatures(config, positions);
   for (int64_t layer = first; layer < last; ++layer) {
     const LayerRope rope = rope_of(config, layer);
-    // Queries that do not rotate have their temperatures all the same, from tables of angle 0.
+    // Queries without rotation get their temperatures from tables with angle 0.
     if (rope.base == 0 && temperatures.empty()) continue;
     int64_t kind = 0;
     while (kind < std::ssize(kinds_) && !(kinds_[kind].rope == rope)) ++kind;

@@ -7,12 +7,12 @@
 
 namespace ashlar::model {
 
-/// Rotary tables by layer: layers that rotate alike share theirs.
+/// Rotary tables by layer; layers with equal rotation share a table.
 class LayerTables {
  public:
-  /// For positions < `positions`, of layers [first, last).
+  /// For positions < `positions` of layers [first, last).
   void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
-  /// Null for a layer that leaves queries and keys as they are.
+  /// Null for a layer without rotation or temperatures.
   const ops::RopeTables* of(int64_t layer) const;
   int64_t positions() const { return positions_; }
 

@@ -54,10 +54,9 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
       const int64_t held = t.vector() ? t.cols : t.rows;
       const bool shared = held * tensor_ranks > t.global_shape[0];
       if (shared == (t.axes.replicated_over.has(Axis::kTensor) && t.axes.grad_summed_over.has(Axis::kTensor))) continue;
-      throw Bug(str_cat("[input_product] expected ", t.name, ", of which each of ", tensor_ranks, " ranks holds ", held,
-                        " of ", t.global_shape[0], " rows, to be ", shared ? "" : "not ",
-                        "summed over the ranks that share them; got one that is summed over ",
-                        text_of(t.axes.grad_summed_over)));
+      throw Bug(str_cat("[input_product] ", t.name, ": each of ", tensor_ranks, " tensor ranks holds ", held, " of ",
+                        t.global_shape[0], " rows, so expected its gradient ", shared ? "" : "not ",
+                        "to be summed over the tensor ranks; got a sum over ", text_of(t.axes.grad_summed_over)));
     }
   }
   return layer;

@@ -6,7 +6,7 @@
 
 namespace ashlar::model {
 
-/// A row of logits [V] as the head's product gives them -> those of the model: factor, cap and masks (-inf).
+/// Converts a row of logits [V] from the head's product to the model's: factor, cap and masks (-inf).
 void finish_logits(const ModelConfig& config, std::span<double> row);
 
 }  // namespace ashlar::model

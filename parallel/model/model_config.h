@@ -27,7 +27,7 @@ inline constexpr EnumName<NormAffine> kNormAffineNames[] = {
     {NormAffine::kNone, "none"}, {NormAffine::kScale, "scale"}, {NormAffine::kScaleBias, "scale_bias"}};
 constexpr std::span<const EnumName<NormAffine>> names_of(NormAffine) { return kNormAffineNames; }
 
-/// Where the norms of a serial block stand (block.h has the formulas).
+/// Position of the norms of a serial block (block.h has the formulas).
 enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kOutput };
 inline constexpr EnumName<NormPlacement> kNormPlacementNames[] = {{NormPlacement::kPre, "pre"},
                                                                   {NormPlacement::kPost, "post"},
@@ -40,7 +40,7 @@ inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "ser
                                                         {Topology::kParallel, "parallel"}};
 constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
 
-/// How the frequencies are changed for contexts longer than those of training.
+/// How frequencies are changed for contexts longer than in training.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional, kDynamic };
 inline constexpr EnumName<RopeScaling> kRopeScalingNames[] = {
     {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
@@ -49,8 +49,8 @@ inline constexpr EnumName<RopeScaling> kRopeScalingNames[] = {
     {RopeScaling::kDynamic, "dynamic"}};
 constexpr std::span<const EnumName<RopeScaling>> names_of(RopeScaling) { return kRopeScalingNames; }
 
-/// Over what queries and keys are normed: each head with the gain of all, each with its own, all heads as one row, each
-/// head without a gain.
+/// Granularity of the norm of queries and keys: each head with one shared gain, each head with its own gain, all heads
+/// as one row, each head without a gain.
 enum class QkNorm : uint8_t { kNone, kHead, kHeadPer, kFull, kL2 };
 inline constexpr EnumName<QkNorm> kQkNormNames[] = {{QkNorm::kNone, "none"},
                                                     {QkNorm::kHead, "head"},
@@ -70,19 +70,20 @@ inline constexpr EnumName<PosType> kPosTypeNames[] = {
     {PosType::kRope, "rope"}, {PosType::kAlibi, "alibi"},           {PosType::kT5Bias, "t5_bias"}};
 constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
 
-/// What a number W of attn.window_cycle is.
+/// Meaning of a number W in attn.window_cycle.
 enum class WindowKind : uint8_t { kSliding, kChunked };
 inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSliding, "sliding"},
                                                             {WindowKind::kChunked, "chunked"}};
 constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
 
-/// How queries, keys and values are made: by a matrix each, or from latents of low rank (attention.h has the formulas).
+/// How queries, keys and values are computed: by one matrix each, or from low-rank latents (attention.h has the
+/// formulas).
 enum class AttentionKind : uint8_t { kStandard, kMla };
 inline constexpr EnumName<AttentionKind> kAttentionKindNames[] = {{AttentionKind::kStandard, "standard"},
                                                                   {AttentionKind::kMla, "mla"}};
 constexpr std::span<const EnumName<AttentionKind>> names_of(AttentionKind) { return kAttentionKindNames; }
 
-/// Which layers have frequencies that are scaled: all that rotate, or of these the ones with full attention.
+/// Layers with scaled frequencies: all that rotate, or only those with full attention.
 enum class ScaledLayers : uint8_t { kAll, kFull };
 inline constexpr EnumName<ScaledLayers> kScaledLayersNames[] = {{ScaledLayers::kAll, "all"},
                                                                 {ScaledLayers::kFull, "full"}};
@@ -97,11 +98,11 @@ inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {
 constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kInitSchemeNames; }
 
 struct NormConfig {
-  NormVariant variant;  ///< with unit_offset gains begin at 0
+  NormVariant variant;  ///< with unit_offset gains start at 0
   NormAffine affine = NormAffine::kScale;
   NormPlacement placement = NormPlacement::kPre;
   bool final = true;   ///< a norm between the last block and the head
-  bool embed = false;  ///< a norm right after the embedding
+  bool embed = false;  ///< a norm after the embedding
   bool operator==(const NormConfig&) const = default;
 };
 
@@ -109,7 +110,7 @@ struct BlockConfig {
   Topology topology = Topology::kSerial;
   int parallel_norms = 1;            ///< parallel only: 1 = attention and FFN share a norm, 2 = one each
   double residual_multiplier = 1.0;  ///< factor on each branch output before it joins the residual stream
-  bool out_scalar = false;           ///< a learned factor on what the block makes, one number a layer
+  bool out_scalar = false;           ///< a learned scalar per layer that multiplies the block's output
   bool operator==(const BlockConfig&) const = default;
 };
 
@@ -125,32 +126,32 @@ struct FfnConfig {
   Activation act = Activation::kSilu;
   bool gated = true;                 ///< Wdown(act(Wgate x) * Wup x), else Wdown act(Wup x)
   std::optional<double> clamp = {};  ///< gated: Wgate x at most this, Wup x within +- this
-  double linear_offset = 0.0;        ///< gated: added to Wup x behind the clamp
+  double linear_offset = 0.0;        ///< gated: added to Wup x after the clamp
   bool operator==(const FfnConfig&) const = default;
 };
 
 struct PosConfig {
   PosType type = PosType::kRope;
   int64_t max_positions = 0;      ///< positions of the learned table; 0 for the other types
-  int64_t learned_offset = 0;     ///< rows of the table before that of position 0, learned and sinusoidal
+  int64_t learned_offset = 0;     ///< rows of the table before position 0, learned and sinusoidal
   double alibi_scale = 1;         ///< factor on the slopes
   int64_t t5_num_buckets = 32;    ///< t5_bias: rows of the table
-  int64_t t5_max_distance = 128;  ///< t5_bias: from here on all distances are in the last bucket
-  bool t5_shared = true;          ///< t5_bias: one table for all layers, else one a layer
+  int64_t t5_max_distance = 128;  ///< t5_bias: all larger distances are in the last bucket
+  bool t5_shared = true;          ///< t5_bias: one table for all layers, else one per layer
   bool operator==(const PosConfig&) const = default;
 };
 
-/// Meaningful only when pos.type is rope; dims is 0 otherwise. rope_frequencies.h has the formulas of scaling; a field
-/// that its kind does not read keeps its default.
+/// Used only when pos.type is rope; dims is 0 otherwise. rope_frequencies.h has the formulas of scaling; a field that
+/// the scaling type does not use keeps its default.
 struct RopeConfig {
   double base = 10000.0;
   int64_t dims = 0;                         ///< the first `dims` of head_dim rotate; even
-  std::optional<int64_t> global_dims = {};  ///< of layers with full attention (global_rope_dims)
+  std::optional<int64_t> global_dims = {};  ///< for layers with full attention (global_rope_dims)
   RopeStyle style = RopeStyle::kHalf;
-  bool reversed = false;                  ///< by minus the angle
-  std::vector<double> base_cycle;         ///< by layer, repeated, instead of base; 0: the layer does not rotate
-  std::optional<double> local_base = {};  ///< of layers with a window, instead of base; none with base_cycle
-  bool global_enabled = true;             ///< false: layers with full attention do not rotate; none with base_cycle
+  bool reversed = false;                  ///< rotate by the negative angle
+  std::vector<double> base_cycle;         ///< per layer, repeated, instead of base; 0: no rotation
+  std::optional<double> local_base = {};  ///< for layers with a window, instead of base; not with base_cycle
+  bool global_enabled = true;             ///< false: layers with full attention do not rotate; not with base_cycle
   RopeScaling scaling = RopeScaling::kNone;
   ScaledLayers scaled_layers = ScaledLayers::kAll;
   double factor = 1;                              ///< linear, llama3, yarn, longrope
@@ -161,13 +162,13 @@ struct RopeConfig {
   double beta_slow = 1;                           ///< yarn
   bool truncate = true;                           ///< yarn
   double attention_factor = 1;                    ///< yarn, longrope: factor on cos and sin
-  std::vector<double> short_factor, long_factor;  ///< longrope, one a pair
+  std::vector<double> short_factor, long_factor;  ///< longrope, one per pair
   double alpha = 1;                               ///< dynamic
   bool operator==(const RopeConfig&) const = default;
 };
 
-/// The norm of queries and keys. Meaningful only when kind is not none. Its gains multiply as 1 + g where the other
-/// norms' do.
+/// The norm of queries and keys. Used only when kind is not none. Its gains use the same unit_offset as the other
+/// norms.
 struct QkNormConfig {
   QkNorm kind = QkNorm::kNone;
   NormType type = NormType::kRmsNorm;
@@ -177,26 +178,26 @@ struct QkNormConfig {
   bool operator==(const QkNormConfig&) const = default;
 };
 
-/// Attention beside its heads.
+/// Attention, besides head counts and widths.
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::kStandard;
-  int64_t q_rank = 0;                           ///< mla: width of the queries' latent; 0: queries come from one matrix
-  int64_t kv_rank = 0;                          ///< mla: width of the latent of keys and values
-  int64_t v_head_dim = 0;                       ///< width of a head's values; 0: head_dim
-  double latent_eps = 1e-6;                     ///< mla: of the norms of the latents
-  std::optional<int64_t> global_head_dim = {};  ///< of layers with full attention, instead of model.head_dim
+  int64_t q_rank = 0;                             ///< mla: rank of the latent of queries; 0: one full matrix
+  int64_t kv_rank = 0;                            ///< mla: rank of the latent of keys and values
+  int64_t v_head_dim = 0;                         ///< width of a head's values; 0: head_dim
+  double latent_eps = 1e-6;                       ///< mla: eps of the norms of the latents
+  std::optional<int64_t> global_head_dim = {};    ///< of layers with full attention, instead of model.head_dim
   std::optional<int64_t> global_n_kv_heads = {};  ///< of layers with full attention, instead of model.n_kv_heads
-  bool k_eq_v = false;  ///< layers with full attention have no value matrix: values are keys before their norm
-  bool v_norm = false;  ///< values of every head are normed by their root mean square, without a gain
+  bool k_eq_v = false;  ///< layers with full attention have no value matrix: values are the keys before their norm
+  bool v_norm = false;  ///< RMS norm of every head's values, without a gain
   double scale = 0;     ///< factor on q.k, usually head_dim^-0.5
   std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
-  std::optional<double> clip_qkv;            ///< q, k and v, behind biases and norms before rope, are held in [-c, c]
-  std::vector<int64_t> window_cycle = {-1};  ///< by layer, repeated: a window in tokens, or -1 for full attention
-  bool last_layer_full = false;              ///< whatever the cycle says
+  std::optional<double> clip_qkv;            ///< q, k and v, after biases and norms before rope, are clamped to [-c, c]
+  std::vector<int64_t> window_cycle = {-1};  ///< per layer, repeated: a window in tokens, or -1 for full attention
+  bool last_layer_full = false;              ///< regardless of the cycle
   WindowKind window_kind = WindowKind::kSliding;
   bool sinks = false;                 ///< a learned score without a value for each query head
   double temperature_beta = 0;        ///< queries at position t are multiplied by 1 + beta ln(1 + floor(t / positions))
-  int64_t temperature_positions = 0;  ///< 0: none
+  int64_t temperature_positions = 0;  ///< 0: off
   bool operator==(const AttentionConfig&) const = default;
 };
 
@@ -208,7 +209,7 @@ struct DropoutConfig {
 };
 
 struct LossConfig {
-  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or of the largest logit's square
+  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or the same of the largest logit
   ZKind z_kind = ZKind::kLse;
   bool operator==(const LossConfig&) const = default;
 };
@@ -217,12 +218,13 @@ struct InitConfig {
   InitScheme scheme = InitScheme::kGpt2;
   double std = 0.02;            ///< every matrix for normal and gpt2; embeddings and positions for all schemes
   double residual_scale = 1.0;  ///< factor on the std of the two linears that write to the residual stream
-  std::optional<double> trunc_sigma = {};  ///< numbers beyond so many std are drawn again; std is that before the cut
+  std::optional<double> trunc_sigma =
+      {};  ///< values beyond this many std are drawn again; std is that before truncation
   bool operator==(const InitConfig&) const = default;
 };
 
-/// Everything a model is built from, with every default resolved. Holds supported values only: the schema refuses the
-/// rest. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F = d_ff, V = vocab_padded, L =
+/// Everything that defines a model, with every default resolved. Contains supported values only: the schema refuses
+/// others. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F = d_ff, V = vocab_padded, L =
 /// n_layers. n_heads * head_dim need not equal d_model; query head h reads KV head h / (n_heads / n_kv_heads).
 struct ModelConfig {
   int64_t d_model = 0;
@@ -231,10 +233,10 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t d_ff = 0;
-  std::optional<int64_t> embed_dim = {};  ///< columns of the token tables where they are not d_model: the stream is
+  std::optional<int64_t> embed_dim = {};  ///< width of the token tables if not d_model: the stream is
                                           ///< then projected in and out, without a bias
-  int64_t vocab_size = 0;                 ///< ids a batch may hold
-  int64_t vocab_pad_to = 1;  ///< the table has rows up to the next multiple; padded ids are masked in the loss
+  int64_t vocab_size = 0;                 ///< number of valid ids
+  int64_t vocab_pad_to = 1;  ///< table rows are rounded up to a multiple; padded ids are masked in the loss
   NormConfig norm;
   BlockConfig block;
   BiasConfig bias;
@@ -248,7 +250,7 @@ struct ModelConfig {
   bool tied = false;         ///< the head reads the embedding table
   double logit_scale = 1.0;
   std::optional<double> softcap = {};    ///< logits become cap * tanh(logit / cap)
-  bool norm_rows = false;                ///< the head's rows count with length one
+  bool norm_rows = false;                ///< rows of the head are normalized to length one
   std::vector<int64_t> masked_ids = {};  ///< ids whose logits are -inf, ascending
   LossConfig loss;
   InitConfig init;
@@ -261,9 +263,9 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// Of each layer: its window, -1 for full attention.
+/// The window of each layer, -1 for full attention.
 std::vector<int64_t> layer_windows(const ModelConfig& config);
-/// The shortest cycle that gives these values by layer.
+/// The shortest cycle that gives these values per layer.
 template <typename T>
 std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
   for (size_t length = 1; length < by_layer.size(); ++length)
@@ -271,36 +273,35 @@ std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
       return {by_layer.begin(), by_layer.begin() + static_cast<std::ptrdiff_t>(length)};
   return by_layer;
 }
-/// The KV heads of one layer and the width of its heads: those of model.* or, where attention is full, attn.global_*
-/// instead. Every layer has n_heads query heads.
+/// KV heads and head width of one layer: those of model.*, or attn.global_* in layers with full attention. Every layer
+/// has n_heads query heads.
 struct LayerHeads {
   int64_t n_kv_heads = 0, head_dim = 0, v_head_dim = 0;
-  bool values = true;  ///< it has a value matrix
+  bool values = true;  ///< has a value matrix
   int64_t k_width() const { return n_kv_heads * head_dim; }
   int64_t v_width() const { return n_kv_heads * v_head_dim; }
   bool operator==(const LayerHeads&) const = default;
 };
 LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
-/// Columns of a head that rotate in layers with full attention: rope.global_dims, or the share of their heads that
-/// rope.dims is of model.head_dim.
+/// Columns of a head that rotate in layers with full attention: rope.global_dims, or the same share of the head as
+/// rope.dims of model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
-/// What the kernels are told of a layer.
+/// The attention variant of a layer, for the kernels.
 AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
 
 /// Whether the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
 
-/// Of the gain and the bias of the norm over so many heads of D columns of queries or keys: [D], [heads, D] or
-/// [heads*D].
+/// Shape of gain and bias of the norm over `heads` heads of D columns of queries or keys: [D], [heads, D] or [heads*D].
 std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int64_t head_dim);
 
-/// Norm vectors' owners of one block: 2 serial (4 sandwich), parallel_norms parallel.
+/// Number of norms in a block: 2 serial (4 sandwich), parallel_norms parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
-/// The FFN width used when none is given: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
+/// The default FFN width: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);
 
-/// Rotated dimensions of a fraction: the integer part of head_dim * fraction.
+/// Rotated columns for a fraction: the integer part of head_dim * fraction.
 int64_t rope_dims_of(int64_t head_dim, double fraction);
 
 }  // namespace ashlar::model

@@ -10,18 +10,18 @@ namespace ashlar::model {
 
 namespace {
 
-/// Whether a size is one.
+/// Whether a size is positive.
 bool check_positive(std::string_view key, int64_t v, std::vector<std::string>& errors) {
   if (v < 1) errors.push_back(str_cat(key, " = ", v, ": expected 1 or more; give a positive size"));
   return v >= 1;
 }
 
-/// Of heads that differ by the kind of a layer.
+/// Errors of heads that differ by the kind of layer.
 void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const AttentionConfig& a = c.attn;
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (a.global_head_dim && (*a.global_head_dim < 1 || *a.global_head_dim > 512))
-    add("attn.global_head_dim = ", *a.global_head_dim, ": expected 1 to 512; Gemma 4 has 512");
+    add("attn.global_head_dim = ", *a.global_head_dim, ": expected 1 to 512; Gemma 4 uses 512");
   if (a.global_n_kv_heads && (*a.global_n_kv_heads < 1 || (c.n_heads > 0 && c.n_heads % *a.global_n_kv_heads != 0)))
     add("attn.global_n_kv_heads = ", *a.global_n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
         "; every KV head serves the same number of query heads");
@@ -53,14 +53,14 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
     add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
   if (c.ffn.clamp && !(*c.ffn.clamp > 0))
-    add("ffn.clamp = ", *c.ffn.clamp, ": expected a number above 0, or \"none\"; phi-3-small has 20");
+    add("ffn.clamp = ", *c.ffn.clamp, ": expected a number above 0, or \"none\"; phi-3-small uses 20");
   if (c.ffn.clamp && !c.ffn.gated)
-    add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; it bounds a gate and what it gates");
+    add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; change one of them");
   if (c.ffn.linear_offset != 0 && !c.ffn.gated)
     add("ffn.linear_offset = ", c.ffn.linear_offset,
         ": expected 0 with ffn.gated = false, which has no up values; change one of them");
   if (c.ffn.act == Activation::kXielu && c.ffn.gated)
-    add("ffn.gated = true: expected false with ffn.act = \"xielu\", of which no gated form is known; change one of "
+    add("ffn.gated = true: expected false with ffn.act = \"xielu\", which has no gated form; change one of "
         "them");
   if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
     add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
@@ -69,7 +69,7 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
         ": expected only with block.topology = \"parallel\"; remove it");
   if (c.block.topology == Topology::kParallel && c.norm.placement != NormPlacement::kPre)
     add("norm.placement = \"", name_of(c.norm.placement),
-        "\": expected \"pre\" with block.topology = \"parallel\", of which no other form is known; change one of them");
+        "\": expected \"pre\" with block.topology = \"parallel\", which has no other form; change one of them");
   if (c.qk_norm.kind == QkNorm::kL2 && c.qk_norm.type != NormType::kRmsNorm)
     add("attn.qk_norm_type = \"", name_of(c.qk_norm.type),
         "\": expected \"rmsnorm\" with attn.qk_norm = \"l2\"; change one of them");
@@ -85,13 +85,13 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (c.attn.v_head_dim < 0 || c.attn.v_head_dim > 512)
     add("attn.v_head_dim = ", c.attn.v_head_dim, ": expected 1 to 512, or 0 for head_dim");
   if (!c.latent()) return;
-  if (c.attn.kv_rank < 1) add("attn.kv_rank = ", c.attn.kv_rank, ": expected 1 or more", kWith, "; DeepSeek has 512");
-  if (c.attn.q_rank < 0) add("attn.q_rank = ", c.attn.q_rank, ": expected 0 or more; 0 makes queries from one matrix");
+  if (c.attn.kv_rank < 1) add("attn.kv_rank = ", c.attn.kv_rank, ": expected 1 or more", kWith, "; DeepSeek uses 512");
+  if (c.attn.q_rank < 0) add("attn.q_rank = ", c.attn.q_rank, ": expected 0 or more; 0: one full matrix");
   if (!(c.attn.latent_eps > 0))
     add("attn.latent_eps = ", c.attn.latent_eps, ": expected a number above 0; 1e-6 is usual");
   if (c.pos.type != PosType::kRope)
     add("pos.type = \"", name_of(c.pos.type), "\": expected \"rope\"", kWith,
-        ", whose keys have a rotated part of their own; change one of them");
+        ", whose keys have a separate rotated part; change one of them");
   if (c.pos.type == PosType::kRope && c.rope.dims >= c.head_dim)
     add("rope.dims = ", c.rope.dims, ": expected less than model.head_dim = ", c.head_dim, kWith,
         ": a head has rope.dims columns that rotate, the keys' shared by all heads, and others from the latent; e.g. ",
@@ -100,10 +100,9 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
     add("rope.scaling = \"proportional\": expected another", kWith, ", whose heads rotate in part; change one of them");
   if (c.n_kv_heads != c.n_heads)
     add("model.n_kv_heads = ", c.n_kv_heads, ": expected model.n_heads = ", c.n_heads, kWith,
-        ": every head has keys and values of its own from the latent; remove it");
+        ": every head has its own keys and values from the latent; remove it");
   const auto refuse = [&](bool given, std::string_view key, const auto& value, std::string_view off) {
-    if (given)
-      add(key, " = ", value, ": expected ", off, kWith, ", of which no such model is known; change one of them");
+    if (given) add(key, " = ", value, ": expected ", off, kWith, "; no such model is known; change one of them");
   };
   refuse(c.qk_norm.kind != QkNorm::kNone, "attn.qk_norm", str_cat("\"", name_of(c.qk_norm.kind), "\""), "\"none\"");
   refuse(c.attn.clip_qkv.has_value(), "attn.clip_qkv", c.attn.clip_qkv.value_or(0), "\"none\"");
@@ -125,7 +124,7 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
     add("rope.factor = ", r.factor, ": expected 1 or more ", kind, "; the context in multiples of the original one");
   if (has_factor && r.scaling != RopeScaling::kLinear && r.original_positions < 2)
     add("rope.original_positions = ", r.original_positions, ": expected 2 or more ", kind,
-        "; the context that the model was trained for before");
+        "; the context length before scaling");
   if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor > r.low_freq_factor && r.low_freq_factor > 0))
     add("rope.high_freq_factor = ", r.high_freq_factor,
         ": expected more than rope.low_freq_factor = ", r.low_freq_factor, ", which is above 0; 4 and 1 are usual");
@@ -135,11 +134,11 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   if (r.scaling == RopeScaling::kYarn && !(r.base > 1))
     add("rope.base = ", r.base, ": expected more than 1 ", kind, "; 10000 is usual");
   if (!(r.attention_factor > 0))
-    add("rope.attention_factor = ", r.attention_factor, ": expected a number above 0; remove it for the usual one");
+    add("rope.attention_factor = ", r.attention_factor, ": expected a number above 0; remove it to use the default");
   const auto a_pair = [&](const char* key, const std::vector<double>& factors) {
     if (r.scaling == RopeScaling::kLongrope && std::ssize(factors) != r.dims / 2)
       add(key, " = a list of ", std::ssize(factors), ": expected one number for each of the ", r.dims / 2,
-          " pairs that rotate ", kind, "; give rope.dims / 2 of them");
+          " pairs that rotate ", kind, "; give rope.dims / 2 numbers");
     for (const double factor : factors) {
       if (factor > 0) continue;
       add(key, " = a list with ", factor, ": expected numbers above 0; they divide frequencies");
@@ -158,13 +157,13 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   }
 }
 
-/// Of bases and columns that differ by the kind of a layer.
+/// Errors of bases and rotated columns that differ by the kind of layer.
 void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const RopeConfig& r = c.rope;
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   constexpr const char* kOneOfThem = " with rope.base_cycle, which gives the base of every layer; remove one of them";
   if (r.local_base && !(*r.local_base > 0))
-    add("rope.local_base = ", *r.local_base, ": expected a number above 0, or \"none\"; Gemma 3 has 10000");
+    add("rope.local_base = ", *r.local_base, ": expected a number above 0, or \"none\"; Gemma 3 uses 10000");
   if (r.local_base && !r.base_cycle.empty())
     add("rope.local_base = ", *r.local_base, ": expected \"none\"", kOneOfThem);
   if (!r.global_enabled && !r.base_cycle.empty()) add("rope.global_enabled = false: expected true", kOneOfThem);
@@ -173,7 +172,7 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
   if (dims < 2 || dims % 2 != 0 || dims > width)
     add("rope.global_dims = ", dims, r.global_dims ? "" : " (the share of rope.dims in attn.global_head_dim)",
         ": expected an even number from 2 to ", width,
-        ", the width of a head in layers with full attention; give another one");
+        ", the width of a head in layers with full attention; give another number");
   if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
     add("rope.global_dims = ", dims, ": expected rope.dims = ", r.dims,
         " with rope.scaling = \"longrope\", which has one list of factors for all layers; change one of them");
@@ -182,17 +181,17 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
 void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (c.pos.type == PosType::kLearned) check_positive("pos.max_positions", c.pos.max_positions, errors);
-  if (c.pos.learned_offset < 0) add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 or more; OPT has 2");
+  if (c.pos.learned_offset < 0) add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 or more; OPT uses 2");
   if (c.pos.learned_offset != 0 && c.pos.type != PosType::kLearned && c.pos.type != PosType::kSinusoidal)
     add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 with pos.type = \"", name_of(c.pos.type),
         "\", which has no table of positions; change one of them");
   if (c.pos.type == PosType::kT5Bias) {
     if (c.pos.t5_num_buckets < 2)
-      add("pos.t5_num_buckets = ", c.pos.t5_num_buckets, ": expected 2 or more; T5 has 32");
+      add("pos.t5_num_buckets = ", c.pos.t5_num_buckets, ": expected 2 or more; T5 uses 32");
     else if (2 * c.pos.t5_max_distance <= c.pos.t5_num_buckets)
       add("pos.t5_max_distance = ", c.pos.t5_max_distance,
           ": expected more than pos.t5_num_buckets / 2 = ", c.pos.t5_num_buckets / 2,
-          ", the distances with a bucket of their own; T5 has 128");
+          ", the distances with separate buckets; T5 uses 128");
   }
   if (c.pos.type == PosType::kSinusoidal && c.d_model < 4)
     add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies are ",
@@ -207,14 +206,14 @@ void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors)
   }
 }
 
-/// Of the scores of attention.
+/// Errors of attention scores.
 void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (!(c.attn.scale > 0)) add("attn.scale = ", c.attn.scale, ": expected a number above 0; head_dim^-0.5 is usual");
   if (c.attn.softcap && !(*c.attn.softcap > 0))
-    add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or none; Gemma 2 has 50");
+    add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or none; Gemma 2 uses 50");
   if (c.attn.clip_qkv && !(*c.attn.clip_qkv > 0))
-    add("attn.clip_qkv = ", *c.attn.clip_qkv, ": expected a number above 0, or none; OLMo has 8");
+    add("attn.clip_qkv = ", *c.attn.clip_qkv, ": expected a number above 0, or none; OLMo uses 8");
   const auto& cycle = c.attn.window_cycle;
   if (cycle.empty() || std::any_of(cycle.begin(), cycle.end(), [](int64_t w) { return w != -1 && w < 1; }))
     add("attn.window_cycle = [", absl::StrJoin(cycle, ", "),
@@ -231,11 +230,10 @@ void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors
         "attn.temperature_beta");
   if (c.attn.temperature_positions > 0 && c.attn.temperature_beta == 0)
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ": expected 0 with attn.temperature_beta = 0, which leaves queries as they are; give both, or none");
+        ": expected 0 with attn.temperature_beta = 0, which has no effect; give both, or none");
   if (c.attn.temperature_positions == 0 && c.attn.temperature_beta > 0)
     add("attn.temperature_beta = ", c.attn.temperature_beta,
-        ": expected attn.temperature_positions beside it, the positions from one temperature to the next; give both, ",
-        "or none");
+        ": expected attn.temperature_positions too, the positions per temperature step; give both, ", "or none");
 }
 
 std::string masked_ids_problem(const ModelConfig& c) {
@@ -243,30 +241,30 @@ std::string masked_ids_problem(const ModelConfig& c) {
     const int64_t id = c.masked_ids[i];
     if (id < 0 || id >= c.vocab_size)
       return str_cat("head.masked_ids = ", id, " at place ", i + 1, ": expected ids from 0 to ", c.vocab_size - 1,
-                     ", below vocab.size; leave it out");
+                     ", below vocab.size; remove it");
     if (i > 0 && id <= c.masked_ids[i - 1])
-      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ", behind ", c.masked_ids[i - 1],
+      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ", after ", c.masked_ids[i - 1],
                      ": expected ids ascending, each once; sort them");
   }
   if (c.masked_ids.empty() || static_cast<int64_t>(c.masked_ids.size()) < c.vocab_size) return "";
   return str_cat("head.masked_ids = all ", c.vocab_size, " ids: expected one that is not masked; remove some");
 }
 
-/// Of what is in front of the blocks and behind them, the loss, and initial weights.
+/// Errors of the embedding, the head, the loss and initial weights.
 void add_head_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
   if (!(c.logit_scale > 0)) add("head.logit_scale = ", c.logit_scale, ": expected a number above 0; 1 is usual");
   if (c.softcap && !(*c.softcap > 0))
-    add("head.softcap = ", *c.softcap, ": expected a number above 0, or \"none\"; Gemma 2 has 30");
+    add("head.softcap = ", *c.softcap, ": expected a number above 0, or \"none\"; Gemma 2 uses 30");
   if (const std::string text = masked_ids_problem(c); !text.empty()) errors.push_back(text);
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
   if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
   if (c.init.trunc_sigma && !(*c.init.trunc_sigma >= RandomFill::kLeastCut))
     add("init.trunc_sigma = ", *c.init.trunc_sigma, ": expected ", RandomFill::kLeastCut,
-        " or more, or \"none\"; OLMo has 3");
+        " or more, or \"none\"; OLMo uses 3");
   if (!(c.init.residual_scale > 0))
-    add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 leaves the scheme alone");
+    add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 keeps that of the scheme");
 }
 
 }  // namespace

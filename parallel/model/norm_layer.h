@@ -9,13 +9,13 @@
 
 namespace ashlar::model {
 
-/// A vector of a block that every tensor rank holds whole and that acts on rows of the stream; where rows are sharded
-/// (sequence parallel) its gradient is a part of a sum over the group.
+/// A vector of a block that every tensor rank holds completely and that acts on rows of the stream; if rows are sharded
+/// (sequence parallel) its gradient is a partial sum over the group.
 nn::Parameter* stream_vector(nn::ParameterStore& store, const std::string& name, int64_t width,
                              const nn::InitRule& init, const tensor::TensorParallel& tp);
 
-/// A row norm with the gain and bias that norm.affine asks for. Every tensor rank holds both; where rows are sharded
-/// (sequence parallel) their gradients are parts of a sum over the group.
+/// A row norm with gain and bias as in norm.affine. Every tensor rank holds both; if rows are sharded (sequence
+/// parallel) their gradients are partial sums over the group.
 class NormLayer {
  public:
   NormLayer() = default;
@@ -23,7 +23,7 @@ class NormLayer {
             const tensor::TensorParallel& tp);
 
   Var operator()(const Ctx& ctx, const Var& x) const { return ops::norm(ctx, x, weights(), variant_); }
-  /// Of the stream x once the branch has joined it, with that stream.
+  /// The norm of the stream x after the residual add of the branch; also returns that stream.
   ops::Normed joined(const Ctx& ctx, const Var& x, const ops::Branch& branch) const {
     return ops::residual_norm(ctx, x, branch, weights(), variant_);
   }

@@ -17,7 +17,7 @@ double llama3(const RopeConfig& c, double f) {
   return (1 - s) * f / c.factor + s * f;
 }
 
-/// Which share of pair m is interpolated.
+/// The interpolated share of pair m.
 class YarnRamp {
  public:
   YarnRamp(const RopeConfig& c, double dims, double base) {
@@ -54,7 +54,7 @@ LayerRope rope_of(const ModelConfig& c, int64_t layer) {
 ModelConfig with_canonical_rope(ModelConfig c) {
   if (c.pos.type != PosType::kRope) return c;
   std::vector<double> bases;
-  bool any_scaled = false, any_plain = false, any_full = false;  // of layers that rotate
+  bool any_scaled = false, any_plain = false, any_full = false;  // over layers that rotate
   for (int64_t layer = 0; layer < c.n_layers; ++layer) {
     const LayerRope rope = rope_of(c, layer);
     bases.push_back(rope.base);

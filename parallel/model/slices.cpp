@@ -9,13 +9,13 @@ namespace ashlar::model {
 
 namespace {
 
-/// KV heads of the kinds of layers, each number once.
+/// The distinct numbers of KV heads over all kinds of layers.
 std::vector<int64_t> kv_heads_of_kinds(const ModelConfig& c) {
   const int64_t global = c.attn.global_n_kv_heads.value_or(c.n_kv_heads);
   return global == c.n_kv_heads ? std::vector<int64_t>{global} : std::vector<int64_t>{c.n_kv_heads, global};
 }
 
-/// How many ranks hold the same one of `kv_heads` heads; 0: they cannot be cut so.
+/// The number of ranks that hold the same KV head; 0 if `kv_heads` cannot be sharded over `tensor` ranks.
 int64_t holders(int64_t kv_heads, int64_t tensor) {
   if (kv_heads % tensor == 0) return 1;
   return tensor % kv_heads == 0 ? tensor / kv_heads : 0;
@@ -37,9 +37,10 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
   std::vector<std::string> found;
   const std::vector<int64_t> sizes = possible_tensor_sizes(c);
   if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) {
-    const std::string also = kv_heads_of_kinds(c).size() < 2
-                                 ? ""
-                                 : str_cat("; the same of attn.global_n_kv_heads = ", *c.attn.global_n_kv_heads);
+    const std::string also =
+        kv_heads_of_kinds(c).size() < 2
+            ? ""
+            : str_cat("; the same applies to attn.global_n_kv_heads = ", *c.attn.global_n_kv_heads);
     found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides model.n_heads = ", c.n_heads,
                             " and divides model.n_kv_heads = ", c.n_kv_heads, " or is a multiple of it", also,
                             "; choose from ", absl::StrJoin(sizes, ", ")));

@@ -15,7 +15,7 @@ namespace ashlar::model {
 
 namespace {
 
-/// A matrix that every tensor rank holds whole.
+/// A matrix that every tensor rank holds completely.
 nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Shape& shape, const ModelConfig& config,
                           const nn::TensorAxes& axes) {
   const nn::ShardedTensor tensor{.name = name,
@@ -40,7 +40,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
     : config_(config), range_(range), tp_(tp), slices_(slices_of(config, tp.size(), tp.rank())) {
   const int64_t V = config_.vocab_size, C = config_.d_model, E = config_.table_width();
   const nn::Extent& vocab = slices_.vocab;
-  // Rows of the vocabulary that exist, of those in this rank's slice.
+  // Vocabulary rows in this rank's slice, without padding.
   const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
   const bool two_copies = config_.tied && range.embedding != range.head;
   nn::TensorAxes table_axes = two_copies ? nn::replicated_and_summed_over(Axis::kPipeline) : nn::TensorAxes{};
@@ -60,7 +60,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   };
   if (range.embedding) {
     tokens_ = tokens();
-    // It multiplies partial sums: each rank's part of the rows.
+    // Partial sums are multiplied by it, so each rank has a partial gradient.
     if (config_.embed_dim)
       project_in_ =
           projection(store, "embed.project.weight", {C, E}, config_, nn::replicated_and_summed_over(Axis::kTensor));
@@ -115,7 +115,7 @@ void Stage::make_tables(const Ctx& ctx, int64_t positions) {
   if (config_.pos.type == PosType::kSinusoidal && range_.embedding && tp_.rank() == 0)
     sinusoidal_ = ops::sinusoidal_table(ctx, positions + config_.pos.learned_offset, config_.d_model);
   if (config_.pos.type == PosType::kAlibi) {
-    // By the global number of a head, so that tensor ranks agree.
+    // Indexed by the global head number, so that tensor ranks agree.
     const std::vector<double> all = alibi_slopes(config_);
     const auto first = all.begin() + slices_.heads.begin;
     alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});
@@ -140,7 +140,7 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
     if (sinusoidal_) options.fixed_positions = sinusoidal_.view();
     return normed(ops::embedding(ctx, options, tokens_->weight, positions_ == nullptr ? nullptr : &positions_->weight));
   }
-  // Positions join the projected rows, before the parts are summed.
+  // Positions are added to the projected rows, before the partial sums are reduced.
   Var part = ops::whole_linear(ctx, ops::embedding(ctx, options, tokens_->weight, nullptr), project_in_->weight);
   if (sinusoidal_) options.fixed_positions = sinusoidal_.view();
   if (positions_ != nullptr || sinusoidal_) {

@@ -11,7 +11,7 @@
 
 namespace ashlar::model {
 
-/// What a stage of the pipeline owns; one rank owns everything.
+/// What a pipeline stage owns; a single rank owns everything.
 struct StageRange {
   int64_t first_layer = 0, last_layer = 0;  ///< blocks [first, last)
   bool embedding = true;
@@ -19,16 +19,16 @@ struct StageRange {
   static StageRange whole(const ModelConfig& config) { return {.last_layer = config.n_layers}; }
 };
 
-/// Sees the residual stream [N_loc, C] behind the embedding (`layers` 0) and behind the first `layers` blocks.
+/// Called with the residual stream [N_loc, C] after the embedding (`layers` 0) and after the first `layers` blocks.
 using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 
 /// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
-/// Construction adds parameters to the store; allocate and initialise the store before the first forward.
-/// A tensor rank holds a slice of the vocabulary, in the embedding and in the head; learned positions live on the first
-/// rank, so that they are added once; the projections of embed_dim live whole on every tensor rank. Where rows are
-/// sharded (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not
-/// on the embedding's stage has a copy of the table, and T5's biases that layers share have one on every rank that has
-/// layers: both are replicated over the pipeline, and their gradients summed.
+/// Construction adds parameters to the store; allocate and initialize the store before the first forward. A tensor rank
+/// holds a slice of the vocabulary, in the embedding and in the head; learned positions are on the first rank only, so
+/// that they are added once; the projections of embed_dim are on every tensor rank. If rows are sharded
+/// (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not on the
+/// embedding's stage has a copy of the table, and T5's biases shared by layers have a copy on every rank with layers:
+/// both are replicated over the pipeline, and their gradients are summed.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
@@ -36,25 +36,25 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Rotary or sinusoidal tables for positions < `positions`, the longest sequence that there will be (longrope takes
-  /// its factors by it), ALiBi's slopes or T5's buckets, and the list of masked ids; call once after the store is
-  /// allocated.
+  /// Creates rotary or sinusoidal tables for positions < `positions`, the longest sequence that will be used (longrope
+  /// selects its factors by it), ALiBi's slopes or T5's buckets, and the list of masked ids. Call once after the store
+  /// is allocated.
   void make_tables(const Ctx& ctx, int64_t positions);
 
   /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
   Var embed(const Ctx& ctx, const BatchView& batch) const;
-  /// This stage's blocks, each recomputed in backward when ctx.recompute asks for it: [N_loc, C] -> [N_loc, C].
-  /// `after`, when given, sees what each block makes.
+  /// This stage's blocks, each recomputed in backward if ctx.recompute requests it: [N_loc, C] -> [N_loc, C]. `after`,
+  /// if given, is called with each block's output.
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
-  /// Final norm and logits [N, V] in the accumulate dtype, of whole rows [N, C], as the head's product gives them
-  /// (finish_logits makes them the model's); columns at and beyond vocab_size are padding.
+  /// Final norm and logits [N, V] in the accumulate dtype, for unsharded rows [N, C], as the head's product computes
+  /// them (finish_logits converts them to the model's); columns from vocab_size on are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
-  /// For `batch` samples of up to `max_tokens` tokens, empty.
+  /// An empty cache for `batch` samples of up to `max_tokens` tokens.
   KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
-  /// New tokens of samples whose past is in the cache: hidden rows [N, C] of the stage before (absent on the first,
-  /// which looks them up) -> those of this one; advances the cache. Rows are whole on every tensor rank.
+  /// New tokens after those in the cache: hidden rows [N, C] of the previous stage (absent on the first stage, which
+  /// embeds them) -> those of this stage; advances the cache. Rows are not sharded.
   Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const;
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
@@ -91,7 +91,7 @@ class Stage {
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   LayerTables tables_;
-  Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
+  Tensor alibi_slopes_;  ///< [H_loc] of this rank's heads, accumulate dtype
   Tensor t5_buckets_;    ///< [distances] kInt32
   Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions
   Tensor masked_ids_;    ///< [M] kInt32

@@ -5,7 +5,7 @@
 
 namespace ashlar::model {
 
-/// A table of T5's biases [buckets, H], cut by heads, or the one of that name that the store has.
+/// A table of T5's biases [buckets, H], sharded by heads; returns the existing one of that name if the store has it.
 nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
                              const nn::Extent& heads);
 

@@ -27,12 +27,12 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
     made.tape = std::make_unique<Tape>(ctx.backend, ctx.stream);
     ctx.tape = made.tape.get();
   }
-  const Made sent{.op = "the stage before", .placement = stage.tensor_parallel().residual_stream()};
+  const Made sent{.op = "the previous stage", .placement = stage.tensor_parallel().residual_stream()};
   if (input) made.input = training ? made.tape->leaf(input, sent) : Var{.value = input, .made = sent};
   Var x = input ? made.input : stage.embed(ctx, batch.view);
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
   made.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
-  x.value = made.input.value = {};  // nodes keep what they need
+  x.value = made.input.value = {};  // nodes keep the tensors they need
   BoundaryValues result;
   if (stage.range().head) {
     stage.loss(ctx, made.output, batch.view, stats_);
@@ -42,7 +42,7 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
   made.output.value = {};
   if (training) {
     const bool fresh = flights_.emplace(std::pair(chunk, micro_batch), std::move(made)).second;
-    ASHLAR_CHECK(fresh, "micro-batch ", micro_batch, " is on chunk ", chunk, " twice");
+    ASHLAR_CHECK(fresh, "micro-batch ", micro_batch, " runs on chunk ", chunk, " twice");
   }
   return result;
 }
@@ -61,7 +61,8 @@ BoundaryValues ChunkRunner::backward(int64_t chunk, int64_t micro_batch, const B
 
 void ChunkRunner::backward_weight(int64_t chunk, int64_t micro_batch) {
   Flight& f = flight(chunk, micro_batch);
-  ASHLAR_CHECK(f.tape == nullptr, "weights of micro-batch ", micro_batch, " on chunk ", chunk, " before its inputs");
+  ASHLAR_CHECK(f.tape == nullptr, "weight backward of micro-batch ", micro_batch, " on chunk ", chunk,
+               " before its input backward");
   f.work.run(hooks_.after_node);
   flights_.erase({chunk, micro_batch});
 }

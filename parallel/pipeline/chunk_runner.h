@@ -12,25 +12,25 @@
 
 namespace ashlar::pipeline {
 
-/// What a micro-batch brings to every stage: rows to look up, targets, and where its dropout masks begin.
+/// Inputs of a micro-batch for every stage: rows to embed, targets, and the offset of its dropout masks.
 struct MicroBatch {
   model::BatchView view;
   int64_t first_sample = 0;   ///< global index
-  int64_t valid_targets = 0;  ///< that count
+  int64_t valid_targets = 0;  ///< number of valid targets
 };
 
-/// What others want to know of the work while it runs; each may be empty.
+/// Callbacks during computation; each may be empty.
 struct RunnerHooks {
-  std::function<void()> after_node;  ///< called between two pieces of backward work: communication progresses meanwhile
-  model::BlockObserver after_block;  ///< sees the residual stream of forward
+  std::function<void()> after_node;  ///< called between pieces of backward work, to progress communication
+  model::BlockObserver after_block;  ///< called with the residual stream in forward
 };
 
-/// Runs the model: holds tapes and queued weight gradients; gradients go to the parameters' main gradients, losses of
-/// the last chunk to the stats. One tensor crosses from chunk to chunk, the residual stream.
+/// Runs the model: holds tapes and deferred weight gradients. Gradients are accumulated into the parameters' main
+/// gradients, losses of the last chunk into the stats. One tensor passes from chunk to chunk, the residual stream.
 class ChunkRunner final : public Runner {
  public:
-  /// `chunks` are this stage's, in the order of the model. `ctx` carries dtype, recomputation, scalars and the seed of
-  /// dropout; tapes and samples are filled in here. Everything must outlive the runner.
+  /// `chunks` are this stage's, in model order. `ctx` has dtype, recomputation, scalars and the dropout seed; tapes and
+  /// samples are filled in here. Everything must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
               std::span<const MicroBatch> micro_batches, const MutView& stats, RunnerHooks hooks = {});
 

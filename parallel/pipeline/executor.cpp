@@ -9,25 +9,25 @@ namespace ashlar::pipeline {
 
 namespace {
 
-/// Tensors on their way into and out of this stage.
+/// Tensors being transferred into and out of this stage.
 class Mail {
  public:
   Mail(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
 
-  /// Keeps what an action made until its transfer.
+  /// Stores the output of an action until its transfer.
   void put(const Message& message, const BoundaryValues& values) {
     if (!values.empty()) outgoing_.emplace(key(message), values);
   }
-  /// What a transfer brought, once it is there.
+  /// The tensors of a transfer, when they have arrived.
   BoundaryValues take(const Message& message) {
     const auto at = incoming_.find(key(message));
     ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
-                 " was used before its transfer");
+                 " is used before its transfer");
     Arriving arrived = std::move(at->second);
     incoming_.erase(at);
     if (arrived.transfer == nullptr) return std::move(arrived.values);
     for (comm::Work& work : arrived.transfer->works) work.wait_received(ctx_.stream);
-    // The peer issued its side of what came before this, too, so that waiting for it costs nothing.
+    // The peer has also issued its side of earlier operations, so waiting for this one costs nothing.
     const bool kept = std::find(under_way_.begin(), under_way_.end(), arrived.transfer) != under_way_.end();
     while (kept && under_way_to(arrived.transfer->peer) != arrived.transfer) release_oldest(arrived.transfer->peer);
     return std::move(arrived.values);
@@ -66,12 +66,12 @@ class Mail {
   }
 
  private:
-  /// Kept until a later point of the list that does not depend on when messages arrive: memory is used again at the
-  /// same places in every step.
+  /// Kept until a later point of the list that does not depend on message arrival, so that memory is reused at the same
+  /// places in every step.
   struct Transfer {
     int64_t peer = 0;
     BoundaryValues sent;
-    std::vector<comm::Work> works;  // one a boundary tensor
+    std::vector<comm::Work> works;  // one per boundary tensor
 
     void wait(Stream& stream) {
       for (comm::Work& work : works) work.wait(stream);
@@ -88,10 +88,11 @@ class Mail {
   BoundaryValues take_outgoing(const Message& message) {
     const auto at = outgoing_.find(key(message));
     ASHLAR_CHECK(at != outgoing_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
-                 " is sent before it is made");
+                 " is sent before it is computed");
     BoundaryValues values = std::move(at->second);
     outgoing_.erase(at);
-    ASHLAR_CHECK(values.size() == e_.boundary.size(), values.size(), " tensors for a boundary of ", e_.boundary.size());
+    ASHLAR_CHECK(values.size() == e_.boundary.size(), values.size(), " tensors, but the boundary has ",
+                 e_.boundary.size());
     for (Tensor& tensor : values) {
       if (tensor.contiguous()) continue;
       const Tensor packed = ctx_.empty(tensor.dtype(), tensor.shape());
@@ -100,18 +101,18 @@ class Mail {
     }
     return values;
   }
-  /// The first transfer with `peer` that is still kept; null: none is.
+  /// The oldest kept transfer with `peer`; null if none.
   std::shared_ptr<Transfer> under_way_to(int64_t peer) const {
     const auto at = std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& t) { return t->peer == peer; });
     return at == under_way_.end() ? nullptr : *at;
   }
   void release_oldest(int64_t peer) {
     const std::shared_ptr<Transfer> oldest = under_way_to(peer);
-    oldest->wait(ctx_.stream);  // before what was sent is memory for others
+    oldest->wait(ctx_.stream);  // before the sent memory is reused
     under_way_.remove(oldest);
   }
 
-  /// With a peer that only takes; fewer than a stage's micro-batches in flight would hold its pipeline up.
+  /// Limit for a peer that only receives; a limit below the micro-batches in flight would stall its pipeline.
   static constexpr int64_t kMostUnderWay = 16;
 
   const Ctx& ctx_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Sums of the same layers in another order differ by rounding: such cuts count as equal.
+/// Sums of the same layers in another order differ by rounding: such partitions count as equal.
 bool less(double a, double b) { return a < b * (1 - 1e-12); }
 
 class Cutter {
@@ -27,13 +27,13 @@ class Cutter {
     return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + ends;
   }
 
-  /// The cheapest possible costliest chunk.
+  /// The smallest possible cost of the costliest chunk.
   double min_max() {
     solve([](double chunk, double rest) { return std::max(chunk, rest); });
     return at(0, 0);
   }
 
-  /// cuts[k] is the first layer of chunk k; one more for the end. No chunk costs more than `limit`.
+  /// cuts[k] is the first layer of chunk k; one more entry for the end. No chunk costs more than `limit`.
   std::vector<int64_t> most_even(double limit) {
     const auto squares = [limit](double chunk, double rest) {
       return less(limit, chunk) ? kInfinite : (chunk / limit) * (chunk / limit) + rest;
@@ -53,8 +53,8 @@ class Cutter {
   int64_t min_layers(int64_t k) const { return allow_empty_ && (k == 0 || k == chunks_ - 1) ? 0 : 1; }
   double& at(int64_t k, int64_t first) { return best_[static_cast<size_t>(k * (num_layers() + 1) + first)]; }
 
-  /// best(k, first): the least join(cost of k, best of the rest) over all ways to give layers [first, L) to the chunks
-  /// k, k + 1, ...
+  /// best(k, first): the minimum of join(cost of k, best of the rest) over all ways to assign layers [first, L) to the
+  /// chunks k, k + 1, ...
   template <typename Join>
   void solve(Join join) {
     best_.assign(static_cast<size_t>((chunks_ + 1) * (num_layers() + 1)), kInfinite);
@@ -72,7 +72,7 @@ class Cutter {
   const PartitionSpec& spec_;
   bool allow_empty_;
   int64_t chunks_;
-  std::vector<double> sums_;  // of the layers before
+  std::vector<double> sums_;  // prefix sums of layer costs
   std::vector<double> best_;
 };
 
@@ -82,7 +82,7 @@ void check(const PartitionSpec& spec) {
     throw input_error("pipeline", "expected mesh.pipeline and mesh.virtual_stages of at least 1, got ", spec.stages,
                       " and ", spec.virtual_stages);
   }
-  ASHLAR_CHECK(num_layers > 0, "no layer");
+  ASHLAR_CHECK(num_layers > 0, "expected at least one layer");
   if (num_layers / spec.stages < spec.virtual_stages) {
     const auto up_to = [](int64_t most) { return most > 1 ? str_cat("from 1 to ", most) : str_cat("1"); };
     throw input_error("pipeline", "expected a layer for each of the ", spec.stages, " x ", spec.virtual_stages,
@@ -96,10 +96,11 @@ void check(const PartitionSpec& spec) {
                                                 : std::string());
   }
   for (const double flops : spec.layer_flops) {
-    ASHLAR_CHECK(std::isfinite(flops) && flops > 0, "cost of a layer: ", flops);
+    ASHLAR_CHECK(std::isfinite(flops) && flops > 0, "expected a positive finite layer cost, got ", flops);
   }
   for (const double flops : {spec.embedding_flops, spec.head_flops}) {
-    ASHLAR_CHECK(std::isfinite(flops) && flops >= 0, "cost of an end: ", flops);
+    ASHLAR_CHECK(std::isfinite(flops) && flops >= 0, "expected a finite embedding or head cost of at least 0, got ",
+                 flops);
   }
 }
 

@@ -8,17 +8,17 @@
 
 namespace ashlar::pipeline {
 
-/// A tensor of each micro-batch that one chunk hands to the next, and whose gradient comes back: storage dtype, of the
-/// same shape for all micro-batches and all chunks.
+/// A tensor of each micro-batch that one chunk sends to the next, and whose gradient is returned: storage dtype, the
+/// same shape for all micro-batches and chunks.
 struct BoundaryTensor {
   std::string name;
   Shape shape;
 };
-/// Values or gradients of a micro-batch, in the order of its boundary tensors; none where nothing crosses.
+/// Values or gradients of a micro-batch, in the order of its boundary tensors; empty at the ends of the pipeline.
 using BoundaryValues = std::vector<Tensor>;
 
-/// The computing half of a stage: forward and backward of one micro-batch on one chunk. Knows nothing of order and
-/// ranks; what lies between the two halves of a micro-batch is the runner's to keep.
+/// The computation of a stage: forward and backward of one micro-batch on one chunk. Independent of schedule and ranks;
+/// the runner stores the state between forward and backward.
 class Runner {
  public:
   Runner() = default;
@@ -26,13 +26,13 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
   virtual ~Runner() = default;
 
-  /// What the chunk before hands on (nothing on the first chunk) -> what this one does (nothing from the last, whose
-  /// result is the loss). Without `training` nothing is kept.
+  /// Outputs of the previous chunk (empty on the first chunk) -> outputs of this one (empty on the last, whose result
+  /// is the loss). Without `training` no state is stored.
   virtual BoundaryValues forward(int64_t chunk, int64_t micro_batch, const BoundaryValues& inputs, bool training) = 0;
-  /// Gradients of forward's result (none where it was the loss) -> those of its inputs (none on the first chunk). With
-  /// `defer` the gradients of matrices are queued.
+  /// Gradients of forward's outputs (empty if it was the loss) -> those of its inputs (empty on the first chunk). With
+  /// `defer` the weight gradients are deferred.
   virtual BoundaryValues backward(int64_t chunk, int64_t micro_batch, const BoundaryValues& grads, bool defer) = 0;
-  /// Runs what `backward` queued.
+  /// Computes the weight gradients that `backward` deferred.
   virtual void backward_weight(int64_t chunk, int64_t micro_batch) = 0;
 };
 

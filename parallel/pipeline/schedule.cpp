@@ -15,14 +15,14 @@ struct Slot {
 
 bool interleaves(const ScheduleSpec& spec) { return spec.virtual_stages > 1; }
 
-/// Micro-batches of the largest group, the first one, and the number of groups.
+/// Size of the largest group of micro-batches, the first one, and the number of groups.
 int64_t num_groups(const ScheduleSpec& spec) {
   return interleaves(spec) ? std::max<int64_t>(1, spec.micro_batches / spec.stages) : 1;
 }
 int64_t group_size(const ScheduleSpec& spec) { return (spec.micro_batches + num_groups(spec) - 1) / num_groups(spec); }
 
-/// The order of a stage's forwards: group by group, each through all chunks. That of the backwards is the same with
-/// the chunks from last to first.
+/// The order of a stage's forwards: group by group, each through all chunks. The backwards use the same order with the
+/// chunks from last to first.
 std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   const int64_t groups = num_groups(spec), smaller = spec.micro_batches / groups;
   const int64_t larger_groups = spec.micro_batches % groups;
@@ -38,7 +38,7 @@ std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   return order;
 }
 
-/// Forwards that a stage runs before its first backward, the steady state's own forward not counted.
+/// Forwards of a stage before its first backward, without the steady state's own forward.
 int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   const int64_t all = spec.micro_batches * spec.virtual_stages, behind = spec.stages - 1 - stage;
   switch (spec.kind) {
@@ -52,9 +52,9 @@ int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   throw Bug("ScheduleKind out of range");
 }
 
-/// What a stage computes, cut into rounds. Interleaved runs a forward and a backward a round: were they two rounds,
-/// neighbours would be half a round apart, and with tb != tf the ring from the last stage to the first has no moment
-/// at which all can exchange. Without the ring they can, and half the warm-up is enough.
+/// The computation of a stage, divided into rounds. Interleaved has a forward and a backward per round: with two
+/// separate rounds neighbours would be half a round apart, and with tb != tf the ring from the last stage to the first
+/// would have no common time for exchanges. Without the ring there is one, and half the warm-up suffices.
 std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   const std::vector<Slot> order = forward_order(spec);
   const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);
@@ -76,8 +76,8 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
     if (!interleaves(spec) && !round.empty()) rounds.push_back(std::exchange(round, {}));
     round.push_back(backward);
     rounds.push_back(std::move(round));
-    // Weight work waits for `stage` further backwards: the later a stage, the more it must have left when its last
-    // backward is done, while the earlier ones still wait for theirs.
+    // Weight work is delayed by `stage` further backwards: a later stage must have more of it left after its last
+    // backward, while earlier stages still wait for theirs.
     if (split && i >= stage) rounds.push_back({action(ActionKind::kBackwardWeight, i - stage)});
   }
   for (int64_t i = std::max<int64_t>(0, all - stage); split && i < all; ++i) {
@@ -94,7 +94,7 @@ void check(const ScheduleSpec& spec) {
   const bool any = spec.kind == ScheduleKind::kInterleaved || spec.kind == ScheduleKind::kForwardOnly;
   if (!any && spec.virtual_stages != 1) {
     throw input_error("pipeline", "expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(spec.kind),
-                      "\", got ", spec.virtual_stages, "; set it to 1, or take the schedule \"interleaved\"");
+                      "\", got ", spec.virtual_stages, "; set it to 1, or use the schedule \"interleaved\"");
   }
 }
 

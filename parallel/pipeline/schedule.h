@@ -12,10 +12,10 @@
 
 namespace ashlar::pipeline {
 
-/// The order in which the stages of a pipeline run the micro-batches of a step. P stages, M micro-batches, V chunks a
+/// The order in which the stages of a pipeline run the micro-batches of a step. P stages, M micro-batches, V chunks per
 /// stage; tf, tb: time of one micro-batch's forward and backward on a whole stage (all its chunks), tb = ti + tw (input
-/// and weight part). Every P, M >= 1 is valid, also P = 1 and M < P. With equal costs and free transfers a step takes
-///
+/// and weight part). Every P, M >= 1 is valid, including P = 1 and M < P. With equal costs and free transfers a step
+/// takes
 ///   kind          V      time of the step                                    live on stage p         queued on stage p
 ///   forward_only  >= 1   (V max(M,P) + min(M,P) - 1) tf/V                    0                       0
 ///   gpipe         1      (M + P - 1)(tf + tb)                                M                       0
@@ -24,16 +24,16 @@ namespace ashlar::pipeline {
 ///   zb-h1         1      M(tf + tb) + (P - 1)(tf + ti) - (min(M,P) - 1) tw   min(P - p, M)           min(p + 1, M)
 ///
 /// of which M(tf + tb) is work and the rest is bubble: (P-1)/(M+P-1) of the time for gpipe and 1f1b, the same amount
-/// divided by V for interleaved with M >= P, a third of it for zb-h1 with tf = ti = tw and M >= P. zb-h1 keeps its time
-/// while tw <= min(tf, ti). Live: micro-batches of a chunk whose forward has run and whose backward (of the inputs) has
-/// not. Queued: backward of the inputs has run, of the weights has not. zb-h1 holds at most min(P, M) of both together,
-/// what 1f1b holds on stage 0.
+/// divided by V for interleaved with M >= P, a third of it for zb-h1 with tf = ti = tw and M >= P. The time of zb-h1
+/// holds while tw <= min(tf, ti). Live: micro-batches of a chunk whose forward has run but not their (input) backward.
+/// Queued: input backward has run, weight backward has not. zb-h1 has at most min(P, M) of both together, as many as
+/// 1f1b on stage 0.
 ///
-/// w = P - 1 - p for V = 1 (interleaved is then 1f1b) and 2(P - 1 - p) + (V - 1) g for V > 1: the forwards that
-/// interleaved runs ahead. It takes the micro-batches in groups, each through all chunks of a stage in turn. Megatron's
-/// groups have P micro-batches, so M % P must be 0; here M >= P is cut into M / P (rounded down) groups as equal as can
-/// be and M < P is one group, so any M works without an extra bubble. g is the size of the largest group: P when
-/// P divides M.
+/// w = P - 1 - p for V = 1 (interleaved is then 1f1b) and 2(P - 1 - p) + (V - 1) g for V > 1: the number of warm-up
+/// forwards of interleaved. It runs micro-batches in groups, each through all chunks of a stage in turn. Megatron's
+/// groups have P micro-batches, so M % P must be 0; here M >= P is divided into M / P (rounded down) groups of nearly
+/// equal size and M < P is one group, so any M works without extra bubble. g is the size of the largest group: P when P
+/// divides M.
 ///
 /// Sources: gpipe: Huang et al. 2019, arXiv:1811.06965. 1f1b, interleaved and its w: Narayanan et al. 2021,
 /// arXiv:2104.04473, section 2.2, and Megatron-LM's schedules.py. zb-h1: Qi et al. 2023, arXiv:2401.10241, section 2.
@@ -50,25 +50,25 @@ struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::k1F1B;
   int64_t stages = 1;
   int64_t micro_batches = 1;
-  int64_t virtual_stages = 1;  ///< chunks a stage
+  int64_t virtual_stages = 1;  ///< chunks per stage
 
-  int64_t chunks() const { return stages * virtual_stages; }  ///< of the model
+  int64_t chunks() const { return stages * virtual_stages; }  ///< chunks of the model
   bool operator==(const ScheduleSpec&) const = default;
 };
 
-/// Chunk c of a stage in the order of the model, and back: neighbouring chunks are on neighbouring stages, and after
-/// the last stage comes stage 0 with its next chunk.
+/// Chunk c of a stage in model order, and back: adjacent chunks are on adjacent stages, and after the last stage comes
+/// stage 0 with its next chunk.
 inline int64_t model_chunk(int64_t stage, int64_t chunk, int64_t stages) { return chunk * stages + stage; }
 inline int64_t stage_of(int64_t model_chunk, int64_t stages) { return model_chunk % stages; }
 inline int64_t chunk_of(int64_t model_chunk, int64_t stages) { return model_chunk / stages; }
 
 enum class Payload : uint8_t {
   kActivation,  ///< hidden rows, to the next chunk of the model
-  kGradient,    ///< their gradient, to the chunk before
+  kGradient,    ///< their gradient, to the previous chunk
 };
 
-/// A tensor on its way. `chunk` is the chunk of the stage that looks at the message: sent, the one that made the
-/// tensor; received, the one that will use it.
+/// A tensor in transfer. `chunk` is the chunk on the stage that holds the message: the producer when sending, the
+/// consumer when receiving.
 struct Message {
   Payload payload = Payload::kActivation;
   int64_t micro_batch = 0;
@@ -78,19 +78,19 @@ struct Message {
 
 enum class ActionKind : uint8_t {
   kForward,
-  kBackward,        ///< of inputs and weights
-  kBackwardInput,   ///< queues the weights' part: Tape::backward with a WeightWork
-  kBackwardWeight,  ///< runs what the BackwardInput of this chunk and micro-batch queued
+  kBackward,        ///< input and weight gradients
+  kBackwardInput,   ///< input gradients; defers weight gradients: Tape::backward with a WeightWork
+  kBackwardWeight,  ///< the deferred weight gradients of this chunk and micro-batch
   kTransfer,        ///< a send, a receive, or both at once
 };
 
-/// One entry of a stage's list; they run in order. A transfer's two sides are one exchange: each side is done when both
-/// are, and if both send then both must post their receive before they wait. `peer` may be the stage itself, when two
-/// neighbouring chunks are its own: the tensor it sends is the one it receives.
+/// One entry of a stage's list; entries run in order. The two sides of a transfer are one exchange: each is complete
+/// when both are, and if both send, both must post their receive before they wait. `peer` may be the stage itself when
+/// two adjacent chunks are on it: the sent tensor is the received one.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int64_t micro_batch = 0;               ///< compute only
-  int64_t chunk = 0;                     ///< compute only: of this stage, 0 .. virtual_stages - 1
+  int64_t chunk = 0;                     ///< compute only: chunk of this stage, 0 .. virtual_stages - 1
   int64_t peer = 0;                      ///< transfer only: the other stage
   std::optional<Message> send, receive;  ///< transfer only: one of them or both
   bool operator==(const Action&) const = default;
@@ -100,23 +100,23 @@ std::string describe(const Action& action);  ///< "forward of micro-batch 3 on c
 
 using ActionList = std::vector<Action>;
 
-/// The lists of all stages: [stages]. Pure and deterministic. The backwards of a chunk run in ascending order of
-/// micro-batches, and so do its weight backwards: gradients are summed in the same order whatever the schedule.
-/// Transfers stand right before the action that needs them, in the order of one global list, so that no exchange can
-/// wait for one behind it, buffered or not. Input error for sizes below 1 and for V > 1 where the table above says 1.
+/// The action lists of all stages: [stages]. Pure and deterministic. The backwards of a chunk run in ascending order of
+/// micro-batches, and so do its weight backwards: gradients are summed in the same order for all schedules. Transfers
+/// come right before the action that needs them, in the order of one global list, so that no exchange can wait for a
+/// later one, buffered or not. Input error for sizes below 1 and for V > 1 where the table above has 1.
 std::vector<ActionList> make_schedules(const ScheduleSpec& spec);
 /// The list of one stage.
 ActionList make_schedule(const ScheduleSpec& spec, int64_t stage);
 
-/// The lists of one stage, each made when it is first asked for: a step costs a look-up, however many stages and
-/// micro-batches there are.
+/// The lists of one stage, each computed at its first use: a step costs only a look-up, for any number of stages and
+/// micro-batches.
 class StageSchedules {
  public:
   explicit StageSchedules(int64_t stage) : stage_(stage) {}
 
-  /// Stays where it is. Errors as of make_schedule.
+  /// The reference stays valid. Errors as in make_schedule.
   const ActionList& of(const ScheduleSpec& spec);
-  int64_t made() const { return static_cast<int64_t>(lists_.size()); }  ///< how often one was computed
+  int64_t made() const { return static_cast<int64_t>(lists_.size()); }  ///< number of computed lists
 
  private:
   int64_t stage_;

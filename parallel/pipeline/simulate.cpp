@@ -8,7 +8,7 @@
 namespace ashlar::pipeline {
 namespace {
 
-/// Where a micro-batch of a chunk stands.
+/// Progress of a micro-batch on a chunk.
 struct Progress {
   bool has_activation = false, forward = false, sent_activation = false;
   bool has_gradient = false, sent_gradient = false;
@@ -16,8 +16,8 @@ struct Progress {
 
 struct Chunk {
   std::vector<Progress> micro_batches;
-  int64_t inputs_done = 0;   // micro-batches [0, n) have run their backward of the inputs
-  int64_t weights_done = 0;  // and of the weights
+  int64_t inputs_done = 0;   // micro-batches [0, n) have run their input backward
+  int64_t weights_done = 0;  // and their weight backward
 };
 
 struct SimStage {
@@ -77,7 +77,7 @@ class Simulator {
     return str_cat("stage ", index, " at action ", s.at(), " (", describe(s.action()), ")");
   }
 
-  /// Throws unless the next action of a stage may run, as the condition says. The text is made only then.
+  /// Throws unless the condition for a stage's next action holds. Formats the text only then.
   template <typename... Parts>
   void require(bool condition, int64_t index, const Parts&... reason) {
     if (condition) return;
@@ -85,7 +85,7 @@ class Simulator {
                       " micro-batches, ", spec_.virtual_stages, " virtual stages: ", where(index), ": ", reason...));
   }
 
-  /// Runs the next action of a stage if it need not wait.
+  /// Runs a stage's next action if it need not wait.
   bool advance(int64_t index) {
     SimStage& s = stage(index);
     if (s.done()) return false;
@@ -109,7 +109,7 @@ class Simulator {
     double cost = 0;
     const bool trains = spec_.kind != ScheduleKind::kForwardOnly;
     if (action.kind == ActionKind::kForward) {
-      require(!progress.forward, index, "it has run before");
+      require(!progress.forward, index, "it has already run");
       require(k == 0 || progress.has_activation, index, "its input has not arrived");
       progress.forward = true;
       s.live += trains;
@@ -125,7 +125,7 @@ class Simulator {
       ++s.queued;
       cost += costs_.backward_input[static_cast<size_t>(k)];
     }
-    // A whole backward leaves nothing in the queue.
+    // A full backward defers nothing.
     if (action.kind == ActionKind::kBackwardInput) note_peaks(s);
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
       require(m == chunk.weights_done, index, "expected the weights of micro-batch ", chunk.weights_done);
@@ -146,11 +146,11 @@ class Simulator {
     s.run.held = std::max(s.run.held, s.live + s.queued);
   }
 
-  /// A transfer, if the peer has come to it as well.
+  /// Runs a transfer if the peer has reached it as well.
   bool match(int64_t index) {
     SimStage& s = stage(index);
     const Action& action = s.action();
-    require(action.send || action.receive, index, "it moves nothing");
+    require(action.send || action.receive, index, "it transfers nothing");
     require(action.peer >= 0 && action.peer < spec_.stages, index, "no such stage");
     SimStage& peer = stage(action.peer);
     if (peer.done()) return false;
@@ -180,11 +180,11 @@ class Simulator {
     const int64_t made_by = model_chunk(from, sent->chunk, spec_.stages);
     require_both(sent->payload == received->payload && sent->micro_batch == received->micro_batch &&
                      made_by + (activation ? 1 : -1) == model_chunk(to, received->chunk, spec_.stages),
-                 "another tensor is expected");
+                 "the peer expects another tensor");
     Progress& source = maker.micro_batches[m];
     require(activation ? source.forward : sent->micro_batch < maker.inputs_done, from, "it has not been computed");
     bool& gone = activation ? source.sent_activation : source.sent_gradient;
-    require(!gone, from, "it has been sent before");
+    require(!gone, from, "it was already sent");
     gone = true;
     Progress& target = user.micro_batches[m];
     (activation ? target.has_activation : target.has_gradient) = true;
@@ -193,7 +193,7 @@ class Simulator {
   void check_end() {
     std::string waiting;
     for (int64_t index = 0; index < spec_.stages; ++index) {
-      if (!stage(index).done()) waiting = "no stage can go on";
+      if (!stage(index).done()) waiting = "no stage can continue";
     }
     for (int64_t index = 0; index < spec_.stages && !waiting.empty(); ++index) {
       waiting += str_cat("; ", where(index));

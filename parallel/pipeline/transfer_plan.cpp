@@ -9,7 +9,7 @@
 namespace ashlar::pipeline {
 namespace {
 
-/// A tensor by the chunk of the model that makes it.
+/// A tensor, identified by the model chunk that produces it.
 struct TensorId {
   Payload payload;
   int64_t micro_batch, maker;
@@ -79,12 +79,12 @@ std::vector<std::vector<int64_t>> start_ticks(const ScheduleSpec& spec, const st
   return ticks;
 }
 
-/// One tensor from one stage to another.
+/// A transfer of one tensor from one stage to another.
 struct Move {
   int64_t tick, turn, from, to;
   Message sent, received;
 
-  /// Moves of the same tick and pair of stages are neighbours in this order.
+  /// Sort key that makes moves of the same tick and pair of stages adjacent.
   auto key() const {
     return std::tuple(tick, turn, std::min(from, to), std::max(from, to), sent.payload, sent.micro_batch, sent.chunk);
   }
@@ -93,14 +93,14 @@ struct Move {
   }
 };
 
-/// Links of one tick take turns, the even ones and then the odd ones with the link that closes the ring: pairs that
-/// share no stage run at the same time, instead of one after another along the pipeline.
+/// Links of one tick alternate, first the even ones and then the odd ones with the link that closes the ring: pairs
+/// without a common stage run at the same time, instead of one after another along the pipeline.
 int64_t turn_of(int64_t from, int64_t to) {
   const auto [low, high] = std::minmax(from, to);
   return high - low > 1 ? 1 : low % 2;
 }
 
-/// All of them, or those from and to stage `only`: tensors come from neighbours and go to them.
+/// All moves, or those from and to stage `only`: tensors pass between neighbours.
 std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
                              const std::vector<std::vector<int64_t>>& ticks, std::optional<int64_t> only) {
   std::vector<Move> moves;
@@ -132,7 +132,7 @@ std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vec
   const std::vector<std::vector<int64_t>> ticks = start_ticks(spec, rounds);
   const std::vector<Move> moves = list_moves(spec, rounds, ticks, only);
   std::vector<ActionList> lists(rounds.size());
-  std::vector<size_t> next(rounds.size(), 0);  // round of each stage
+  std::vector<size_t> next(rounds.size(), 0);  // next round of each stage
   const auto run_rounds_before = [&](size_t stage, int64_t tick) {
     for (size_t& i = next[stage]; i < rounds[stage].size() && ticks[stage][i] < tick; ++i) {
       lists[stage].insert(lists[stage].end(), rounds[stage][i].begin(), rounds[stage][i].end());

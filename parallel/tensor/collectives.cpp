@@ -15,12 +15,12 @@ Tensor packed(const Ctx& ctx, Tensor t) {
   return copy;
 }
 
-/// A collective under way, with its buffers.
+/// A pending collective with its buffers.
 class Collective {
  public:
   Collective(Tensor in, Tensor out, comm::Work work)
       : in_(std::move(in)), out_(std::move(out)), work_(std::move(work)) {}
-  /// Later work of the stream finds the result. Once.
+  /// Makes later work of the stream wait for the result. Call once.
   Tensor wait(Stream& stream) {
     work_.wait(stream);
     in_ = {};
@@ -33,7 +33,7 @@ class Collective {
 };
 using Started = std::shared_ptr<Collective>;
 
-/// The sum takes the place of a part that nobody else holds.
+/// Reduces in place if no other reference to the partial sum exists.
 Started start_all_reduce(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
   Tensor in = packed(ctx, std::move(partial));
   Tensor out = in.unique() ? in : ctx.empty(in.dtype(), in.shape());
@@ -50,7 +50,7 @@ Started start_all_gather(const Ctx& ctx, Tensor shard, const TensorParallel& tp)
 }
 
 Started start_reduce_scatter(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
-  ASHLAR_CHECK(partial.rows() % tp.size() == 0, partial.rows(), " rows over ", tp.size(), " ranks");
+  ASHLAR_CHECK(partial.rows() % tp.size() == 0, partial.rows(), " rows cannot be sharded over ", tp.size(), " ranks");
   Tensor in = packed(ctx, std::move(partial));
   Tensor out = ctx.empty(in.dtype(), {in.rows() / tp.size(), in.cols()});
   comm::Work work = tp.group->reduce_scatter({.in = in.view(), .out = out.mut_view(), .parts = {}}, ctx.stream);
@@ -67,7 +67,7 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
   return start_reduce_scatter(ctx, partial, tp)->wait(ctx.stream);
 }
 
-/// y made of x; the gradient goes through `start` on its way back.
+/// Records y as made from x; backward starts `start` on the gradient.
 Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std::function<Started(Tensor dy)> start) {
   const Var out = result(ctx, y, made);
   if (ctx.tape == nullptr) return out;
@@ -79,7 +79,7 @@ Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std:
   return out;
 }
 
-/// On one rank there is nothing to communicate: the same value under its new name.
+/// On one rank there is no communication: the same value with a new placement.
 Var renamed(Var x, const Made& made) {
   x.made = made;
   return x;
@@ -88,10 +88,10 @@ Var renamed(Var x, const Made& made) {
 }  // namespace
 
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kReplicated}});
+  const Made made = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kPartialGrad}});
   if (tp.size() == 1) return renamed(x, made);
   Var out = record(ctx, made, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
-  out.rematerialize = x.rematerialize;  // the same value, made again the same way
+  out.rematerialize = x.rematerialize;  // recomputed in the same way
   return out;
 }
 
@@ -105,7 +105,7 @@ Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 }
 
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kReplicated}});
+  const Made made = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kPartialGrad}});
   if (tp.size() == 1) return renamed(x, made);
   Var out = record(ctx, made, x, gathered(ctx, x.value, tp),
                    [ctx, tp](Tensor dy) { return start_reduce_scatter(ctx, std::move(dy), tp); });

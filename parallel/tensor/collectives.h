@@ -6,13 +6,13 @@
 
 namespace ashlar::tensor {
 
-/// The communication of a block, as differentiable pairs: what one of a pair does forward, the other does backward.
-/// On a group of one rank all of them return their input in its new placement and record nothing.
+/// The communication of a block as differentiable pairs: forward of one is backward of the other. On a group of one
+/// rank they return their input with its new placement and record nothing.
 ///
 ///              forward                         backward                        takes -> gives
-///   tp_enter   identity                        all_reduce of the gradient      invariant -> replicated
+///   tp_enter   identity                        all_reduce of the gradient      invariant -> partial gradient
 ///   tp_exit    all_reduce of partial sums      identity                        partial sum -> invariant
-///   sp_enter   all_gather of rows              reduce_scatter of the gradient  rows split -> replicated
+///   sp_enter   all_gather of rows              reduce_scatter of the gradient  rows split -> partial gradient
 ///   sp_exit    reduce_scatter of partial sums  all_gather of the gradient      partial sum -> rows split
 ///
 /// tp_enter and tp_exit are Megatron's f and g.
@@ -20,25 +20,25 @@ namespace ashlar::tensor {
 /// Sums are those of comm::Communicator: fp32 in rank order, rounded once.
 /// Sources: Shoeybi et al. 2019 (arXiv:1909.08053) figure 3; Korthikanti et al. 2022 (arXiv:2205.05198) section 4.2.
 
-/// Into the slices: x [N, C], the same on every rank -> itself.
+/// Enters the sharded part: x [N, C], equal on every rank -> itself.
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
-/// Out of the slices: a partial sum [N, C] -> the sum, the same on every rank.
+/// Leaves the sharded part: a partial sum [N, C] -> the sum, equal on every rank.
 Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
-/// Into the slices: this rank's rows [N/size, C] -> all rows [N, C]. What consumes them keeps the shard and gathers
-/// again in backward.
+/// Enters the sharded part: this rank's rows [N/size, C] -> all rows [N, C]. Its consumers keep only the shard and
+/// gather again in backward.
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
-/// Out of the slices: a partial sum [N, C] -> this rank's rows [N/size, C] of the sum.
+/// Leaves the sharded part: a partial sum [N, C] -> this rank's rows [N/size, C] of the sum.
 Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 
-/// The pair that tp.sequence_parallel asks for.
+/// The pair for tp.sequence_parallel.
 Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 
-/// For element-wise work on this rank's `rows` rows of the residual stream: dropout draws by a row's global index.
+/// For element-wise operations on this rank's `rows` rows of the residual stream: dropout uses a row's global index.
 Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp);
 
-/// Row maxima and sums over the group that holds the slices of the vocabulary, or of the heads: of
-/// fused_linear_cross_entropy and norm_heads.
+/// Row maxima and sums over the group that shards the vocabulary or the heads: for fused_linear_cross_entropy and
+/// norm_heads.
 class GroupReduction final : public ops::Reduction {
  public:
   explicit GroupReduction(comm::Communicator& group) : group_(group) {}
@@ -50,7 +50,7 @@ class GroupReduction final : public ops::Reduction {
   comm::Communicator& group_;
 };
 
-/// Columns of all ranks side by side: x [N, M/size] -> [N, M]. Not differentiable: for logits.
+/// Concatenates the columns of all ranks: x [N, M/size] -> [N, M]. Not differentiable: for logits.
 Tensor gather_columns(const Ctx& ctx, const Tensor& x, const TensorParallel& tp);
 
 }  // namespace ashlar::tensor

@@ -8,23 +8,23 @@
 
 namespace ashlar::tensor {
 
-/// This rank's place in its tensor group: what the model needs to build and run its slice.
+/// This rank's position in its tensor group: what the model needs to build and run its slice.
 struct TensorParallel {
   comm::Communicator* group = nullptr;  ///< never null; SelfComm on one rank
   bool sequence_parallel = false;       ///< rows between the blocks' products are sharded over the group
 
   int64_t rank() const { return group->rank(); }
   int64_t size() const { return group->size(); }
-  /// Rows of the residual stream that this rank holds of N.
+  /// Number of residual stream rows on this rank, of N.
   int64_t local_rows(int64_t N) const { return sequence_parallel ? N / size() : N; }
-  /// What a row of the residual stream is here.
+  /// Placement of the residual stream.
   Placement residual_stream() const { return sequence_parallel ? Placement::kRowsSplit : Placement::kInvariant; }
-  /// Of a tensor that every rank holds whole and that acts on rows of the residual stream: where each rank sees rows of
-  /// its own, its gradient is summed over the group.
+  /// Axes of a tensor that every rank holds completely and that acts on rows of the residual stream: if each rank sees
+  /// other rows, its gradient is summed over the group.
   nn::TensorAxes stream_axes() const {
     return sequence_parallel ? nn::replicated_and_summed_over(Axis::kTensor) : nn::replicated_over(Axis::kTensor);
   }
-  /// The same slices with all rows on every rank, as decoding needs them.
+  /// The same slices with all rows on every rank, for decoding.
   TensorParallel with_whole_rows() const { return {.group = group}; }
 };
 

@@ -25,7 +25,7 @@ DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, mes
   for (const Bucket& bucket : plan.buckets) own.push_back(bucket.replicas);
   for (const AxisSet axes : mesh.agree_on(own)) {
     comm::Communicator& replicas = mesh.group(axes);
-    if (std::find(own.begin(), own.end(), axes) == own.end()) continue;  // of another stage
+    if (std::find(own.begin(), own.end(), axes) == own.end()) continue;  // belongs to another stage
     queues_.emplace(axes, Queue{.replicas = &replicas, .buckets = {}});
     comm::make_window(replicas, store.values().mut_view());
     comm::make_window(replicas, store.grads().mut_view());
@@ -44,7 +44,8 @@ bool DataParallel::all_left() const {
 }
 
 void DataParallel::begin_step(int64_t micro_batches) {
-  ASHLAR_CHECK(all_left() && micro_batches > 0, "the step before is not finished, ", micro_batches, " micro-batches");
+  ASHLAR_CHECK(all_left() && micro_batches > 0, "expected the previous step to be finished, got ", micro_batches,
+               " micro-batches");
   micro_batches_ = micro_batches;
   for (auto& [axes, queue] : queues_) queue.waiting = queue.buckets.size();
   store_.begin_step();
@@ -79,7 +80,7 @@ void DataParallel::finish() {
                  micro_batches_, " micro-batches");
     uses.push_back(n / micro_batches_);
   }
-  ASHLAR_CHECK(uses_.empty() || uses_ == uses, "a parameter's number of uses changed");
+  ASHLAR_CHECK(uses_.empty() || uses_ == uses, "expected the same number of uses of each parameter in every step");
   uses_ = std::move(uses);
   late_ = 0;
   for (auto& [axes, queue] : queues_) {
@@ -91,9 +92,9 @@ void DataParallel::finish() {
 }
 
 void DataParallel::start_param_sync() {
-  ASHLAR_CHECK(all_left(), "weights are gathered when the gradients are done with");
+  ASHLAR_CHECK(all_left(), "expected all gradients to be reduced before weights are gathered");
   wait_param_sync();
-  for (const Bucket& bucket : plan_.buckets) {  // in the order in which forward needs them
+  for (const Bucket& bucket : plan_.buckets) {  // in the order of forward
     comm::Communicator& replicas = *queues_.at(bucket.replicas).replicas;
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
     const comm::Range& own = bucket.parts[static_cast<size_t>(replicas.rank())];

@@ -10,24 +10,23 @@
 
 namespace ashlar::zero {
 
-/// What replicas exchange in a step: gradients bucket by bucket while backward continues, weights after the update.
+/// Communication of replicas in a step: gradients bucket by bucket during backward, weights after the update.
 ///
-///   begin_step        gradients of the step before are done with
+///   begin_step        the gradients of the previous step are no longer needed
 ///   poll              between two parts of backward work, as often as convenient
-///   finish            after the last one: the owned parts of the main gradients are sums over the replicas, the rest
-///   of
-///                     them is garbage
-///   start_param_sync  after the update of the owned parts: the others' are on their way, each weight's `param_sync` is
-///                     set, and the operation that reads it first waits for it
-///   wait_param_sync   before weights are read in another way, or updated: all values are there
+///   finish            after the last one: the owned parts of the main gradients are sums over the replicas, the
+///                     rest is undefined
+///   start_param_sync  after the update of the owned parts: starts the all-gather, and sets each weight's
+///                     `param_sync`, for which the first operation that reads the weight waits
+///   wait_param_sync   before other reads of weights, or an update: all values have arrived
 ///
-/// All replicas run the same micro-batches' worth of work, so the buckets of one group of replicas leave in one order:
-/// the last layers' first. A bucket leaves when each of its weights has as many contributions as the first step taught
-/// for so many micro-batches.
+/// All replicas run the same amount of micro-batches, so the buckets of one group of replicas are reduced in one order:
+/// the last layers' first. A bucket is reduced when each of its weights has as many contributions as in the first step
+/// for this number of micro-batches.
 class DataParallel {
  public:
-  /// Called by all ranks of `mesh`. It must outlive this, as must `plan`, `store` and `stream`, on which gradients are
-  /// made and weights are read.
+  /// Called by all ranks of `mesh`. It must outlive this object, as must `plan`, `store` and `stream`, on which
+  /// gradients are computed and weights are read.
   DataParallel(const ShardPlan& plan, nn::ParameterStore& store, mesh::Mesh& mesh, Stream& stream);
 
   void begin_step(int64_t micro_batches);
@@ -36,10 +35,10 @@ class DataParallel {
   void start_param_sync();
   void wait_param_sync();
 
-  int64_t late_buckets() const { return late_; }  ///< of the last step: left in `finish` only
+  int64_t late_buckets() const { return late_; }  ///< buckets of the last step reduced only in `finish`
 
  private:
-  /// The buckets of one group of replicas, and how many of them have not left yet: the first ones.
+  /// The buckets of one group of replicas, and the number that were not reduced yet: the first ones.
   struct Queue {
     comm::Communicator* replicas = nullptr;
     std::vector<const Bucket*> buckets;  ///< ascending
@@ -54,11 +53,11 @@ class DataParallel {
   comm::Communicator& all_;
   Stream& stream_;
   std::map<AxisSet, Queue> queues_;
-  std::vector<int64_t> uses_;  // contributions of a micro-batch to each parameter; empty before the first step
+  std::vector<int64_t> uses_;  // contributions per micro-batch to each parameter; empty before the first step
   int64_t micro_batches_ = 0;
   int64_t late_ = 0;
   std::vector<comm::Work> reducing_;
-  std::vector<std::unique_ptr<ParamSync>> syncing_;  // of the weights, bucket by bucket
+  std::vector<std::unique_ptr<ParamSync>> syncing_;  // pending all-gathers of weights, by bucket
 };
 
 }  // namespace ashlar::zero

@@ -10,23 +10,23 @@
 namespace ashlar::zero {
 
 /// Sums of squares of each tensor of the model over all ranks, each element once, in fp64: a tensor's parts are added
-/// over the tensor ranks, then the replicas, then the stages, each in rank order. On pipelines alone the same bits as
-/// one rank.
+/// over the tensor ranks, then the replicas, then the stages, each in rank order. With pipeline parallelism alone the
+/// same bits as one rank.
 class GlobalNorm {
  public:
-  /// Called by all ranks of `mesh`, which must outlive it. `ranges`: what this rank answers for, of main replicas and
-  /// of copies, which are left out.
+  /// Called by all ranks of `mesh`, which must outlive it. `ranges`: this rank's owned ranges, of main replicas and of
+  /// copies, which are skipped.
   GlobalNorm(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
              mesh::Mesh& mesh);
 
-  /// Called by all ranks. Queues: the first sums, fp64, are those of names(), of `buffer`; whatever stands behind them
-  /// is added over the ranks as well.
+  /// Called by all ranks. Queues the computation: the first sums, fp64, are those of names() in `buffer`; further
+  /// elements of `sums` are also added over the ranks.
   void sum(const Ctx& ctx, const nn::FlatTensor& buffer, const Tensor& sums) const;
   /// Called by all ranks: the same, read by the host, which waits.
   std::vector<double> sums_of(const Ctx& ctx, const nn::FlatTensor& buffer) const;
 
-  const std::vector<std::string>& names() const { return names_; }        ///< of all tensors of the model, ascending
-  const std::vector<int64_t>& num_elements() const { return elements_; }  ///< of those
+  const std::vector<std::string>& names() const { return names_; }  ///< names of all tensors of the model, ascending
+  const std::vector<int64_t>& num_elements() const { return elements_; }  ///< their numbers of elements
 
  private:
   optim::SquaresTable table(const Ctx& ctx, std::span<const nn::ShardedRange> ranges, bool packed) const;

@@ -10,7 +10,7 @@ namespace ashlar::zero {
 
 namespace {
 
-/// The last of equal parts has less than 1/16 more than the others.
+/// The last of equal parts is larger than the others by less than 1/16.
 constexpr int64_t kOfAPart = 16;
 
 std::vector<comm::Range> equal_parts(int64_t size, int64_t ranks) {
@@ -25,7 +25,7 @@ bool is_shared(const nn::Parameter& parameter) {
                      [](const nn::ShardedTensor& p) { return !p.axes.summed_in_replica().empty(); });
 }
 
-/// Where a bucket's tensors begin and where it ends, from its start; what no tensor names goes with the one before.
+/// Starts of a bucket's tensors, and its end, relative to its start; unnamed elements belong to the tensor before.
 std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket& bucket) {
   std::vector<int64_t> bounds = {0, bucket.size};
   for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i) {
@@ -38,10 +38,10 @@ std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket
   return bounds;
 }
 
-/// One part a replica between `bounds`, so that loads + parts have the least sum of squares.
+/// One part per replica between `bounds`, minimizing the sum of squares of loads + parts.
 std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const std::vector<double>& loads) {
   const size_t ranks = loads.size(), n = bounds.size();
-  // least[i]: of the replicas so far, which hold what lies before bounds[i]; from[r][i]: where the last of them begins.
+  // least[i]: optimum for the replicas so far, holding what is before bounds[i]; from[r][i]: where the last one begins.
   std::vector<double> least(n, std::numeric_limits<double>::infinity());
   least[0] = 0;
   std::vector<std::vector<size_t>> from(ranks, std::vector<size_t>(n));
@@ -61,7 +61,8 @@ std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const st
   return parts;
 }
 
-/// Ranks that share a parameter must all cut it alike whatever else they hold: those come first, each as if alone.
+/// Ranks that share a parameter must divide it equally, whatever else they hold: those parameters come first, each
+/// alone.
 void cut_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
   const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
   std::vector<size_t> order(buckets.size());
@@ -96,7 +97,7 @@ int64_t default_bucket_elems(int64_t ranks) {
 }
 
 ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
-  ASHLAR_CHECK(spec.bucket_elems >= 0, "buckets of ", spec.bucket_elems);
+  ASHLAR_CHECK(spec.bucket_elems >= 0, "expected a bucket size of at least 0, got ", spec.bucket_elems);
   const auto& parameters = store.parameters();
   const auto alone = [&](size_t i) { return !parameters[i]->shared_vectors() && is_shared(*parameters[i]); };
   const auto together = [&](size_t i, size_t j) {

@@ -11,10 +11,10 @@ namespace ashlar::zero {
 
 namespace {
 
-/// A part of a tensor, as ranks tell each other of it.
+/// A part of a tensor, in the exchange between ranks.
 struct Part {
-  int64_t id = 0;                ///< of name and place; the same on all ranks that hold it
-  int64_t grad_summed_over = 0;  ///< bits
+  int64_t id = 0;                ///< hash of name and place; the same on all ranks that hold it
+  int64_t grad_summed_over = 0;  ///< bits of the axes
 };
 static_assert(sizeof(Part) == 2 * sizeof(int64_t));
 
@@ -23,7 +23,7 @@ int64_t id_of(const nn::ShardedTensor& t) {
       str_cat(t.name, " ", t.global_row, " ", t.rows, " ", t.global_col, " ", t.cols, " of ", t.global_shape.str())));
 }
 
-/// What each rank of `group` has, by rank. Called by all of them.
+/// The parts of each rank of `group`, by rank. Called by all its ranks.
 std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Part> own) {
   SynchronousStream stream;
   const auto view = [](auto* data, int64_t n) { return MutView{data, DType::kInt64, 1, n, n}; };
@@ -41,9 +41,9 @@ std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Par
   return by_rank;
 }
 
-using Ranks = std::vector<int>;  // of a group, ascending
+using Ranks = std::vector<int>;  // ranks of a group, ascending
 
-/// Puts each set into the first round whose sets it does not overlap: one split makes the communicators of a round.
+/// Assigns each set to the first round without an overlapping set: one split creates the communicators of a round.
 std::vector<std::vector<Ranks>> in_rounds(const std::set<Ranks>& sets) {
   std::vector<std::vector<Ranks>> rounds;
   for (const Ranks& set : sets) {
@@ -67,7 +67,7 @@ SharedTensors::SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh) : stor
     for (nn::ShardedTensor& tensor : parameter->tensors) {
       const AxisSet axes = tensor.axes.replicated_over - kReplicaAxes, summed = tensor.axes.summed_in_replica();
       ASHLAR_CHECK(summed.empty() || summed == axes, tensor.name, ": its gradient is summed over ", text_of(summed),
-                   ", it is replicated over ", text_of(axes));
+                   ", but it is replicated over ", text_of(axes));
       if (axes.empty()) continue;
       by_axes[axes].push_back(&tensor);
       own.push_back(axes);
@@ -77,12 +77,12 @@ SharedTensors::SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh) : stor
 }
 
 void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::ShardedTensor* const> tensors) {
-  // 1. Who holds what.
+  // 1. Which rank holds which parts.
   std::vector<Part> own;
   for (const nn::ShardedTensor* t : tensors)
     own.push_back({.id = id_of(*t), .grad_summed_over = int64_t{t->axes.summed_in_replica().bits()}});
   std::map<int64_t, Ranks> holders;
-  std::map<int64_t, std::set<int64_t>> summed_over;  // more than one: ranks differ
+  std::map<int64_t, std::set<int64_t>> summed_over;  // more than one value: ranks disagree
   const std::vector<std::vector<Part>> all = gather(along, own);
   for (int rank = 0; rank < along.size(); ++rank) {
     for (const Part& part : all[static_cast<size_t>(rank)]) {
@@ -90,7 +90,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
       summed_over[part.id].insert(part.grad_summed_over);
     }
   }
-  // 2. A communicator for each set of ranks that sums: all ranks of `along` find the same ones.
+  // 2. A communicator for each set of ranks that sums: all ranks of `along` compute the same sets.
   std::set<Ranks> sums;
   for (const auto& [id, ranks] : holders)
     if (ranks.size() > 1 && *summed_over[id].rbegin() != 0) sums.insert(ranks);
@@ -121,7 +121,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Ranks& ranks = holders[own[i].id];
     ASHLAR_CHECK(summed_over[own[i].id].size() == 1, tensors[i]->name, ": ranks ", absl::StrJoin(ranks, ", "), " of ",
-                 along.name(), " hold the same part and differ in whether its gradient is summed");
+                 along.name(), " hold the same part but disagree on summing its gradient");
     tensors[i]->main_replica = ranks.front() == along.rank();
     if (own[i].grad_summed_over != 0 && ranks.size() > 1) groups_[group_of.at(ranks)].tensors.insert(tensors[i]);
   }
@@ -129,7 +129,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
 
 void SharedTensors::sum_gradients(const Ctx& ctx, std::span<const nn::ShardedRange> ranges) const {
   for (const Group& group : groups_) {
-    const auto each = [&](auto&& visit) {  // in global-name order, which all ranks share
+    const auto each = [&](auto&& visit) {  // in order of global names, the same on all ranks
       int64_t at = 0;
       for (const auto& range : ranges) {
         if (!group.tensors.contains(range.ref->tensor)) continue;

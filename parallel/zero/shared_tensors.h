@@ -10,26 +10,26 @@
 
 namespace ashlar::zero {
 
-/// The tensors of which several ranks of one replica hold the same part: a norm on every tensor rank, a KV head on some
-/// of them, a tied table on two stages. Who shares a part follows from who holds it, along the axes over which its
-/// sharded tensor is replicated.
+/// Tensors of which several ranks of one replica hold the same part: a norm on every tensor rank, a KV head on some of
+/// them, a tied table on two stages. Which ranks hold a part is found by exchange along the axes over which its sharded
+/// tensor is replicated.
 class SharedTensors {
  public:
   /// Called by all ranks of `mesh`, which must outlive it, as must `store`. Sets `main_replica` of the store's tensors:
-  /// the first rank that holds a part. A Bug when ranks differ in where the gradient of a part is summed.
+  /// the first rank that holds a part. Bug when ranks disagree on where the gradient of a part is summed.
   SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh);
 
-  /// Sums the main gradients within `ranges`, of every tensor whose `grad_summed_over` asks for it, over the ranks that
-  /// hold the same part: they are then complete and equal, to the bit, on all of these. Ranks that share a part must
-  /// own the same ranges of it. One operation for each group of ranks, whatever the number of tensors. Called by all
-  /// ranks, after the last backward of a step and the sum over the replicas.
+  /// Sums the main gradients within `ranges`, of every tensor with `grad_summed_over`, over the ranks that hold the
+  /// same part; they are then complete and bitwise equal on these ranks. Ranks that share a part must own the same
+  /// ranges of it. One operation per group of ranks, for any number of tensors. Called by all ranks, after the last
+  /// backward of a step and the sum over the replicas.
   void sum_gradients(const Ctx& ctx, std::span<const nn::ShardedRange> ranges) const;
 
  private:
   /// Ranks that hold the same parts, and this rank's tensors whose gradients they sum.
   struct Group {
     comm::Communicator* ranks = nullptr;
-    std::unique_ptr<comm::Communicator> made;  ///< null where it is a group of the mesh
+    std::unique_ptr<comm::Communicator> made;  ///< null if it is a group of the mesh
     std::set<const nn::ShardedTensor*> tensors;
   };
   void find_groups(comm::Communicator& along, std::span<nn::ShardedTensor* const> tensors);

@@ -59,7 +59,7 @@ TEST(Continued, TheOlderFormOfEvalSequencesIsReadOnce) {
   EXPECT_EQ(resolve(parse_config(kMinimal, "t.toml", {"train.eval_batches=50"}), two).config.train.eval_sequences, 600);
   EXPECT_EQ(resolved({"train.eval_batches=0"}).config.train.eval_sequences, 0) << "the whole part";
   EXPECT_EQ(resolved({"train.eval_batches=1000000000000"}).config.train.eval_sequences, 1000000000000);
-  expect_one(errors_of({"train.eval_batches=5", "train.eval_sequences=7"}), "train.eval_batches = 5", "one of it");
+  expect_one(errors_of({"train.eval_batches=5", "train.eval_sequences=7"}), "train.eval_batches = 5", "either it");
   // One in the file gives way to the other on the command line.
   std::string text = kMinimal;
   text.replace(text.find("steps = 1000"), 12, "steps = 1000\neval_batches = 5");
@@ -102,7 +102,8 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   EXPECT_EQ(resolve(file, facts()).config.train.eval_sequences, 100);
   EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const DerivedValue& d) {
     return d.rule ==
-           "of there; train.eval_batches = 50 was settled there, give train.eval_sequences for another number";
+           "of there; train.eval_batches = 50 was applied when the run began, set train.eval_sequences for another "
+           "number";
   }));
   EXPECT_EQ(continued({"train.eval_batches=50", "train.micro_batch=1"}, of_batches).config.train.eval_sequences, 100);
   EXPECT_EQ(continued({"train.eval_batches=9", "train.micro_batch=1"}, of_batches).config.train.eval_sequences, 9);

@@ -81,10 +81,9 @@ TEST(TakeModel, EveryKeyThatDiffersIsNamedWithBothValuesAtOnce) {
               1)
         << key << ::testing::PrintToString(t.errors);
   }
-  EXPECT_THAT(
-      take(stored_model(), {"norm.eps=0.1"}).errors.at(0),
-      HasSubstr("norm.eps = 0.1: expected 1e-05, as there/step-8 has it; remove the key to take that, or permit "
-                "it by run.init_change = [\"norm.eps\"]"));
+  EXPECT_THAT(take(stored_model(), {"norm.eps=0.1"}).errors.at(0),
+              HasSubstr("norm.eps = 0.1: expected 1e-05, as there/step-8 has it; remove the key to use that value, or "
+                        "allow the change with run.init_change = [\"norm.eps\"]"));
 }
 
 TEST(TakeModel, OneDifferenceIsOneErrorWhateverFollowsFromIt) {

@@ -410,7 +410,7 @@ path = [{path = "a", weight = -1}, {wight = 2}, 3]
   has("rope.base = 5", "only when pos.type = \"rope\"");
   has("data.path[0].weight = -1", "a number above 0");
   has("data.path[1].wight = 2", "only the keys path and weight");
-  has("data.path[1] = ", "a path in it");
+  has("data.path[1] = ", "a key `path`");
   has("data.path[2] = 3", "{path = ");
   has("run.threads = 'none'", "(command line)");
   has("train.nonsense: expected section.key=value", "(command line)");
@@ -512,7 +512,7 @@ TEST(Resolve, OptimizerNumbersThatTheirTypeCannotHold) {
     SCOPED_TRACE(dtype);
     expect_one(errors_of({dtype, "optimizer.eps=1e-60"}), "optimizer.eps = 1e-60", "expected at least 1.8e-22");
     expect_one(errors_of({dtype, "optimizer.eps=1e-40"}), "optimizer.eps = 1e-40", "in fp32");
-    expect_one(errors_of({dtype, "optimizer.eps=1e-24"}), "optimizer.eps = 1e-24", "no bound");
+    expect_one(errors_of({dtype, "optimizer.eps=1e-24"}), "optimizer.eps = 1e-24", "unbounded");
     expect_one(errors_of({dtype, "optimizer.clip=1e-30"}), "optimizer.clip = 1e-30", "0 (off) or at least");
     expect_one(errors_of({dtype, "optimizer.lr=1e-39"}), "optimizer.lr = 1e-39", "no weight would change");
     expect_one(errors_of({dtype, "optimizer.beta1=0.99999999"}), "optimizer.beta1", "1 in fp32");

@@ -78,7 +78,7 @@ TEST_F(Checks, ATableOfBiasesComesWithItsBuckets) {
                      .shape = {.B = 1, .T_q = 2, .T_kv = 2, .H = 1, .G = 1, .D = 4, .t5_bias = matrix(1, 4)}},
                     stream_);
               }),
-              HasSubstr("attention_forward: t5_bias and t5_buckets are given or absent together"));
+              HasSubstr("attention_forward: expected t5_bias and t5_buckets both, or neither"));
 }
 
 TEST_F(Checks, SkipReachesNothing) {

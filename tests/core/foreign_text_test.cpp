@@ -65,11 +65,11 @@ TEST(Json, DepthIsBoundedAndEqualKeysAreToldWhereTheyMustDiffer) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_NO_THROW(read(nested(kMaxJsonDepth), JsonKeys::kUnique));
   EXPECT_THAT([&] { read(nested(kMaxJsonDepth + 1), JsonKeys::kLastWins); },
-              ThrowsMessage<Error>(HasSubstr("nests deeper than 200 levels at byte 201")));
+              ThrowsMessage<Error>(HasSubstr("nested deeper than 200 levels at byte 201")));
   EXPECT_THROW(read(std::string(1'000'000, '['), JsonKeys::kLastWins), Error);
   EXPECT_NO_THROW(read(R"({"a":"[[\"[[","b":{"a":[{"a":1},{"a":2}]}})", JsonKeys::kUnique));
   EXPECT_THAT([&] { read(R"({"b":{"x":1},"c":[{"a":1,"\u0061":2}]})", JsonKeys::kUnique); },
-              ThrowsMessage<Error>(HasSubstr("it names 'a' twice")));
+              ThrowsMessage<Error>(HasSubstr("it has the key 'a' twice")));
   EXPECT_EQ(parse_json(R"({"a":1,"a":2})")["a"], 2);
   EXPECT_EQ(try_parse_json(nested(kMaxJsonDepth + 1)), std::nullopt);
   EXPECT_EQ(try_parse_json(R"({"a":1,"a":2})", JsonKeys::kUnique), std::nullopt);

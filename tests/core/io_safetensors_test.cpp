@@ -125,8 +125,8 @@ TEST(Safetensors, EveryMalformedHeaderIsNamed) {
       {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "below 2^63"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1e3]}})", "non-negative"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", "not a pair"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "do not lie in"},
-      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "do not lie in the 4 bytes"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "are outside"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "are outside the 4 bytes"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "need 8"},
       {R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", "need 2"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "too large"},
@@ -170,7 +170,7 @@ TEST(Safetensors, EveryTruncationAndTrailingByteIsAnError) {
     EXPECT_EQ(error_of([&] { SafetensorsReader reader(path); }).code(), ExitCode::kDamagedData) << length;
   }
   spit(path, whole + "x");
-  EXPECT_THAT(error_of([&] { SafetensorsReader reader(path); }).what(), HasSubstr("appended"));
+  EXPECT_THAT(error_of([&] { SafetensorsReader reader(path); }).what(), HasSubstr("extra bytes"));
   std::string huge = whole;
   huge[7] = '\x7f';  // a header of 2^62 bytes
   spit(path, huge);

@@ -43,7 +43,7 @@ TEST(SharedLibrary, NamesWhatWasTriedAndHowToGetIt) {
   EXPECT_THAT(error_of(place), AllOf(HasSubstr("[run.device] expected the library the library of functions"),
                                      HasSubstr("libnothing_of_this_name.so.9 ("),
                                      HasSubstr("/no/such/folder/libnothing_of_this_name.so.9 ("),
-                                     HasSubstr("install the package libc6, or name its file in ASHLAR_TEST_LIBRARY")));
+                                     HasSubstr("install the package libc6, or set its path in ASHLAR_TEST_LIBRARY")));
 }
 
 TEST(SharedLibrary, TheVariableOfTheEnvironmentWinsAlone) {

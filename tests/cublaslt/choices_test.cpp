@@ -111,7 +111,7 @@ TEST_F(Choices, DamagedOnesAreOneClearError) {
   std::string& answer = answers.sections["gemm"].choices.begin()->second;
   const std::string good = answer;
   answer = good.substr(1);
-  EXPECT_THAT(error_of_using(answers), AllOf(HasSubstr("not 128 hexadecimal digits"), HasSubstr("measured again")));
+  EXPECT_THAT(error_of_using(answers), AllOf(HasSubstr("not 128 hexadecimal digits"), HasSubstr("measure again")));
   answer = good;
   answer[3] = 'x';
   EXPECT_THAT(error_of_using(answers), HasSubstr("not 128 hexadecimal digits"));

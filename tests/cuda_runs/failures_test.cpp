@@ -29,7 +29,7 @@ TEST(CudaFailures, NameTheDeviceAndItsLastWork) {
     const ShellResult r = train(4, f.machine);
     EXPECT_EQ(r.code, f.code) << r.out << r.err;
     EXPECT_THAT(r.err, AllOf(HasSubstr("cudaEventSynchronize: "), HasSubstr("device 0 (Ashlar Stand-In, GPU-6173686c"),
-                             HasSubstr("work queued last: "), HasSubstr(f.words)));
+                             HasSubstr("last queued work: "), HasSubstr(f.words)));
   }
   const ShellResult again = train(4, "");
   EXPECT_EQ(again.code, 0) << again.out << again.err;

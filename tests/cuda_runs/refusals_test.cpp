@@ -24,7 +24,7 @@ TEST(CudaRefusals, AreOneLineAndExitCodeTwo) {
   const StandInRun runs;
   const Machine machines[] = {
       {"driver=0", "", 1, {"needs NVIDIA's driver", "libcuda.so.1"}},
-      {"driver=12040", "", 1, {"too old", "knows CUDA 12.4", "needs 13.0"}},
+      {"driver=12040", "", 1, {"too old", "supports CUDA 12.4", "needs 13.0"}},
       {"devices=0", "CUDA_VISIBLE_DEVICES=", 1, {"finds no GPU", "CUDA_VISIBLE_DEVICES = \"\""}},
       {"capability=75", "", 1, {"compute capability 7.5", "needs 8.0"}},
       {"",

@@ -51,7 +51,7 @@ TEST(CudaTraining, GoesOnFromCheckpointsOfOtherDevices) {
   part("cpu", 6, "run");
   std::filesystem::remove(runs.run().dir() / "run/choices.json");
   const std::string last = part("cuda", 8, "run");
-  EXPECT_THAT(last, HasSubstr("choices of algorithms from the checkpoint"));
+  EXPECT_THAT(last, HasSubstr("algorithm choices from the checkpoint"));
   EXPECT_THAT(last, Not(HasSubstr("algorithms chosen in "))) << "the same algorithms as in the first part";
   part("cpu", 8, "whole");
   for (const char* key : {"loss", "grad_norm"}) {
@@ -96,7 +96,7 @@ TEST(CudaTraining, TellsClockPowerAndThrottlingBesideTheRates) {
   const ShellResult r =
       runs.train("train.steps=1 checkpoint.every=0 run.dir=r", "", "ASHLAR_STAND_IN_NVML='1410 650400 4'");
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  EXPECT_THAT(r.out, ContainsRegex("step 1/1 .* tok/s .* gpu [0-9.]+ MB  1410 MHz  650 W  held by power cap"));
+  EXPECT_THAT(r.out, ContainsRegex("step 1/1 .* tok/s .* gpu [0-9.]+ MB  1410 MHz  650 W  limited by power cap"));
   EXPECT_EQ(runs.run().metric("r", "gpu_mhz"), std::vector<double>{1410});
   EXPECT_EQ(runs.run().metric("r", "gpu_watts"), std::vector<double>{650.4});
   EXPECT_THAT(runs.run().read("r/metrics.jsonl"), HasSubstr("\"gpu_held_by\":\"power cap\""));
@@ -105,7 +105,7 @@ TEST(CudaTraining, TellsClockPowerAndThrottlingBesideTheRates) {
   const ShellResult untold =
       runs.train("train.steps=1 checkpoint.every=0 run.dir=u", "", "ASHLAR_STAND_IN_NVML=broken");
   ASSERT_EQ(untold.code, 0) << untold.out << untold.err;
-  EXPECT_THAT(untold.out, HasSubstr("no clock, power and throttling beside the rates: "));
+  EXPECT_THAT(untold.out, HasSubstr("clock, power and throttling are not reported: "));
   EXPECT_THAT(untold.out, Not(HasSubstr(" MHz")));
 }
 

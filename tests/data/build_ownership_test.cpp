@@ -321,7 +321,7 @@ TEST_F(Ownership, ADatasetOfTheOldFormIsReplacedOnlyOnDemand) {
   fs::copy(ASHLAR_SOURCE_DIR "/tests/data/fixtures/old-form", dir_.file("out"));
   BuildOptions o = options("out");
   const auto before = files_of(o.out);
-  EXPECT_THAT(error_of(o), AllOf(HasSubstr("old form"), HasSubstr("--overwrite")));
+  EXPECT_THAT(error_of(o), AllOf(HasSubstr("old format"), HasSubstr("--overwrite")));
   EXPECT_EQ(files_of(o.out), before);
   o.overwrite = true;
   build_dataset(o);

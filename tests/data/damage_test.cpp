@@ -183,7 +183,7 @@ TEST_F(Damage, MissingShardIsNamedAtOnce) {
   std::filesystem::remove(path() + "/train-00001.h5");
   EXPECT_THAT(check_found("train-00001.h5", "removed"), HasSubstr("missing"));
   ASSERT_EQ(mkfifo((path() + "/train-00001.h5").c_str(), 0600), 0);
-  EXPECT_THAT(check_found("train-00001.h5", "a pipe"), HasSubstr("is no regular file"));
+  EXPECT_THAT(check_found("train-00001.h5", "a pipe"), HasSubstr("is not a regular file"));
 }
 
 /// Without memory nothing is known of the files: no word of damage.

@@ -264,12 +264,12 @@ TEST_F(InputShape, AnOptionThatDoesNothingIsRefused) {
   const std::string lines = put("a.jsonl", "{\"text\":\"one\"}\n"), text = put("a.txt", "two\n\nthree");
   BuildOptions o = options({lines});
   o.document_separator = "blank-line";
-  EXPECT_THAT(error_of(o), HasSubstr("none of the inputs is one"));
+  EXPECT_THAT(error_of(o), HasSubstr("no input is one"));
   o.inputs.push_back(text);
   EXPECT_EQ(built(o), "one|two\n|three|");
   o = options({text});
   o.text_field = "content";
-  EXPECT_THAT(error_of(o), HasSubstr("--text-field 'content' names a field of JSON objects"));
+  EXPECT_THAT(error_of(o), HasSubstr("--text-field 'content' applies to JSON objects"));
 }
 
 /// A header alone asks for the window: refused before any memory is.

@@ -106,20 +106,20 @@ TEST_F(PackedInput, ThatIsCutOffOrBrokenIsOneLine) {
     const char* const name = gzip ? "x.gz" : "x.zst";
     for (const size_t length : {size_t{5}, packed.size() / 2, packed.size() - 9, packed.size() - 1}) {
       EXPECT_THAT(error_of(options({good, put(name, packed.substr(0, length))}, "o")),
-                  AllOf(HasSubstr(str_cat(name, " is cut off")), HasSubstr(str_cat("byte ", length))));
+                  AllOf(HasSubstr(str_cat(name, " is truncated")), HasSubstr(str_cat("byte ", length))));
     }
     std::string broken = packed;
     broken[broken.size() / 2] = static_cast<char>(broken[broken.size() / 2] ^ 0x55);
     EXPECT_THAT(error_of(options({put(name, broken)}, "o")), HasSubstr(name));
     EXPECT_THAT(error_of(options({put(name, packed + "behind it")}, "o")), HasSubstr(name));
-    EXPECT_THAT(error_of(options({put(name, packed + packed.substr(0, 40))}, "o")), HasSubstr("is cut off"));
+    EXPECT_THAT(error_of(options({put(name, packed + packed.substr(0, 40))}, "o")), HasSubstr("is truncated"));
     EXPECT_THAT(error_of(options({put(name, text)}, "o")), HasSubstr(str_cat("is named ", gzip ? ".gz" : ".zst")));
     EXPECT_THAT(error_of(options({put(name, gzip ? gzipped(packed) : zstd_packed(packed))}, "o")),
                 HasSubstr("is compressed twice"));
     EXPECT_THAT(error_of(options({put(name, gzip ? gzipped("") : zstd_packed(""))}, "o")), HasSubstr("1 empty files"));
   }
   EXPECT_THAT(error_of(options({put("x.gz", gzipped(text) + std::string(9, '\0') + "x")}, "o")),
-              HasSubstr("behind its last gzip member"));
+              HasSubstr("after its last gzip member"));
 }
 
 TEST_F(PackedInput, OfStandardInputIsUnpacked) {

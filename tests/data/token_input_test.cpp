@@ -142,15 +142,15 @@ TEST_F(TokenInput, OfMegatronHasTheDocumentsOfItsIndex) {
   put("bad/x.bin", as<uint16_t>(ids).substr(0, 5000));
   put("bad/x.idx", megatron_index(8, 2, sizes, ends));
   EXPECT_THAT(error_of(options({dir_.file("bad")})),
-              AllOf(HasSubstr("bad/x.bin is cut off"), HasSubstr("bad/x.idx says")));
+              AllOf(HasSubstr("bad/x.bin is truncated"), HasSubstr("bad/x.idx says")));
   put("bad/x.idx", megatron_index(8, 2, sizes, ends).substr(0, 900));
-  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("x.idx: Megatron index is cut off"));
+  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("x.idx: Megatron index is truncated"));
   put("bad/x.idx", megatron_index(7, 4, sizes, ends));
   EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("data type 7"));
   put("bad/x.idx", megatron_index(8, 4, sizes, ends));
-  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("sequence 1 not behind"));
+  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("sequence 1 not right after"));
   put("alone/x.idx", megatron_index(8, 2, sizes, ends));
-  EXPECT_THAT(error_of(options({dir_.file("alone")})), HasSubstr("x.bin with its ids is not there"));
+  EXPECT_THAT(error_of(options({dir_.file("alone")})), HasSubstr("x.bin with its ids is missing"));
 }
 
 TEST_F(TokenInput, OfAnotherVocabularyIsRefusedWithThePlace) {
@@ -174,17 +174,17 @@ TEST_F(TokenInput, ThatIsNotWhatItsHeaderSaysIsOneLine) {
   const Ids ids = some_ids(3000, 100, 7);
   const std::string shard = llmc_file(20240520, 1, 3000, as<uint16_t>(ids));
   EXPECT_THAT(error_of(options({put("a.bin", shard.substr(0, 4000))})),
-              AllOf(HasSubstr("a.bin: llm.c shard is cut off"), HasSubstr("3000 ids, the file has 1488")));
-  EXPECT_THAT(error_of(options({put("a.bin", shard.substr(0, 800))})), HasSubstr("is cut off in its header"));
+              AllOf(HasSubstr("a.bin: llm.c shard is truncated"), HasSubstr("3000 ids, the file has 1488")));
+  EXPECT_THAT(error_of(options({put("a.bin", shard.substr(0, 800))})), HasSubstr("is truncated in its header"));
   EXPECT_THAT(error_of(options({put("a.bin", llmc_file(20240520, 9, 3000, as<uint16_t>(ids)))})),
               HasSubstr("version 9"));
-  EXPECT_THAT(error_of(options({put("a.bin", as<uint16_t>(ids) + "x")})), HasSubstr("no multiple of 2"));
+  EXPECT_THAT(error_of(options({put("a.bin", as<uint16_t>(ids) + "x")})), HasSubstr("not a multiple of 2"));
   const auto numpy = [&](const std::string& bytes) { return error_of(options({put("a.npy", bytes)})); };
   EXPECT_THAT(numpy(numpy_file("<u2", "(3001,)", as<uint16_t>(ids))), HasSubstr("3001 ids, the file has 3000"));
   EXPECT_THAT(numpy(numpy_file("<u2", "(2999,)", as<uint16_t>(ids))), HasSubstr("followed by 2 bytes more"));
   EXPECT_THAT(numpy(numpy_file("<f4", "(1500,)", as<uint16_t>(ids))), HasSubstr("of type <f4"));
   EXPECT_THAT(numpy(numpy_file(">u2", "(3000,)", as<uint16_t>(ids))), HasSubstr("of type >u2"));
-  EXPECT_THAT(numpy(numpy_file("<u2", "(3000,)", "").substr(0, 40)), HasSubstr("cut off in its header"));
+  EXPECT_THAT(numpy(numpy_file("<u2", "(3000,)", "").substr(0, 40)), HasSubstr("truncated in its header"));
   EXPECT_THAT(numpy(numpy_file("<u2", "(9999999999, 9999999999)", as<uint16_t>(ids))), HasSubstr("no shape"));
   // A .bin of text is text.
   BuildOptions text = options({put("text.bin", "nothing but words\n")}, "text");

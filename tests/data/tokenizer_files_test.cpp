@@ -171,7 +171,7 @@ TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
 TEST(TokenizerFiles, MergesNameTokens) {
   json all = small();
   all["model"]["merges"] = {"a b", "ab c"};
-  EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names 'c', no token of vocab"));
+  EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names 'c', which is not a token of vocab"));
   all["model"]["merges"] = {"a b c"};
   EXPECT_THAT(refusal(all), HasSubstr("model.merges[0]: expected two tokens"));
   all["model"]["merges"] = {"b a"};
@@ -202,7 +202,7 @@ TEST(TokenizerFiles, OtherFormsAreRefusedByTheirLine) {
     return "accepted";
   };
   EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\nnot a line\n"}}), HasSubstr("a.tiktoken, line 2: expected BASE64 RANK"));
-  EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}}), HasSubstr("has 1 ranks, which is no published file"));
+  EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}}), HasSubstr("has 1 ranks, unlike any published file"));
   EXPECT_THAT(said({{"a.tiktoken", "IQ== 0\n"}, {"about.json", R"({"pattern": "a", "special": {}})"}}),
               HasSubstr("no rank for the byte 0"));
   EXPECT_THAT(said({{"vocab.json", R"({"a": 0, "b": 1})"}, {"merges.txt", "#version: 0.2\na b\n"}}),

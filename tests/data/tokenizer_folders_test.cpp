@@ -84,9 +84,9 @@ TEST(TokenizerFolders, AddedTokensJsonCountsToo) {
   bytes["added_tokens.json"] = R"({"<|user|>": 1200})";
   EXPECT_EQ(opened(bytes)->encode("a<|user|>b"), Ids({65, 1200, 66}));
   bytes["added_tokens.json"] = R"({"<|user|>": 1300})";
-  EXPECT_THAT(refusal(bytes), HasSubstr("'<|user|>' is to have the id 1300; transformers gives it 1200"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("'<|user|>' should have the id 1300, but transformers gives it 1200"));
   bytes["added_tokens.json"] = R"({"<|user|>": "x"})";
-  EXPECT_THAT(refusal(bytes), HasSubstr("is no number"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("is not a number"));
   bytes.erase("added_tokens.json");
   bytes["tokenizer_config.json"] = R"({"split_special_tokens": true})";
   EXPECT_THAT(refusal(bytes), HasSubstr("split_special_tokens"));
@@ -124,8 +124,8 @@ TEST(TokenizerFolders, WhatTheKindsOfAClassTakeDifferentlyIsRefused) {
   };
   const std::string merges = gpt2.at("merges.txt"), lines = merges.substr(merges.find('\n') + 1);
   EXPECT_EQ(refusal(with_merges(gpt2, merges)), "accepted");
-  EXPECT_THAT(refusal(with_merges(gpt2, lines)), HasSubstr("put that line before it"));
-  EXPECT_THAT(refusal(with_merges(gpt2, merges.substr(0, merges.size() - 1))), HasSubstr("behind the last merge"));
+  EXPECT_THAT(refusal(with_merges(gpt2, lines)), HasSubstr("add that line before it"));
+  EXPECT_THAT(refusal(with_merges(gpt2, merges.substr(0, merges.size() - 1))), HasSubstr("after the last merge"));
   const std::string of_qwen2 = qwen2.at("merges.txt");
   EXPECT_EQ(refusal(with_merges(qwen2, of_qwen2.substr(of_qwen2.find('\n') + 1))), "accepted");
 
@@ -178,7 +178,7 @@ TEST(TokenizerFolders, TokensListedBesideRanksMustBeTheirs) {
   bytes["tokenizer_config.json"] = list(content, id, true);
   EXPECT_THAT(refusal(bytes), HasSubstr("lstrip"));
   bytes["tokenizer_config.json"] = list(content, 9999);
-  EXPECT_THAT(refusal(bytes), HasSubstr("with the id 9999, which is no special token"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("with the id 9999, which is not a special token"));
   bytes["tokenizer_config.json"] = list("<|mine|>", id);
   EXPECT_THAT(refusal(bytes), HasSubstr("'<|mine|>'"));
   EXPECT_NO_THROW(opened(bytes, 1)) << "a dataset of before";

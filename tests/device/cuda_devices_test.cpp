@@ -57,7 +57,7 @@ TEST_F(CudaDevices, NeedADriver) {
 
 TEST_F(CudaDevices, NeedADriverThatIsNewEnough) {
   EXPECT_THAT(refusal("driver=12040"),
-              AllOf(HasSubstr("too old"), HasSubstr("knows CUDA 12.4"), HasSubstr("needs 13.0")));
+              AllOf(HasSubstr("too old"), HasSubstr("supports CUDA 12.4"), HasSubstr("needs 13.0")));
 }
 
 TEST_F(CudaDevices, MustBeVisible) {
@@ -89,7 +89,7 @@ TEST_F(CudaDevices, SayHowMuchMemoryIsLeft) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kResource);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("150 MiB more of device memory"), HasSubstr("100 of 400 MiB are free"),
-                                    HasSubstr("this run holds 100"), HasSubstr("train.micro_batch")));
+                                    HasSubstr("this run uses 100"), HasSubstr("train.micro_batch")));
   }
   EXPECT_NE(memory.allocate(int64_t{60} << 20), nullptr) << "the device still works";
 }
@@ -172,7 +172,7 @@ TEST_F(CudaDevices, ThatFailAreNamedWithTheirLastWork) {
     }
     EXPECT_EQ(seen, code);
     EXPECT_THAT(text, AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("device 1 (Ashlar Stand-In, GPU-"),
-                            HasSubstr("work queued last: gemm_epilogue, copy"), HasSubstr(advice)));
+                            HasSubstr("last queued work: gemm_epilogue, copy"), HasSubstr(advice)));
   }
 }
 
@@ -282,7 +282,7 @@ TEST_F(CudaDevices, FailWhereAKernelTouchesWhatIsNotTheDevices) {
     stream->synchronize();
     FAIL() << "memory of the host";
   } catch (const Bug& bug) {
-    EXPECT_THAT(bug.what(), AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("work queued last: gemm_epilogue")));
+    EXPECT_THAT(bug.what(), AllOf(HasSubstr("cudaStreamSynchronize"), HasSubstr("last queued work: gemm_epilogue")));
   }
   EXPECT_THAT(ashlar_stand_in_fault(), AllOf(HasSubstr("finish_gemm_kernel"), HasSubstr("thread")));
 }

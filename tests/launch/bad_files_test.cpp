@@ -72,7 +72,7 @@ TEST(BadFiles, OfTexts) {
        "seq 20000 | gzip >whole.gz && head -c 3000 whole.gz >text.gz",
        "data build text.gz --out o",
        kInput,
-       {"text.gz is cut off", "byte 3000"}},
+       {"text.gz is truncated", "byte 3000"}},
       {"a picture among texts",
        "mkdir texts && echo text >texts/a.txt && printf '\\211PNG\\r\\n\\032\\n\\0\\1\\2' >texts/b.png",
        "data build texts/a.txt texts/b.png --out o",
@@ -134,7 +134,7 @@ TEST(BadFiles, WhatIsLeftOutIsCounted) {
   const ShellResult built = ashlar("data build in --out o --bad-lines skip --validation 0");
   EXPECT_EQ(built.code, 0) << built.err;
   EXPECT_NE(built.out.find("  1 bad JSON documents left out\n"), std::string::npos) << built.out;
-  EXPECT_NE(built.out.find("  1 hidden files left out (--include-hidden takes them)\n"), std::string::npos)
+  EXPECT_NE(built.out.find("  1 hidden files left out (--include-hidden includes them)\n"), std::string::npos)
       << built.out;
   const ShellResult inspected = ashlar("data inspect o --tokens 0");
   EXPECT_EQ(inspected.code, 0) << inspected.err;
@@ -154,7 +154,7 @@ TEST(BadFiles, OfTokenizers) {
        tokenizer(R"({"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b", "ab d"]})"),
        "data build text.txt --out o --tokenizer m",
        kInput,
-       {"tokenizer.json: ", "model.merges[1] names 'd', no token of vocab"}},
+       {"tokenizer.json: ", "model.merges[1] names 'd', which is not a token of vocab"}},
       {"beside a model",
        model("llama", "") + tokenizer(R"({"type": "WordPiece", "unk_token": "a", "vocab": {"a": 0}})"),
        "import m o",
@@ -272,7 +272,7 @@ TEST(BadFiles, OfHubFolders) {
       {"a file", "touch m", "import m o", kInput, {"'m' is a file"}},
       {"no configuration", model("llama", "") + "rm m/config.json", "import m o", kInput, {"but no config.json"}},
       {"to train from", only("model-q4.gguf"), "train --from m data.path=d", kInput, {"'model-q4.gguf': GGUF"}},
-      {"a command that is no word of ours", "true", "frobnicate", kInput, {"'frobnicate'; ashlar --help lists all"}},
+      {"a command that is no word of ours", "true", "frobnicate", kInput, {"'frobnicate'; see ashlar --help"}},
       {"an option that is no word of ours",
        "true",
        "import a b --frobnicate",
@@ -284,27 +284,27 @@ TEST(BadFiles, OfHubFolders) {
        nested + model("llama", "") + "(printf '{\"a\":'; repeated '['; repeated ']'; printf '}') >m/config.json",
        "import m o",
        kInput,
-       {"m/config.json", "nests deeper than"}},
+       {"m/config.json", "nested deeper than"}},
       {"an index of 100,000 levels",
        nested + model("llama", "") +
            "rm m/model.safetensors; (printf '{\"weight_map\":'; repeated '['; repeated ']'; "
            "printf '}') >m/model.safetensors.index.json",
        "import m o",
        kDamaged,
-       {"index.json", "nests deeper than"}},
+       {"index.json", "nested deeper than"}},
       {"a header of 100,000 levels",
        nested + model("llama", "") +
            "(printf '\\101\\015\\003\\0\\0\\0\\0\\0'; printf '{'; repeated '['; repeated ']') "
            ">m/model.safetensors",
        "import m o",
        kDamaged,
-       {"m/model.safetensors", "nests deeper than"}},
+       {"m/model.safetensors", "nested deeper than"}},
       {"a generation_config of 100,000 levels",
        nested + model("llama", "") +
            "(printf '{\"a\":'; repeated '['; repeated ']'; printf '}') >m/generation_config.json",
        "import m o",
        kInput,
-       {"m/generation_config.json", "nests deeper than"}},
+       {"m/generation_config.json", "nested deeper than"}},
   });
 }
 

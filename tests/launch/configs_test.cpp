@@ -67,7 +67,7 @@ TEST(Configs, EveryFileIsReadWhole) {
 TEST(Configs, TheKvCacheOfAContextIsTold) {
   const RunFixture run;
   const std::string words = "params " ASHLAR_SOURCE_DIR "/configs/zoo/llama2-70b.toml train.sequence_length=4096";
-  for (const auto& [kv_heads, told] : {std::pair("64", "10.74 GB in bf16, 2621440 bytes a token"),
+  for (const auto& [kv_heads, told] : {std::pair("64", "10.74 GB in bf16, 2621440 bytes per token"),
                                        {"8", "1.342 GB in bf16, 327680"},
                                        {"1", "0.1678 GB in bf16, 40960"}}) {
     const ShellResult r = run.ashlar(str_cat(words, " model.n_kv_heads=", kv_heads));

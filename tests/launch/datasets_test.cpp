@@ -115,10 +115,10 @@ TEST_F(Datasets, TheOldFormTrainsWithOneWarning) {
   fs::copy(ASHLAR_SOURCE_DIR "/tests/data/fixtures/old-form", run_.dir() / "old");
   const auto r = train(4, "'data.path=[{path=\"old\",weight=1},{path=\"set\",weight=1e-6},{path=\"old\",weight=2}]'");
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(count_of(r.out + r.err, "warning: old is a dataset of the old form"), 1) << r.err;
+  EXPECT_EQ(count_of(r.out + r.err, "warning: old is a dataset in the old format"), 1) << r.err;
   const auto eval = run_.ashlar("eval run --data old");
   EXPECT_EQ(eval.code, 0) << eval.err;
-  EXPECT_EQ(count_of(eval.out + eval.err, "warning: old is a dataset of the old form"), 1) << eval.err;
+  EXPECT_EQ(count_of(eval.out + eval.err, "warning: old is a dataset in the old format"), 1) << eval.err;
 }
 
 /// The reader's thread meets it; the process says it, once, with all that it takes to find the place.
@@ -151,8 +151,8 @@ TEST_F(Datasets, WhatNoStreamCanReadIsRefusedAtOnce) {
     EXPECT_THAT(r.out, Not(HasSubstr("layer")));
     EXPECT_FALSE(fs::exists(run_.dir() / "run"));
   };
-  refused(2, "[{path=\"set\",weight=1},{path=\"data\",weight=1e-300}]", "too far apart");
-  refused(1, "\"brief\"", "brief has 11 tokens in its train part, a window of train.sequence_length = 16 needs 17");
+  refused(2, "[{path=\"set\",weight=1},{path=\"data\",weight=1e-300}]", "differ too much");
+  refused(1, "\"brief\"", "brief has 11 tokens in its train part, but a window of train.sequence_length = 16 needs 17");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_F(EvalDevice, IsTheCpuWithAWarningWhereThereIsNoOther) {
     const ShellResult key = without_gpu(str_cat(command, " run run.dtype=fp32"));
     EXPECT_EQ(key.code, 2);
     EXPECT_THAT(key.err,
-                AllOf(HasSubstr(str_cat("[", command, "] 'run.dtype=fp32': expected no other key than run.device")),
+                AllOf(HasSubstr(str_cat("[", command, "] 'run.dtype=fp32': expected no key other than run.device")),
                       Not(HasSubstr("\n["))));
   }
 }

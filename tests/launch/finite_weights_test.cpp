@@ -92,7 +92,7 @@ TEST_F(FiniteWeights, OfAHubFolder) {
   }
   hf::testing::save_file(file, model);
   const auto named = HasSubstr(
-      "'model.layers.1.mlp.up_proj.weight' holds a value that is not finite: "
+      "'model.layers.1.mlp.up_proj.weight' has a non-finite value: "
       "blocks.1.ffn.up.weight element [0, 3] is -inf");
   EXPECT_THAT(refused("import hub out"), named);
   EXPECT_FALSE(fs::exists(run_.dir() / "out/manifest.json"));
@@ -104,8 +104,7 @@ TEST_F(FiniteWeights, OfAModelWhoseProductsOverflow) {
           [](const io::TensorSpec&, std::span<float> values) {
             for (float& value : values) value *= 1e18F;
           });
-  EXPECT_THAT(refused("eval large --dtype fp32"),
-              HasSubstr("the weights are finite, what is computed from them in fp32"));
+  EXPECT_THAT(refused("eval large --dtype fp32"), HasSubstr("the weights are finite, but their results in fp32"));
   EXPECT_THAT(refused("generate large --dtype fp32 --tokens 3"), HasSubstr("the logit of id "));
   EXPECT_THAT(refused("launch -np 2 generate large --dtype fp32 --tokens 3"), HasSubstr("the logit of id "));
 }

@@ -71,7 +71,7 @@ TEST_F(From, WhatIsNotTheSameModelIsSaid) {
   run_.write("hub/broken/config.json", "{}");
   refused("train --from hub/broken data.path=set run.dir=none", "hub/broken");
   EXPECT_FALSE(fs::exists(run_.dir() / "none.import"));
-  refused("train --from hub/a-model tiny.toml data.path=set", "expected no configuration file beside --from");
+  refused("train --from hub/a-model tiny.toml data.path=set", "expected no configuration file with --from");
   refused("train --from", "--from");
 }
 
@@ -86,7 +86,7 @@ TEST_F(From, AKeyThatIsNotKnownCanBeVouchedFor) {
   must(words + "--ignore-key mystery");
   const ShellResult alone = run_.ashlar("train tiny.toml --ignore-key mystery");
   EXPECT_EQ(alone.code, 2);
-  EXPECT_THAT(alone.err, HasSubstr("is of --from HF_DIR"));
+  EXPECT_THAT(alone.err, HasSubstr("expected only with --from HF_DIR"));
 }
 
 }  // namespace

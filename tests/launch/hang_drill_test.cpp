@@ -73,7 +73,7 @@ class Drill : public ::testing::Test {
   }
   static void expect_named(const ShellResult& r, const std::string& suspect) {
     EXPECT_EQ(r.code, 5) << r.err;
-    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: hang: no rank has got anything done for"),
+    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: hang: no rank has made progress for"),
                              ContainsRegex("ashlar: hang: " + suspect), HasSubstr("the job ends here")));
   }
   const RunFixture run_;
@@ -163,7 +163,7 @@ TEST_F(Drill, ABlockedReaderIsNamedWithItsFileSlow) {
           on_four("train.steps=2000 run.stall_after=4"));
   EXPECT_THAT(r.err,
               ContainsRegex("ashlar: warning: a file system stalls: \\[rank 1 of 4 on [^ ]+\\] its reader thread "
-                            "is in fcntl of [^ ]*/data/train-0[^ ]* for [0-9]+ s; who needs it waits"));
+                            "is in fcntl of [^ ]*/data/train-0[^ ]* for [0-9]+ s; the job waits for it"));
   expect_named(r, "rank 1 of 4 on [^ ]+ in reading data: its reader thread is in fcntl of [^ ]*/data/train-0");
   EXPECT_THAT(r.err, ContainsRegex("reader thread: state [SD], in fcntl of [^ ]*/data/train-0"));
   EXPECT_THAT(r.err, HasSubstr("waits for other ranks, last operation"));
@@ -201,7 +201,7 @@ TEST_F(Drill, AStallThatEndsIsToldAndIsNoHangSlow) {
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_GT(seconds_, stall_s);
     EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: warning: a file system stalls: [rank 0 of 1"), HasSubstr(place.path),
-                             HasSubstr("ashlar: the file system answers again, after "), Not(HasSubstr("hang:"))));
+                             HasSubstr("ashlar: the file system responds again, after "), Not(HasSubstr("hang:"))));
     EXPECT_EQ(run_.metric("r", "loss").size(), steps);
   }
 }
@@ -211,8 +211,8 @@ TEST_F(Drill, WhoOnlyWantsAReportGoesOnSlow) {
   const ShellResult r = run({.call = "sync", .path = "step-0", .what = "sleep:6", .once = "once"},
                             train("run.hang_action=report run.stall_after=0 train.steps=300 checkpoint.every=10"));
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_THAT(r.err, AllOf(HasSubstr("hang: no rank has got anything done"), HasSubstr("the job continues"),
-                           HasSubstr("the ranks get on again")));
+  EXPECT_THAT(r.err, AllOf(HasSubstr("hang: no rank has made progress"), HasSubstr("the job continues"),
+                           HasSubstr("the ranks make progress again")));
 }
 
 // What the messages themselves show needs no watch; what would be silence is the watch's.
@@ -227,7 +227,7 @@ TEST_F(Drill, OperationsThatDoNotMatchAreNamedSlow) {
                               HasSubstr("the two ranks issued different operations")));
   expect_named(
       ranks("elsewhere"),
-      "rank 2 of 4 on [^ ]+ is behind: its last on world is operation [0-9]+, rank 0 has issued all_reduce sum "
+      "rank 2 of 4 on [^ ]+ is behind: its last operation on world is number [0-9]+, rank 0 has issued all_reduce sum "
       "fp32\\[64\\] on world, operation");
   if (long_form()) expect_named(ranks("missing"), "rank 2 of 4 on [^ ]+, for which others wait, is in starting");
 }
@@ -254,7 +254,7 @@ TEST_F(Drill, AnOverloadedMachineIsNoHangSlow) {
   }
   EXPECT_EQ(RunFixture::wait_for(pid), 0) << run_.read("log");
   const std::string log = run_.read("log");
-  EXPECT_THAT(log, AllOf(HasSubstr("a file system stalls: [rank 3 of 8"), HasSubstr("the file system answers again"),
+  EXPECT_THAT(log, AllOf(HasSubstr("a file system stalls: [rank 3 of 8"), HasSubstr("the file system responds again"),
                          Not(HasSubstr("hang:"))));
   EXPECT_EQ(run_.metric("r", "loss").size(), static_cast<size_t>(kSteps));
 }

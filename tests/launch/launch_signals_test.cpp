@@ -39,7 +39,7 @@ TEST(JobSignals, AreSentAgainUntilARankAnswers) {
   JobSignals signals(true);
   EXPECT_EQ(signals.due(kStart), std::nullopt);
   EXPECT_EQ(signals.wait_ms(kStart), -1);
-  EXPECT_THAT(signals.take(SIGTERM, false, kStart), HasSubstr("SIGTERM: the ranks are told to save"));
+  EXPECT_THAT(signals.take(SIGTERM, false, kStart), HasSubstr("SIGTERM: asking the ranks to save"));
   EXPECT_EQ(signals.due(kStart), SIGUSR1);
   EXPECT_EQ(signals.due(kStart), std::nullopt);
   EXPECT_EQ(signals.wait_ms(kStart), 250);
@@ -126,7 +126,7 @@ TEST_F(LaunchSignals, AHangupLetsTheRunSaveButNotUnderNohup) {
   const std::string job = "trap 'exit 75' USR1; echo up; for i in $(seq 100); do sleep 0.05; done; exit 3";
   const std::string result = "; wait $pid; echo code $?; cat log";
   const ShellResult r = run(job, "train x >log 2>&1", "up; kill -HUP $pid" + result);
-  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), HasSubstr("ashlar: SIGHUP: the ranks are told to save")));
+  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), HasSubstr("ashlar: SIGHUP: asking the ranks to save")));
   const ShellResult kept = run_shell("cd " + shell_quote(scratch_.path().string()) +
                                      "; PATH=$PWD/bin:$PATH; rm -f log; trap '' HUP; " + shell_quote(ASHLAR_BINARY) +
                                      " launch -np 1 train x >log 2>&1 & pid=$!; until grep -qs up log; do sleep 0.02; "
@@ -151,7 +151,7 @@ TEST_F(LaunchSignals, AnOutputThatNobodyReadsKeepsNone) {
       "train x >pipe 2>err",
       "sleep 30 <pipe & up; until grep -q dropped err; do sleep 0.05; done; kill -TERM $pid; wait $pid; echo code $?; "
       "kill %2; cat err");
-  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), HasSubstr("its lines are dropped until somebody does"),
+  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), HasSubstr("its lines are dropped until it is read"),
                            HasSubstr(" lines were dropped\n")));
 }
 

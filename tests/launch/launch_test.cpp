@@ -114,13 +114,13 @@ TEST(Hostfile, WhatMpirunWouldNotReadIsRefusedWithItsLine) {
                    "a slots=2\n"),
               HasSubstr("line 1: a byte order mark"));
   EXPECT_THAT(said("# all\na:4\n"), HasSubstr("line 2: expected the name of a machine, got 'a:4'; write a slots=4"));
-  EXPECT_THAT(said("a slots=2\n\na slots=3\n"), HasSubstr("line 3: a second number of slots for one machine"));
+  EXPECT_THAT(said("a slots=2\n\na slots=3\n"), HasSubstr("line 3: slots given twice for one machine"));
   EXPECT_THAT(said("a slots=x\n"), HasSubstr("line 1, slots: expected a whole number from 0"));
   EXPECT_THAT(said("a slots=\n"), HasSubstr("line 1, slots: expected a whole number"));
   EXPECT_THAT(said("a slots=99999999999\n"), HasSubstr("line 1, slots: expected a whole number"));
   for (const char* bad : {"a b\n", "a 4\n", "a slots\n", "a foo=2\n", "a,b\n", "^a\n"})
     EXPECT_THAT(said(bad), HasSubstr("line 1: expected ")) << bad;
-  EXPECT_THAT(said("# nothing\n"), HasSubstr("names no machine"));
+  EXPECT_THAT(said("# nothing\n"), HasSubstr("contains no machine"));
 }
 
 TEST(MpirunLine, ABatchSystemKnowsTheMachines) {
@@ -262,7 +262,7 @@ TEST_F(Launch, WhatMpirunRepeatsIsLeftOut) {
     // Who was killed is repeated when another rank has named that one; alone, or of another rank, it is news.
     const auto lost = [](int rank, const std::string& more) {
       return str_cat("ashlar: [rank ", rank, " of 4 on a] died at step 7, last operation nothing", more,
-                     "; the job ends here: the same command continues from the last checkpoint\n");
+                     "; the job ends here: run the same command again to resume from the last checkpoint\n");
     };
     EXPECT_EQ(filtered(lost(1, "") + killed + aborted, piece), lost(1, ""));
     EXPECT_EQ(filtered(killed + lost(1, ""), piece), lost(1, "")) << "whichever comes first";
@@ -367,7 +367,7 @@ TEST_F(Launch, SignalsLetATrainingRunSaveFirst) {
     const ShellResult told = run_shell(str_cat(launch, "train x", wait_up, "kill -", signal, result));
     EXPECT_THAT(told.out, HasSubstr(str_cat("code ", code, "\n")));
     EXPECT_THAT(told.out, HasSubstr("got it"));
-    const std::string said = str_cat("ashlar: SIG", signal, ": the ranks are told to save and to stop (SIGUSR1)");
+    const std::string said = str_cat("ashlar: SIG", signal, ": asking the ranks to save and stop (SIGUSR1)");
     EXPECT_EQ(told.out.find(said) != std::string::npos, code != 75) << told.out;
     // As the terminal's Ctrl-C does: to all processes of launch's group, of which mpirun is none.
     const ShellResult group =
@@ -413,7 +413,7 @@ TEST_F(Launch, MistakesAreNamed) {
   fails("-np -- train x", "-np = --");
   fails("-np 2 -- --dry-run train x", "unknown command '--dry-run'");
   fails("-np 2 launch -np 2 train x", "got launch");
-  fails("-np 2 trian x", "ashlar: [ashlar] unknown command 'trian'; did you mean train? ashlar --help lists all");
+  fails("-np 2 trian x", "ashlar: [ashlar] unknown command 'trian'; did you mean train? see ashlar --help");
   fails("-np 2 --hostfil f train x", "unknown option '--hostfil'; did you mean --hostfile?");
   fails("-np 2 --hostfile nowhere train x", "--hostfile 'nowhere' cannot be read");
   fails("-np 2 --hostfile nowhere --host a train x", "got both; give one");

@@ -44,7 +44,7 @@ TEST_F(LostCheckpoints, AreAnErrorThatNamesTheNewest) {
   fs::rename(folder("r"), run_.dir() / "kept");
   expect_refused("got no such folder");
   fs::create_directory_symlink(run_.dir() / "unmounted", folder("r"));
-  expect_refused("got a link that leads nowhere");
+  expect_refused("got a dangling link");
   fs::remove(folder("r"));
   fs::create_directory(folder("r"));
   expect_refused("got none");
@@ -63,7 +63,7 @@ TEST_F(LostCheckpoints, WhenOlderOnesAreThereTheRunGoesBackAndSaysSo) {
   fs::remove_all(folder("r") / "step-00000012");
   const ShellResult r = run_.ashlar(std::string(kTrain) + "r");
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_THAT(r.out, AllOf(HasSubstr("warning: 'r' had a checkpoint of step 12, which is not there"),
+  EXPECT_THAT(r.out, AllOf(HasSubstr("warning: 'r' had a checkpoint of step 12, which is missing"),
                            HasSubstr("continues from step 9")));
   EXPECT_EQ(run_.exact_metrics("r"), rows);
 }

@@ -69,7 +69,7 @@ TEST_F(MetricsRows, OddLinesAreKeptAndNamedOnce) {
   open_at(5);
   EXPECT_EQ(text_of("metrics.jsonl"), kept);
   ASSERT_EQ(log_.warnings().size(), 1U);
-  EXPECT_NE(log_.warnings()[0].find("10 lines are no row with a step, kept as found: line 2, 6, 10,"),
+  EXPECT_NE(log_.warnings()[0].find("10 lines are not a row with a step and kept as found: line 2, 6, 10,"),
             std::string::npos)
       << log_.warnings()[0];
 }
@@ -123,7 +123,7 @@ TEST_F(MetricsRows, RowsThatFindNoSpaceWaitInMemory) {
     for (int64_t step = 2; step <= 5; ++step) append(file, step);
     EXPECT_EQ(text_of("metrics.jsonl"), all.substr(0, row(1).size() * 3 / 2));
     ASSERT_EQ(log_.warnings().size(), 1U) << "said once";
-    EXPECT_NE(log_.warnings()[0].find("cannot be written: File too large; its rows are kept"), std::string::npos);
+    EXPECT_NE(log_.warnings()[0].find("cannot be written: File too large; its rows are held"), std::string::npos);
     setrlimit(RLIMIT_FSIZE, &whole);
     append(file, 6);
     EXPECT_EQ(text_of("metrics.jsonl"), all);

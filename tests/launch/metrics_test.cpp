@@ -97,7 +97,7 @@ TEST(Metrics, TheRowsOfARunAreWhatItsConfigurationSays) {
       "schedule.min_ratio=0.25 optimizer.clip=0.5 train.eval_every=0 train.eval_sequences=4 checkpoint.every=0");
   ASSERT_EQ(r.code, 0) << r.err;
   double peak = 0;
-  const std::string said = "mfu is measured against ";
+  const std::string said = "mfu is relative to ";
   for (const std::string* text : {&r.out, &r.err}) {
     if (const size_t at = text->find(said); at != std::string::npos)
       peak = 1e9 * std::stod(text->substr(at + said.size()));

@@ -45,10 +45,11 @@ TEST_F(NcclDrill, ARankThatDiesInASumIsNamed) {
 TEST_F(NcclDrill, ARankThatStaysAwayFromASumIsNamed) {
   const ShellResult r = three_ranks("hangs");
   EXPECT_NE(r.code, 0);
-  EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: hang: no rank has got anything done for"),
-                           ContainsRegex("ashlar: hang: rank 2 of 3 on [^ ]+ is behind: its last on world is operation "
-                                         "3, rank [01] has issued all_reduce"),
-                           HasSubstr("the job ends here"), ContainsRegex("rank [01] ended its communication")));
+  EXPECT_THAT(r.err,
+              AllOf(HasSubstr("ashlar: hang: no rank has made progress for"),
+                    ContainsRegex("ashlar: hang: rank 2 of 3 on [^ ]+ is behind: its last operation on world is number "
+                                  "3, rank [01] has issued all_reduce"),
+                    HasSubstr("the job ends here"), ContainsRegex("rank [01] ended its communication")));
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ TEST_F(Ring, MalformedBytesAreNotBelieved) {
   EXPECT_EQ(from.take_mismatch(), "");
   EXPECT_EQ(changes({.form = 1}, report_of), 0u);
   EXPECT_THAT(from.take_mismatch(),
-              AllOf(HasSubstr("sends messages of form 1, "), HasSubstr(" bytes, where this one reads"),
+              AllOf(HasSubstr("sends messages of format 1, "), HasSubstr(" bytes, but this one reads"),
                     HasSubstr("start the same build of ashlar on all nodes")));
   EXPECT_EQ(changes({.news_bytes = uint64_t{1} << 60}, report_of), 0u);
   EXPECT_EQ(from.take_mismatch(), "") << "said once";
@@ -351,7 +351,7 @@ TEST_F(Ring, APortThatIsClosedIsSaidOnce) {
   NodeRing to(std::move(args));
   std::string said;
   until([&] { return !said.empty(); }, [&] { to.poll(true, news(5)), said = to.take_trouble(); });
-  EXPECT_THAT(said, AllOf(HasSubstr("no beat reaches hostb (tried 127.0.0.1"), HasSubstr("port 1)"),
+  EXPECT_THAT(said, AllOf(HasSubstr("no heartbeat reaches hostb (tried 127.0.0.1"), HasSubstr("port 1)"),
                           HasSubstr("ASHLAR_WATCH_INTERFACE")));
   to.poll(true, news(5));
   EXPECT_EQ(to.take_trouble(), "");

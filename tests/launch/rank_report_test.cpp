@@ -62,7 +62,7 @@ TEST(RankReport, ArrivesAsItWasSent) {
   EXPECT_EQ(got->version, 1000);
   EXPECT_EQ(got->state, 'D');
   EXPECT_FALSE(got->answers);
-  EXPECT_FALSE(got->told);
+  EXPECT_FALSE(got->printed);
   EXPECT_STREQ(got->stall.data(), sent.stall.data());
   EXPECT_EQ(message_of(*got), message_of(sent)) << "all other fields";
   EXPECT_EQ(got->page.machine, 99u);

@@ -168,7 +168,7 @@ TEST(Commands, RanksShareTheCoresAndTheDeadAreNamedSlow) {
   const pid_t pid = run.start("launch -np 2 bench step tiny.toml mesh.data=2 --steps 100000", "log");
   kill(busy_rank(), SIGKILL);
   EXPECT_EQ(testing::RunFixture::wait_for(pid), 5);
-  const std::string died = "ashlar: \\[rank 1 of 2 on [^ ]+\\] died", again = ".* here: give the command again\n";
+  const std::string died = "ashlar: \\[rank 1 of 2 on [^ ]+\\] died", again = ".* here: run the command again\n";
   EXPECT_THAT(run.read("log"), ::testing::ContainsRegex(died + ", last operation" + again)) << "no steps are told of";
   EXPECT_THAT(run.read("log"),
               ::testing::ContainsRegex(died + " while (loading a checkpoint|generating, token [0-9]+), last" + again));

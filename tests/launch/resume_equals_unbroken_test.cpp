@@ -127,7 +127,7 @@ TEST_F(Resume, SavesThatFailAreToldAndTriedAgainAndEndTheRunAtTheThird) {
                                         std::string(ASHLAR_BINARY) + " train tiny.toml run.dir=a'");
   EXPECT_EQ(limited.code, 6) << limited.err;
   const std::string said = limited.out + limited.err;
-  EXPECT_NE(said.find("tried again at the next interval (1 of 3 in a row): [file] cannot write"), std::string::npos)
+  EXPECT_NE(said.find("retrying at the next interval (1 of 3 in a row): [file] cannot write"), std::string::npos)
       << said;
   EXPECT_NE(said.find("(2 of 3 in a row)"), std::string::npos) << said;
   EXPECT_NE(said.find("three saves in a row failed: "), std::string::npos) << said;
@@ -199,11 +199,12 @@ TEST_F(Resume, ARunDirectoryIsContinuedUnderAnyName) {
   const ShellResult same = run_.ashlar("train a train.steps=12");
   ASSERT_EQ(same.code, 0) << same.err;
   EXPECT_NE(same.out.find("continuing from a/checkpoints/step-00000008"), std::string::npos) << same.out;
-  EXPECT_EQ(same.out.find("goes on where it is"), std::string::npos) << same.out;
+  EXPECT_EQ(same.out.find("continues in its current directory"), std::string::npos) << same.out;
   fs::rename(run_.dir() / "a", run_.dir() / "b");
   const ShellResult moved = run_.ashlar("train b/ train.steps=16");
   ASSERT_EQ(moved.code, 0) << moved.err;
-  EXPECT_NE(moved.out.find("the run in b, begun as a, goes on where it is"), std::string::npos) << moved.out;
+  EXPECT_NE(moved.out.find("the run in b, started as a, continues in its current directory"), std::string::npos)
+      << moved.out;
   EXPECT_FALSE(fs::exists(run_.dir() / "a"));
   fs::rename(run_.dir() / "b", run_.dir() / "c");
   const ShellResult file = run_.ashlar("train c/config.toml train.steps=20");

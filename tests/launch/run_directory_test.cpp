@@ -127,7 +127,7 @@ TEST_F(Directory, AHolderOnAnotherMachineIsNotJudged) {
   EXPECT_THAT(refusal(no_locks), AllOf(HasSubstr("may be training"), HasSubstr(" on far since "),
                                        HasSubstr("remove " + (dir_ / ".lock.held").string())));
   std::ofstream(dir_ / ".lock.held") << "nothing that can be read";
-  EXPECT_THAT(refusal(flock), HasSubstr("nobody knows who"));
+  EXPECT_THAT(refusal(flock), HasSubstr("an unknown process"));
   EXPECT_TRUE(fs::exists(dir_ / ".lock.held")) << "it is not ours to remove";
 }
 
@@ -291,7 +291,7 @@ TEST_F(Directory, ItRemembersWhatItCommitted) {
   EXPECT_THAT(lost(), AllOf(HasSubstr("expected checkpoint step-00000040 in"), HasSubstr("got no such folder"),
                             HasSubstr("--restart")));
   fs::create_directory_symlink("nowhere", dir_ / "checkpoints");
-  EXPECT_THAT(lost(), HasSubstr("a link that leads nowhere"));
+  EXPECT_THAT(lost(), HasSubstr("a dangling link"));
   for (const char* odd : {"", "{", "[]", "{\"committed_step\":\"x\"}", "{\"committed_step\":-3}", "\xff"}) {
     std::ofstream(dir_ / "committed.json") << odd;
     EXPECT_EQ(mine.committed()->step, -1) << odd;
@@ -425,11 +425,11 @@ TEST(Restart, ADirectoryThatHoldsTheCurrentOneIsRefusedAtOnce) {
   const std::string path = fs::canonical(run.dir() / "r").string();
   for (const auto& [folder, dir, words] : std::initializer_list<std::array<std::string, 3>>{
            {"r", ".", "'.', the current directory"},
-           {"r", "deep/..", "a path through a part of itself; give it as '" + path + "'"},
-           {".", "r/checkpoints/..", "a path through a part of itself; give it as '" + path + "'"},
+           {"r", "deep/..", "a path that passes through its own content; give it as '" + path + "'"},
+           {".", "r/checkpoints/..", "a path that passes through its own content; give it as '" + path + "'"},
            {"r", path, ", the current directory"},
            {"r/deep", "..", "'..', which the current directory is in"},
-           {"r", "/", "'/', the root of all directories; choose another run.dir\n"}}) {
+           {"r", "/", "'/', the root directory; choose another run.dir\n"}}) {
     const ShellResult r = from(folder, dir);
     EXPECT_EQ(r.code, 2) << dir << r.out << r.err;
     EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: [run.dir] --restart: expected a directory that can be renamed, got "),

@@ -115,8 +115,8 @@ TEST_F(Saving, FailuresOfManyRanksAreToldAndEndTheRunAtTheThird) {
       run_.ashlar("launch -np 2 train tiny.toml run.dir=a mesh.data=2 train.steps=1000 train.eval_every=0");
   const std::string said = failed.out + failed.err;
   EXPECT_EQ(failed.code, 6) << said;
-  EXPECT_EQ(times(said, "tried again at the next interval (1 of 3 in a row): "), 1U) << said;
-  EXPECT_EQ(times(said, "tried again at the next interval (2 of 3 in a row): "), 1U) << said;
+  EXPECT_EQ(times(said, "retrying at the next interval (1 of 3 in a row): "), 1U) << said;
+  EXPECT_EQ(times(said, "retrying at the next interval (2 of 3 in a row): "), 1U) << said;
   EXPECT_EQ(times(said, "three saves in a row failed: "), 1U) << said;
   EXPECT_THAT(said, AllOf(HasSubstr("a/checkpoints"), HasSubstr("Not a directory"), Not(HasSubstr("\nsaved "))));
   EXPECT_LT(run_.metric("a", "loss").size(), 100U) << "the third failure ends the run";
@@ -149,10 +149,11 @@ TEST_F(Saving, ACheckpointWhoseNameIsNotDurableStaysAndSaysSo) {
                 shell_quote(ASHLAR_BINARY) + " train tiny.toml run.dir=a");
   const std::string said = r.out + r.err;
   EXPECT_EQ(r.code, 6) << said;
-  EXPECT_THAT(said, AllOf(HasSubstr("(1 of 3 in a row): [checkpoint] '"),
-                          HasSubstr("step-00000009' is written and stays, but a power cut may still take its name: "
-                                    "[file] cannot sync directory"),
-                          HasSubstr("three saves in a row failed: "), Not(HasSubstr("saved "))));
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("(1 of 3 in a row): [checkpoint] '"),
+                    HasSubstr("step-00000009' is written and kept, but a power failure may still undo its rename: "
+                              "[file] cannot sync directory"),
+                    HasSubstr("three saves in a row failed: "), Not(HasSubstr("saved "))));
   // What was said is what is there: three more, each of them good, and the one of before.
   Log log([](std::string_view) {});
   const auto left = checkpoint::list(run_.dir() / "a");
@@ -167,10 +168,11 @@ TEST_F(Saving, ACheckpointWhoseNameIsNotDurableStaysAndSaysSo) {
 TEST_F(Saving, TheEndOfARunSaysOnceWhatItWaitsFor) {
   const ShellResult r = run_.ashlar("train tiny.toml run.dir=a train.steps=6");
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(times(r.out, "the run ends when the save under way is over: a/checkpoints/step-00000006 is"), 1U) << r.out;
+  EXPECT_EQ(times(r.out, "the run ends when the current save is complete: a/checkpoints/step-00000006 is"), 1U)
+      << r.out;
   const ShellResult none = run_.ashlar("train tiny.toml run.dir=b train.steps=6 checkpoint.every=0");
   ASSERT_EQ(none.code, 0) << none.err;
-  EXPECT_THAT(none.out, Not(HasSubstr("the save under way")));
+  EXPECT_THAT(none.out, Not(HasSubstr("the current save")));
 }
 
 TEST_F(Saving, BenchSaysWhatSavingCostsAndLeavesNothing) {

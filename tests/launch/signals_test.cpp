@@ -65,21 +65,21 @@ TEST_F(Signals, ASlowFirstStepAnswersAndASecondSignalLeavesWithItsCode) {
   for (const auto& [signal, code] : kinds) {
     fs::remove(run_.dir() / "log");
     const pid_t pid = begin(kSlowStep, "log");
-    ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
+    ASSERT_LT(wait_for("mfu is relative", 30), 30) << run_.read("log");
     usleep(300'000);  // into the step
     kill(pid, SIGTERM);
-    EXPECT_LT(wait_for("ashlar: SIGTERM: stopping after this step, then saving; a second signal leaves at once", 9),
+    EXPECT_LT(wait_for("ashlar: SIGTERM: stopping after this step, then saving; a second signal exits at once", 9),
               kAnswer)
         << run_.read("log");
     kill(pid, signal);
     EXPECT_EQ(code_of(pid, kLeave), code);
-    EXPECT_THAT(run_.read("log"), HasSubstr(": leaving at once; what the last checkpoint lacks is lost"));
+    EXPECT_THAT(run_.read("log"), HasSubstr(": exiting at once; steps since the last checkpoint are lost"));
   }
 }
 
 TEST_F(Signals, RanksAnswerOnceAndLeaveTogether) {
   const pid_t pid = begin("launch -np 2 " + kSlowStep + " mesh.data=2", "log");
-  ASSERT_LT(wait_for("mfu is measured", 30), 30) << run_.read("log");
+  ASSERT_LT(wait_for("mfu is relative", 30), 30) << run_.read("log");
   usleep(500'000);
   kill(pid, SIGUSR1);
   EXPECT_LT(wait_for("ashlar: SIGUSR1: stopping after this step", 9), kAnswer) << run_.read("log");
@@ -127,7 +127,7 @@ TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
   kill(pid, SIGTERM);
   EXPECT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);
   EXPECT_EQ(code_of(pid, 20), 76) << run_.read("log");
-  EXPECT_THAT(run_.read("log"), HasSubstr("the validation was left before its end; its loss is not written"));
+  EXPECT_THAT(run_.read("log"), HasSubstr("the validation was interrupted; its loss is not written"));
   EXPECT_TRUE(run_.metric("r", "val_loss").empty());
   EXPECT_EQ(run_.metric("r", "loss").size(), 2u);
   const ShellResult again = run_.ashlar(slow);
@@ -177,7 +177,7 @@ TEST_F(SignalsInASave, TheSecondLeavesWithItsCodeAndTheCheckpointOfBefore) {
   kill(pid, SIGTERM);
   EXPECT_EQ(code_of(pid, kLeave), 76);
   EXPECT_THAT(run_.read("log"), AllOf(HasSubstr("SIGUSR1: stopping after this step, then saving"),
-                                      HasSubstr("SIGTERM: leaving at once; what the last checkpoint lacks is lost")));
+                                      HasSubstr("SIGTERM: exiting at once; steps since the last checkpoint are lost")));
   expect_to_continue_from("step-00000004", 4);
 }
 
@@ -188,7 +188,7 @@ TEST_F(SignalsInASave, TheFirstWaitsForIt) {
   started_ = pid;
   for (int i = 0; i < 2000 && !fs::exists(run_.dir() / "once"); ++i) usleep(5000);
   kill(pid, SIGTERM);
-  EXPECT_LT(wait_for("ashlar: SIGTERM: stopping when this checkpoint is saved; a second signal leaves at once", 9),
+  EXPECT_LT(wait_for("ashlar: SIGTERM: stopping when this checkpoint is saved; a second signal exits at once", 9),
             kAnswer);
   EXPECT_EQ(code_of(pid, 20), 0) << "the run was over: " << run_.read("log");
   EXPECT_THAT(run_.read("log"), HasSubstr("saved r/checkpoints/step-00000008"));
@@ -208,7 +208,7 @@ TEST_F(Signals, TheSecondLeavesAValidationWithItsCode) {
   ASSERT_LT(wait_for("SIGTERM: stopping after", 9), kAnswer);
   kill(pid, SIGINT);
   EXPECT_EQ(code_of(pid, kLeave), 77) << run_.read("log");
-  EXPECT_THAT(run_.read("log"), HasSubstr("SIGINT: leaving at once"));
+  EXPECT_THAT(run_.read("log"), HasSubstr("SIGINT: exiting at once"));
   EXPECT_EQ(run_.metric("r", "val_loss").size(), validations);
   const ShellResult r = run_.ashlar("eval r --sequences 1");
   EXPECT_EQ(r.code, 0) << r.err;
@@ -225,8 +225,7 @@ TEST_F(Signals, NothingWaitsForAPipe) {
     EXPECT_THAT(r.err, HasSubstr(said)) << words;
     fs::remove(run_.dir() / pipe);
   };
-  refused("c.toml", "train c.toml",
-          "ashlar: [config] c.toml: expected a regular file, got a pipe; write what it brings");
+  refused("c.toml", "train c.toml", "ashlar: [config] c.toml: expected a regular file, got a pipe; write its output");
   refused("c.toml", "params c.toml", "expected a regular file, got a pipe");
   refused("hosts", "launch -np 2 --hostfile hosts train tiny.toml", "[launch] hosts: expected a regular file");
   fs::create_directory(run_.dir() / "d");
@@ -234,7 +233,7 @@ TEST_F(Signals, NothingWaitsForAPipe) {
   fs::create_directory(run_.dir() / "r");
   const std::string train = "train tiny.toml train.steps=2 schedule.warmup_steps=1 run.dir=r";
   refused("r/metrics.jsonl", train, "[metrics] r/metrics.jsonl: expected a regular file");
-  refused("r/.lock", train, "r/.lock which is no regular file");
+  refused("r/.lock", train, "r/.lock which is not a regular file");
   const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + " && timeout 5 " +
                                   shell_quote(ASHLAR_BINARY) + " train <(cat tiny.toml) run.dir=s");
   EXPECT_EQ(r.code, 2);

@@ -157,8 +157,8 @@ TEST(SlowRanks, WhereTheyAreNotJudgedThatIsSaid) {
   const auto r =
       run.ashlar(str_cat("launch -np 2 train tiny.toml train.steps=5 train.eval_every=0 run.threads=", usable_cores()));
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_THAT(r.out, HasSubstr("slow ranks are not judged: on a machine of this run the ranks have more threads"));
-  EXPECT_THAT(to_line(SlowRanksNotJudged{.by_devices = true}), HasSubstr("not judged: the devices work beside"));
+  EXPECT_THAT(r.out, HasSubstr("slow ranks are not detected: on a machine of this run the ranks have more threads"));
+  EXPECT_THAT(to_line(SlowRanksNotJudged{.by_devices = true}), HasSubstr("not detected: the devices are asynchronous"));
 }
 
 // Nine tenths of the time, so that a busy machine, which gives each rank less than a core, does not hide it; steps are
@@ -181,7 +181,7 @@ TEST(SlowRanks, ARankThatIsStoppedNowAndThenIsNamed) {
     usleep(2'000);
   }
   EXPECT_TRUE(said()) << run.read("log");
-  EXPECT_EQ(run.read("log").find("not judged"), std::string::npos);
+  EXPECT_EQ(run.read("log").find("not detected"), std::string::npos);
   EXPECT_EQ(run.read("log").find("rank 0 on "), std::string::npos) << "it only waits: " << run.read("log");
   for (int i = 0; i < 1500 && run.read("log").find("slow no more") == std::string::npos; ++i) usleep(10'000);
   EXPECT_THAT(run.read("log"), HasSubstr("is slow no more at step "));

@@ -105,7 +105,7 @@ TEST(Validation, TheOlderKeyIsSettledWhenTheRunBegins) {
   EXPECT_THAT(run.read("r/config.toml"), Not(HasSubstr("eval_batches")));
   const auto again = run.ashlar("launch -np 2 train" + words + "6 mesh.data=2");
   ASSERT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("train.eval_batches = 3 was settled there"));
+  EXPECT_THAT(again.out, HasSubstr("train.eval_batches = 3 was applied when the run began"));
   ASSERT_EQ(validations(run, "r").size(), 2U);
   for (const auto& row : validations(run, "r")) EXPECT_EQ(row.at("val_tokens"), 6 * 16);
 }
@@ -124,7 +124,7 @@ TEST(Validation, BeyondTheEndOfThePartNothingIsComputed) {
   EXPECT_EQ(trained.code, 0) << trained.err;
 }
 
-/// A source in which no target counts has no loss: 0 would be a good one.
+/// A source in which no valid targets has no loss: 0 would be a good one.
 TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   const testing::RunFixture run;
   // Token files hold what no text gives: ends of documents that are all empty.
@@ -140,7 +140,8 @@ TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   const std::string mixture = " 'data.path=[{path=\"data\",weight=1},{path=\"empty\",weight=3}]'";
   const auto mixed = run.ashlar(words + "mixed" + mixture);
   ASSERT_EQ(mixed.code, 0) << mixed.err;
-  const std::string said = "'empty' has no counted target in the 6 sequences of its validation: it takes no part in ";
+  const std::string said =
+      "'empty' has no counted target in the 6 sequences of its validation part: it is not part of ";
   EXPECT_THAT(mixed.out, HasSubstr(said));
   const auto rows = validations(run, "mixed");
   ASSERT_EQ(rows.size(), 1U);
@@ -154,7 +155,7 @@ TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   // Alone it has none at all.
   const auto none = run.ashlar("eval mixed --data empty");
   EXPECT_EQ(none.code, 2) << none.out;
-  EXPECT_THAT(none.err, HasSubstr("no target counts"));
+  EXPECT_THAT(none.err, HasSubstr("no valid targets"));
   ValidationResult r{.sources = {}, .uncounted = {{"a", 3}}, .mixture = true};
   combine(r);
   EXPECT_EQ(r.loss, 0);
@@ -176,7 +177,7 @@ TEST(Validation, EachDatasetOfAMixture) {
   const auto r = run.ashlar("train tiny.toml run.dir=mixed " + small + mixture);
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string said = r.out + r.err;
-  EXPECT_THAT(said, HasSubstr("bare has no validation part: it takes no part in val_loss"));
+  EXPECT_THAT(said, HasSubstr("bare has no validation part: it is not part of val_loss"));
   EXPECT_THAT(said, HasSubstr("mean of 2 datasets by weight"));
   const auto rows = validations(run, "mixed");
   ASSERT_EQ(rows.size(), 1u);

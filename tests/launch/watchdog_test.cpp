@@ -214,7 +214,7 @@ TEST_F(Ranks, AKilledRankIsNamedOnceAndTheOthersLeave) {
   EXPECT_THAT(codes(), ElementsAre(5, 5, -SIGKILL, 5));
   EXPECT_EQ(said(),
             "ashlar: [rank 2 of 4 on host1] died at step 17, last operation barrier on world, operation 12; the job "
-            "ends here: the same command continues from the last checkpoint\n");
+            "ends here: run the same command again to resume from the last checkpoint\n");
   EXPECT_LT(seconds_, 5);
 }
 
@@ -259,7 +259,7 @@ TEST_F(Ranks, AHealthyStopIsAnsweredOnce) {
   });
   for (const pid_t pid : pids_) kill(pid, SIGTERM);
   EXPECT_THAT(codes(), ElementsAre(76, 76, 76));
-  EXPECT_EQ(said(), "ashlar: SIGTERM: stopping after this step, then saving; a second signal leaves at once\n");
+  EXPECT_EQ(said(), "ashlar: SIGTERM: stopping after this step, then saving; a second signal exits at once\n");
 }
 
 TEST_F(Ranks, OneThatHasFinishedIsNotMissed) {
@@ -371,7 +371,7 @@ TEST_F(Ranks, AHangIsReportedByTheLowestAndEndsTheJob) {
   EXPECT_THAT(codes(), ElementsAre(5, 5, 5));
   EXPECT_LT(seconds_, 6);
   EXPECT_THAT(said(),
-              AllOf(HasSubstr("ashlar: hang: no rank has got anything done for 1 s (run.hang_after = 1 s"),
+              AllOf(HasSubstr("ashlar: hang: no rank has made progress for 1 s (run.hang_after = 1 s"),
                     HasSubstr("ashlar: [rank 0 of 3 on host1] step 17, backward of micro-batch 3 for 1 s, waits for "
                               "other ranks, last operation barrier on world, operation 10, its 1. of all"),
                     HasSubstr("ashlar: [rank 2 of 3 on host1] step 17"), HasSubstr("main thread: state S, in pause"),
@@ -393,7 +393,7 @@ TEST_F(Ranks, AStoppedRankIsNamedAndWhoOnlyReportsGoesOn) {
   kill(pids_[0], SIGCONT);
   EXPECT_THAT(codes(), ElementsAre(0, 0, 0));
   EXPECT_THAT(said(), AllOf(HasSubstr("ashlar: hang: rank 0 of 3 on host1 is stopped (state T) in starting\n"),
-                            HasSubstr("ashlar: hang: the ranks get on again\n")));
+                            HasSubstr("ashlar: hang: the ranks make progress again\n")));
 }
 
 // Each node alone sees nothing odd.
@@ -429,12 +429,13 @@ TEST_F(Ranks, WhatIsNotHeardOfIsSaidAndNotWaitedForLong) {
   });
   EXPECT_THAT(codes(), ElementsAre(5, 5, 5));
   EXPECT_LT(seconds_, 1 + 10);
-  EXPECT_THAT(said(),
-              AllOf(HasSubstr("ashlar: hang: rank 1 of 3 on host2, for which others wait, is in starting\n"
-                              "ashlar: hang: nothing was heard of rank 2 on host4: what they are at is not compared "
-                              "here\nashlar: hang: the job ends here"),
-                    HasSubstr("ashlar: hang: no rank that was heard stands out: all wait for each other\nashlar: hang: "
-                              "nothing was heard of rank 0 on host1; rank 1 on host2: what they")));
+  EXPECT_THAT(
+      said(),
+      AllOf(HasSubstr("ashlar: hang: rank 1 of 3 on host2, for which others wait, is in starting\n"
+                      "ashlar: hang: no report from rank 2 on host4: their state is not compared\n"
+                      "ashlar: hang: the job ends here"),
+            HasSubstr("ashlar: hang: no rank with known state stands out: all wait for each other\nashlar: hang: "
+                      "no report from rank 0 on host1; rank 1 on host2: their state")));
 }
 
 // Nor is a machine lost that is seen to beat, for longer than silence may last.

@@ -109,7 +109,7 @@ TEST_F(Sharing, RanksThatDifferInItAreABug) {
     FAIL() << "no error";
   } catch (const Bug& bug) {
     EXPECT_THAT(bug.what(), HasSubstr("x: ranks 0, 1"));
-    EXPECT_THAT(bug.what(), HasSubstr("differ in whether its gradient is summed"));
+    EXPECT_THAT(bug.what(), HasSubstr("disagree on summing its gradient"));
   }
 }
 

@@ -328,7 +328,7 @@ TEST_F(DeferredTrainer, ChoosesAlgorithmsOnceAndKeepsThem) {
   EXPECT_EQ(end.code, ExitCode::kDone) << end.error;
   EXPECT_EQ(measured_, first ? 1 : 0);
   if (first) {
-    EXPECT_TRUE(says(end, "1 choices of algorithms from the checkpoint"));
+    EXPECT_TRUE(says(end, "1 algorithm choices from the checkpoint"));
   }
   const fs::path tuned = put_aside("tuned");
   EXPECT_EQ(rows(tuned), rows(plain));
@@ -422,7 +422,7 @@ TEST_F(CudnnTrainer, ChoosesWhoseAttentionAndKeepsIt) {
 
   end = train_to(4);
   ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
-  EXPECT_TRUE(!first || (says(end, "2 choices of algorithms from the checkpoint") && says(end, line)));
+  EXPECT_TRUE(!first || (says(end, "2 algorithm choices from the checkpoint") && says(end, line)));
   EXPECT_FALSE(says(end, "algorithms chosen"));
   EXPECT_EQ(rows(run_dir()).back(), rows(whole).back());
 

@@ -136,7 +136,7 @@ TEST_F(TuningTest, ForAnotherLibraryOrDeviceItIsMeasuredAgainAndSaid) {
   if (ranks_.rank() == 0) {
     EXPECT_EQ(second.measured.size(), expected().size());
     EXPECT_EQ(lines_.front(),
-              "choices of algorithms in the checkpoint are measured again: gemm: library 2, made with library 1");
+              "algorithm choices in the checkpoint are measured again: gemm: library 2, made with library 1");
   }
   third.device = "another";
   lines_.clear();

@@ -9,12 +9,12 @@
 
 namespace ashlar::comm {
 
-/// What one rank tells another about the operation it has issued. Of an all_to_all: what the two send each other.
+/// What one rank sends another about its operation. For an all_to_all: what the two exchange.
 struct CheckedComm::Signature {
   OperationInfo info;
   uint64_t parts = 0;  ///< hash of the ranges
 
-  /// What the operation of `rank` is between `rank` and `peer`.
+  /// The operation of `rank` with respect to `peer`.
   struct Aspect {
     OperationKind kind;
     DType dtype, recv_dtype;
@@ -30,7 +30,7 @@ struct CheckedComm::Signature {
     if (to) return {OperationKind::kSend, info.dtype, DType{}, info.size, 0};
     return {OperationKind::kRecv, info.recv_dtype, DType{}, info.recv_size, 0};
   }
-  /// What the other side must look like.
+  /// The matching aspect on the other side.
   static Aspect opposite(Aspect a) {
     if (a.kind == OperationKind::kSend) {
       a.kind = OperationKind::kRecv;
@@ -46,9 +46,9 @@ struct CheckedComm::Signature {
 
 struct CheckedComm::Shared {
   std::unique_ptr<Communicator> inner;
-  std::unique_ptr<Communicator> control;        ///< the same ranks, for signatures
-  std::deque<const CheckedOperation*> waiting;  ///< not yet begun, in order of issue
-  SynchronousStream host;                       ///< of signatures
+  std::unique_ptr<Communicator> control;        ///< over the same ranks, for signatures
+  std::deque<const CheckedOperation*> waiting;  ///< not started, in order of issue
+  SynchronousStream host;                       ///< for signatures
 };
 
 namespace {
@@ -61,7 +61,7 @@ bool is_message(OperationKind kind) {
 
 }  // namespace
 
-/// Signatures are exchanged at once; the operations begin in the order of issue, each after its signatures agreed.
+/// Signatures are exchanged at once; the operations start in the order of issue, each after its signatures agreed.
 class CheckedComm::CheckedOperation final : public Operation {
  public:
   CheckedOperation(std::shared_ptr<Shared> shared, const Signature& mine, std::function<Work(Communicator&)> issue)
@@ -82,7 +82,7 @@ class CheckedComm::CheckedOperation final : public Operation {
   }
   ~CheckedOperation() override { std::erase(shared_->waiting, this); }
 
-  /// Of an all_to_all: each pair of ranks compares what the two send each other alone.
+  /// For an all_to_all: each pair of ranks compares only what the two exchange.
   void compare_pairs(const AllToAll& args) {
     for (size_t i = 0; i < peers_.size(); ++i) {
       OperationInfo& info = mine_[i].info;
@@ -134,7 +134,7 @@ class CheckedComm::CheckedOperation final : public Operation {
       std::erase(shared_->waiting, this);
       throw Bug(str_cat("[comm] rank ", inner.rank(), " issued ", describe(mine.info, inner.name()), "; rank ",
                         peers_[i], " issued ", describe(other.info, inner.name()), same ? " with other parts" : "",
-                        ": they do not belong together"));
+                        ": the operations do not match"));
     }
   }
 
@@ -157,7 +157,7 @@ Communicator::OperationPtr CheckedComm::make(const DeviceOperation& args, Stream
   check_on_host(stream);
   Signature mine{.info = issuing()};
   DeviceOperation kept = args;
-  std::vector<Range> parts, recv_parts;  // the operation begins later: it owns what `args` refers to
+  std::vector<Range> parts, recv_parts;  // the operation starts later, so it owns what `args` refers to
   const auto keep_parts = [&](auto& a) {
     parts.assign(a.parts.begin(), a.parts.end());
     for (const Range& part : parts) {

@@ -7,9 +7,9 @@
 
 namespace ashlar::comm {
 
-/// Another communicator with proof that its ranks agree: before an operation begins, each two ranks that take part
-/// compare what they issued (kind, reduction, dtype, sizes, parts, peers, position in the order of the two). A mismatch
-/// is a Bug on both, naming both sides. Costs one small exchange a pair and holds operations back until it is over;
+/// Wraps a communicator and checks that its ranks agree: before an operation starts, each two participating ranks
+/// compare what they issued (kind, reduction, dtype, sizes, parts, peers, sequence number between the two). A mismatch
+/// is a Bug on both, with both sides. Costs one small exchange per pair and delays operations until it is complete;
 /// results are those of `inner`. Splits are checked too.
 class CheckedComm final : public Communicator {
  public:

@@ -207,7 +207,7 @@ TEST_P(Control, AnotherOperationIsABugOnAllRanks) {
       const std::string bug = bug_of([&] { (rank_ == who ? other : sum)().wait(); });
       EXPECT_THAT(bug, AllOf(HasSubstr(str_cat("rank ", who, " issued ", name)),
                              HasSubstr(" issued host reduce 'loss' of 16 bytes on control, operation"),
-                             HasSubstr("do not belong together")));
+                             HasSubstr("the operations do not match")));
     }
   }
   values[0] = 1;
@@ -219,7 +219,7 @@ TEST_P(Control, ASumBeyond64BitsIsABugOnAllRanks) {
   if (ranks_ < 2) return;
   int64_t values[] = {1, rank_ == 0 ? std::numeric_limits<int64_t>::max() : 1};
   EXPECT_THAT(bug_of([&] { control_.reduce({.label = "tokens", .int_sums = values}).wait(); }),
-              AllOf(HasSubstr("needs more than 64 bits"), HasSubstr("host reduce 'tokens'")));
+              AllOf(HasSubstr("overflows 64 bits"), HasSubstr("host reduce 'tokens'")));
 }
 
 TEST_P(Control, ArgumentsThatDoNotFit) {

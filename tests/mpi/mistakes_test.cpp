@@ -39,10 +39,10 @@ TEST_P(Mistakes, ArgumentsThatDoNotFit) {
   };
   EXPECT_THAT(all_reduce(x.view(), z.view()), HasSubstr("in is fp32, out is fp64"));
   EXPECT_THAT(all_reduce(x.view(0, 4), y.view(0, 5)), HasSubstr("in has 4 elements, out 5"));
-  EXPECT_THAT(all_reduce(rows, rows), HasSubstr("16 apart; copy it together first"));
+  EXPECT_THAT(all_reduce(rows, rows), HasSubstr("16 apart, expected contiguous rows"));
   EXPECT_THAT(all_reduce(x.view(0, 8), x.view(4, 12)), HasSubstr("overlap"));
-  EXPECT_THAT(all_reduce(x.view(), y.view(), ReduceOp{}), HasSubstr("give .op"));
-  EXPECT_THAT(all_reduce(bytes.view(), bytes.view()), HasSubstr("no reduction of uint8"));
+  EXPECT_THAT(all_reduce(x.view(), y.view(), ReduceOp{}), HasSubstr("expected .op"));
+  EXPECT_THAT(all_reduce(bytes.view(), bytes.view()), HasSubstr("for a reduction, got uint8"));
   EXPECT_THAT(all_reduce({nullptr, DType::kFloat32, 1, 4, 4}, y.view(0, 4)), HasSubstr("has no memory"));
 
   const std::vector<Range> too_few(static_cast<size_t>(ranks_ - 1), Range{0, 0});

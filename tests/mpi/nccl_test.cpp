@@ -39,7 +39,8 @@ TEST_F(Nccl, RanksThatDoNotMeetEndInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const Error error = error_of([&] { make({.setup_seconds = 0.3}); });
   EXPECT_EQ(error.code(), ExitCode::kPeerLost);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("world is still at work after 0.3 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("world is still in progress after 0.3 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
@@ -72,7 +73,7 @@ TEST_F(Nccl, NothingCallsItAfterTheAbort) {
   const std::function<void()> abort = comm->abort_function();
   abort();
   abort();
-  EXPECT_THAT(error_of([&] { sum(*part, x).wait(); }).what(), HasSubstr("after communication was ended"));
+  EXPECT_THAT(error_of([&] { sum(*part, x).wait(); }).what(), HasSubstr("after communication was aborted"));
   EXPECT_EQ(error_of([&] { sum(*comm, x).wait(); }).code(), ExitCode::kPeerLost);
 }
 

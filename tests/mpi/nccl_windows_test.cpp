@@ -145,7 +145,7 @@ TEST_F(NcclWindows, NeedMemoryForThem) {
   const auto comm = make_windowed();
   auto* const block = static_cast<char*>(device_.allocator(MemoryKind::kGradients).allocate(kElements * 4 + kPage));
   char* const page = block + (kPage - reinterpret_cast<uintptr_t>(block) % kPage) % kPage;
-  expect_none(*comm, view(page), "NCCL makes no window of this memory on these machines");
+  expect_none(*comm, view(page), "NCCL does not support a window of this memory on these machines");
   device_.allocator(MemoryKind::kGradients).release(block);
 }
 
@@ -155,7 +155,7 @@ TEST_F(NcclWindows, AreMadeOnAllRanksOrOnNone) {
   void* const block = take(*comm, kElements * 4);
   std::optional<Variable> fault;
   if (rank_ == ranks_ - 1) fault.emplace("ASHLAR_STAND_IN_NCCL_FAULT", "no windows here");
-  expect_none(*comm, view(block), "NCCL makes no window");
+  expect_none(*comm, view(block), "NCCL does not support a window");
 }
 
 TEST_F(NcclWindows, ThatAreRefusedAreSaidInTheWordsOfNccl) {

@@ -160,8 +160,8 @@ TEST(CheckpointManifest, ContradictionsUnderAGoodChecksumAreNamed) {
       {"\"BF16\"", "\"BF17\"", "unknown dtype"},
       {"\"group\": \"weights\"", "\"group\": \"weight\"", "unknown group"},
       {"\"name\": \"a\"", "\"name\": \"z\"", "out of order"},
-      {"\"file\": \"weights-00001.safetensors\"", "\"file\": \"elsewhere\"", "in no listed file"},
-      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    5\n", "does not lie in 4 x 5"},
+      {"\"file\": \"weights-00001.safetensors\"", "\"file\": \"elsewhere\"", "refers to no listed file"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    5\n", "is outside 4 x 5"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    5,\n    6\n", "hold 24 of 30 elements"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    9223372036854775807\n", "impossible shape"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    -4,\n    6\n", "impossible shape"},
@@ -267,7 +267,7 @@ TEST(CheckpointManifest, DepthCountsAndEqualKeysAreDamage) {
     return std::string(error.what());
   };
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
-  EXPECT_THAT(refused("\"metadata\": {", "\"metadata\": {\"deep\":" + deep + ","), HasSubstr("nests deeper than 200"));
+  EXPECT_THAT(refused("\"metadata\": {", "\"metadata\": {\"deep\":" + deep + ","), HasSubstr("nested deeper than 200"));
   EXPECT_THAT(refused("\"metadata\": {", std::string("\"version\": 1, \"metadata\": {")), HasSubstr("twice"));
   for (const char* count : {"9223372036854775807", "4611686018427387905"})
     EXPECT_THAT(refused("\"step\": 1234", str_cat("\"step\": ", count)), HasSubstr("'step'"));

@@ -224,7 +224,7 @@ TEST(CheckpointWriteTensors, KeepsTheSourceAndRefusesWhatIsThere) {
 
   const Error full = error_of([&] { write_vector(dir.path() / "a" / "b", io::FileDType::kBF16, bytes); });
   EXPECT_EQ(full.code(), ExitCode::kInput);
-  EXPECT_THAT(full.what(), HasSubstr("holds something"));
+  EXPECT_THAT(full.what(), HasSubstr("is not empty"));
   testing::spit(dir.file("plain"), "x");
   EXPECT_EQ(error_of([&] { write_vector(dir.file("plain"), io::FileDType::kBF16, bytes); }).code(), ExitCode::kInput);
 

@@ -133,7 +133,7 @@ TEST(PipelineSimulate, DeadlockNamesWhatEveryStageWaitsAt) {
   waiting[0].pop_back();
   EXPECT_EQ(
       bug_of(spec, waiting),
-      "[pipeline] gpipe schedule: no stage can go on; stage 0 is done; stage 1 at action 3 (receive gradient of "
+      "[pipeline] gpipe schedule: no stage can continue; stage 0 is done; stage 1 at action 3 (receive gradient of "
       "micro-batch 0 for chunk 0 from stage 0); stage 2 at action 2 (receive activation of micro-batch 1 for chunk "
       "0 from stage 1)");
 }
@@ -165,7 +165,7 @@ TEST(PipelineSimulate, NamesWhatIsWrong) {
             "[pipeline] 1f1b of 1 stages, 2 micro-batches, 1 virtual stages: stage 0 at action 2 (backward of "
             "micro-batch 1 on chunk 0): its forward has not run");
   EXPECT_THAT(bug({forward(0), forward(1), backward(1)}), HasSubstr("expected micro-batch 0"));
-  EXPECT_THAT(bug({forward(0), forward(0)}), HasSubstr("it has run before"));
+  EXPECT_THAT(bug({forward(0), forward(0)}), HasSubstr("it has already run"));
   EXPECT_THAT(bug({forward(2)}), HasSubstr("no such micro-batch"));
   EXPECT_THAT(bug({{.kind = ActionKind::kForward, .chunk = 1}}), HasSubstr("no such chunk"));
   EXPECT_THAT(bug({forward(0), backward(0)}), HasSubstr("forward of micro-batch 1 on chunk 0 is missing"));
@@ -174,7 +174,7 @@ TEST(PipelineSimulate, NamesWhatIsWrong) {
   EXPECT_THAT(bug({forward(0), forward(1), backward(0), {.kind = ActionKind::kBackwardInput, .micro_batch = 1}}),
               HasSubstr("weight backward of micro-batch 1 on chunk 0 is missing"));
   EXPECT_THAT(bug({{.kind = ActionKind::kTransfer, .peer = 1, .send = Message{}}}), HasSubstr("no such stage"));
-  EXPECT_THAT(bug({{.kind = ActionKind::kTransfer}}), HasSubstr("empty transfer): it moves nothing"));
+  EXPECT_THAT(bug({{.kind = ActionKind::kTransfer}}), HasSubstr("empty transfer): it transfers nothing"));
   EXPECT_THAT(bug_of({.kind = kForwardOnly}, {{forward(0), backward(0)}}), HasSubstr("no backward in forward_only"));
 }
 
@@ -186,10 +186,10 @@ TEST(PipelineSimulate, NamesWhatIsSentWrongly) {
   EXPECT_EQ(
       bug_of(spec, {{forward(0), send(act, 0, 1)}, {receive(act, 1, 0)}}),
       "[pipeline] forward_only of 2 stages, 2 micro-batches, 1 virtual stages: stage 0 at action 1 (send activation "
-      "of micro-batch 0 from chunk 0 to stage 1): another tensor is expected at stage 1 at action 0 (receive "
+      "of micro-batch 0 from chunk 0 to stage 1): the peer expects another tensor at stage 1 at action 0 (receive "
       "activation of micro-batch 1 for chunk 0 from stage 0)");
   EXPECT_THAT(bug_of(spec, {{forward(0), send(act, 0, 1), send(act, 0, 1)}, {receive(act, 0, 0), receive(act, 0, 0)}}),
-              HasSubstr("it has been sent before"));
+              HasSubstr("it was already sent"));
 }
 
 TEST(PipelineSimulate, ChecksItsArguments) {

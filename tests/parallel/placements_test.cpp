@@ -143,12 +143,12 @@ class PlacementErrors : public ::testing::Test {
 TEST_F(PlacementErrors, NameTheOpThatRefusesAndTheOneThatMadeTheValue) {
   Weight w = weight({4, 4}, false);
   EXPECT_THAT(bug_of([&] { ops::linear(ctx, value("norm", Placement::kInvariant), w, nullptr); }),
-              AllOf(HasSubstr("[linear] expected replicated or columns split, got a value that is invariant"),
+              AllOf(HasSubstr("[linear] expected partial gradient or columns split, got invariant"),
                     HasSubstr("made by norm"), HasSubstr("an enter or exit between norm and linear")));
   EXPECT_THAT(bug_of([&] { tensor::exit(ctx, value("tp_exit", Placement::kInvariant), whole_rows); }),
               AllOf(HasSubstr("[tp_exit] expected partial sum"), HasSubstr("made by tp_exit")));
-  EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("tp_enter", Placement::kReplicated), whole_rows); }),
-              HasSubstr("[tp_enter] expected invariant, got a value that is replicated, made by tp_enter"));
+  EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("tp_enter", Placement::kPartialGrad), whole_rows); }),
+              HasSubstr("[tp_enter] expected invariant, got partial gradient, made by tp_enter"));
   EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("norm", Placement::kInvariant), own_rows); }),
               HasSubstr("[sp_enter] expected rows split"));
   const Var x = value("sp_exit", Placement::kRowsSplit);
@@ -171,13 +171,13 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
   EXPECT_THAT(bug_of([&] { ops::norm(recording, all, {.gamma = &summed}, {}); }),
               AllOf(HasSubstr("is not summed"), HasSubstr("remove Axis::kTensor from grad_summed_over")));
   // What each rank has for its own slice of the heads: its gradient is a part there too.
-  const Var slice = value("tp_enter", Placement::kReplicated);
+  const Var slice = value("tp_enter", Placement::kPartialGrad);
   EXPECT_EQ(bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &summed}, {}); }), "no error");
   EXPECT_THAT(bug_of([&] { ops::replicated_norm(recording, slice, {.gamma = &complete}, {}); }),
               AllOf(HasSubstr("replicated_norm: expected a weight whose gradient is summed"),
                     HasSubstr("add Axis::kTensor to grad_summed_over")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, slice, {.gamma = &summed}, {}); }),
-              HasSubstr("[norm] expected invariant or rows split, got a value that is replicated"));
+              HasSubstr("[norm] expected invariant or rows split, got partial gradient"));
 }
 
 }  // namespace

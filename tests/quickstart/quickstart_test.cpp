@@ -59,7 +59,7 @@ TEST(Quickstart, TrainsOnThisMachinesTextAndSkipsWhatIsDone) {
   // The same folder for other text: refused before anything is trained.
   const ShellResult other = quickstart("--run-dir " + shell_quote(run_dir) + " " ASHLAR_SOURCE_DIR "/core");
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("made of other text"));
+  EXPECT_THAT(other.err, HasSubstr("built from other text"));
 }
 
 TEST(Quickstart, TrainsOnGivenPaths) {

@@ -21,11 +21,11 @@ void check(const GemmArgs& args) {
   check_view(args.b, "b", args.transpose_b ? n : k, args.transpose_b ? k : n);
   check_view(args.c, "c", m, n);
   ASHLAR_CHECK(is_floating(storage) && args.b.dtype == storage, "gemm of ", name_of(storage), " and ",
-               name_of(args.b.dtype), ": both must be of one floating dtype");
+               name_of(args.b.dtype), ": expected one floating dtype");
   ASHLAR_CHECK(args.c.dtype == storage || args.c.dtype == accumulate_dtype(storage), "gemm of ", name_of(storage),
-               " into ", name_of(args.c.dtype), ": the result is of the storage or the accumulate dtype");
+               " into ", name_of(args.c.dtype), ": expected the storage or the accumulate dtype");
   if (!args.bias) return;
-  ASHLAR_CHECK(!args.accumulate, "gemm: a bias only when the result is overwritten");
+  ASHLAR_CHECK(!args.accumulate, "gemm: expected a bias only without accumulation");
   ASHLAR_CHECK(args.bias.size() == n && (args.bias.rows == 1 || args.bias.contiguous()), "gemm bias: expected [", n,
                "] contiguous, got [", args.bias.rows, ", ", args.bias.cols, "]");
   ASHLAR_CHECK(args.bias.dtype == storage || args.bias.dtype == accumulate_dtype(storage), "gemm of ", name_of(storage),

@@ -26,16 +26,16 @@ struct GemmArgs {
   int64_t k() const { return transpose_a ? a.rows : a.cols; }
 };
 
-/// The one door to matrix products. Sums are fp32 (fp64 for fp64), one rounding at the store.
-/// Blocking is a fixed function of shape, dtype, strides and instruction set: the same bits for any thread count and
-/// any number of rows. Scratch comes from `workspace`. Not thread-safe.
+/// The entry point of matrix products. Sums are fp32 (fp64 for fp64), one rounding at the store. Blocking is a fixed
+/// function of shape, dtype, strides and instruction set: the same bits for any thread count and any number of rows.
+/// Scratch comes from `workspace`. Not thread-safe.
 class Gemm {
  public:
   Gemm(Isa isa, Threads& threads, Allocator& workspace);
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Throws Bug when shapes or dtypes do not fit together, resource_error when the workspace is exhausted.
+  /// Throws Bug for mismatching shapes or dtypes, resource_error when the workspace is exhausted.
   void run(const GemmArgs& args);
 
   std::string description() const;  ///< for the log

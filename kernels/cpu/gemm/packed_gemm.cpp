@@ -11,12 +11,12 @@
 #include "kernels/cpu/gemm/tile_kernels.h"
 #include "kernels/cpu/parallel_for.h"
 
-// Blocks of m x n of the result, k in slices, slices in rounds. In a round all threads pack both operands into panels
-// (contiguous, zero-filled at the edges), wait at a barrier, and then share the tiles of the block as a grid of
-// threads; what a thread packs is what its part of the grid multiplies. An operand a that few panels of b multiply is
-// read where it lies instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk of
-// a, which stays in L2, pass over it. Source of the scheme: Goto & van de Geijn 2008, "Anatomy of High-Performance
-// Matrix Multiplication", section 4.
+// The result is processed in blocks of m x n, k in slices, slices in rounds. In a round all threads pack both operands
+// into panels (contiguous, zero-padded at the edges), wait at a barrier, and then share the tiles of the block as a
+// grid of threads; a thread packs what its part of the grid multiplies. An operand a that is multiplied by few panels
+// of b is read in place instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk
+// of a, which stays in L2, are multiplied with it. Source of the scheme: Goto & van de Geijn 2008, "Anatomy of
+// High-Performance Matrix Multiplication", section 4.
 
 namespace ashlar::cpu {
 namespace {
@@ -26,10 +26,10 @@ constexpr int64_t kBlockM = 1536;  // rows and columns of a block: packed operan
 constexpr int64_t kBlockN = 3072;
 constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of a small L2
 constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two barriers
-constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it brings
+constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it saves
 
-// Packing a pays for itself over more panels of b than this. Read in place, at most this many rows of a tile may fall
-// into the same sets of L1 (64 sets of 64 bytes), or they drive each other out.
+// Packing a pays off for more panels of b than this. Read in place, at most this many rows of a tile may map to the
+// same sets of L1 (64 sets of 64 bytes), or they evict each other.
 constexpr int64_t kInPlacePanels = 32;
 constexpr int64_t kRowsInOneSet = 6;
 constexpr int64_t kSetPeriod = 4096;
@@ -37,13 +37,13 @@ constexpr int64_t kSetPeriod = 4096;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/// How threads share a block of row tiles x column panels.
+/// How threads divide a block of row tiles x column panels.
 struct Grid {
   int64_t rows = 1;
   int64_t cols = 1;
 };
 
-/// Even work first, then the least packed data read by a thread.
+/// Prefers even work, then the least packed data read by a thread.
 Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) {
   Grid best;
   std::pair<int64_t, int64_t> best_cost{std::numeric_limits<int64_t>::max(), 0};
@@ -109,19 +109,19 @@ class PackedGemm {
     char* b;
     int64_t first_col;  // the column whose panel lies at b
   };
-  /// A tile within the block, and what it brings closer for later ones (see TileArgs).
+  /// A tile within the block, and its prefetches for later tiles (see TileArgs).
   struct Place {
     Range rows, cols;
     const char* prefetch = nullptr;
     int64_t prefetch_step = 0;
   };
-  /// The part of a block that one thread multiplies, and how many threads pack the same rows and columns with it.
+  /// The part of a block that one thread multiplies, and the threads that pack the same rows and columns.
   struct Share {
     Range rows, cols;  // within the block
     int64_t row_packers, row_packer, col_packers, col_packer;
   };
 
-  // Rows that hold k side by side need no packing when few panels of b share its cost.
+  // Rows contiguous along k need no packing when few panels of b amortize it.
   bool a_serves_in_place() const {
     if (kernels_.tile_in_place == nullptr || args_.transpose_a || k_ % kernels_.k_group != 0) return false;
     const int64_t stride = args_.a.stride * size_of(args_.a.dtype);
@@ -157,7 +157,7 @@ class PackedGemm {
         for (int64_t begin = 0; begin < num_slices_; begin += round_slices_) {
           const int64_t end = std::min(begin + round_slices_, num_slices_);
           const bool very_first = row0 == 0 && col0 == 0 && begin == 0;
-          if (threads > 1 && !very_first) team_.barrier(thread);  // the panels of the round before are read no more
+          if (threads > 1 && !very_first) team_.barrier(thread);  // the panels of the previous round are no longer read
           for (int64_t s = begin; s < end; ++s) {
             const Slice slice = slice_at(s, begin);
             if (!in_place_ && (round_slices_ < num_slices_ || col0 == 0)) pack_a(block, slice, share);
@@ -170,8 +170,8 @@ class PackedGemm {
     }
   }
 
-  // A few rows (a token being generated): each panel of b is used once, so a thread packs it into its own corner of L1
-  // and multiplies at once. The time is that of reading b; the sums are those of `work`.
+  // For few rows (token generation) each panel of b is used once, so a thread packs it into its own part of L1 and
+  // multiplies at once. The time is that of reading b; the sums equal those of `work`.
   void work_on_one_tile(int thread, int threads) {
     const Block block{0, m_, 0, n_};
     char* a = pack_->template as<char>();
@@ -218,7 +218,7 @@ class PackedGemm {
 
   Share share_of(const Block& block, int64_t thread, int64_t threads) const {
     const int64_t vectors = ceil_div(block.cols, kernels_.lanes);
-    // One grid for all blocks: the tiles of packed a stay valid from one block of columns to the next.
+    // One grid for all blocks: the packed tiles of a stay valid from one block of columns to the next.
     const Grid grid = choose_grid(threads, block_m_, block_n_ / kernels_.lanes, kernels_.lanes);
     const int64_t grid_row = thread / grid.cols;
     const int64_t grid_col = thread % grid.cols;
@@ -231,7 +231,7 @@ class PackedGemm {
             .col_packer = grid_row};
   }
 
-  // Tiles differ by at most one row, so that no thin rest is left for the slow small tiles.
+  // Tiles differ by at most one row, so that no thin remainder is left for the slow small tiles.
   int64_t num_tiles(const Share& share) const { return ceil_div(share.rows.size(), kernels_.tile_rows); }
   Range tile_rows(const Share& share, int64_t tile) const {
     const Range rows = part_of(share.rows.size(), num_tiles(share), tile);
@@ -300,7 +300,7 @@ class PackedGemm {
       const int64_t end = std::min(begin + chunk, tiles);
       for (int64_t panel = 0; panel < panels; ++panel) {
         const Range cols = panel_cols(share, panel);
-        // Every tile brings its part of the panel of b that comes next into L2.
+        // Every tile prefetches its part of the next panel of b into L2.
         const bool more = panel + 1 < panels || end < tiles;
         const Range next = more ? panel_cols(share, (panel + 1) % panels) : cols;
         const int64_t step = more ? ceil_div(panel_cols_ * kernels_.panel_elem_bytes, end - begin) : 0;
@@ -383,7 +383,7 @@ class PackedGemm {
   int64_t group_bytes_ = 0;  // of one row or column of a slice
   bool result_is_bf16_ = false;
   bool one_tile_ = false;
-  bool in_place_ = false;  // a is read where it lies
+  bool in_place_ = false;  // a is read in place
   int64_t round_slices_ = 1;
   std::optional<ScopedBlock> pack_, sums_, bias_;
 };

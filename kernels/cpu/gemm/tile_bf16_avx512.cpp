@@ -18,7 +18,7 @@ namespace {
 constexpr int kTileRows = 12;
 constexpr int64_t kLanes = 16;
 
-// Pairs of a in place may lie at any even address.
+// Pairs of a in place may be at any even address.
 int load_pair(const char* at) {
   int pair = 0;
   std::memcpy(&pair, at, sizeof(pair));

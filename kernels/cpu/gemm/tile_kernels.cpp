@@ -36,8 +36,8 @@ int lanes_of() {
   return static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-// Rows of a in a panel lie side by side; in place they are a_stride apart, and a pointer to every third of them keeps
-// the addresses within base + stride and base + 2*stride.
+// Rows of a in a panel are adjacent; in place they are a_stride apart, and a pointer to every third row keeps the
+// addresses within base + stride and base + 2*stride.
 template <typename T, int kRows, int kVectors, bool kInPlace>
 HWY_ATTR void tile(const TileArgs<T>& args) {
   constexpr int kBases = kInPlace ? (kRows + 2) / 3 : 1;
@@ -110,7 +110,7 @@ HWY_INLINE float widen(float x) { return x; }
 HWY_INLINE double widen(double x) { return x; }
 HWY_INLINE uint32_t widen(uint32_t x) { return x; }
 
-// One row of a panel: wide vectors, then four lanes at a time, the last four overlapping what is there already.
+// One row of a panel: wide vectors, then four lanes at a time, the last four overlapping earlier ones.
 template <typename Src, typename T>
 HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_RESTRICT dst) {
   int64_t i = 0;
@@ -136,8 +136,8 @@ HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_REST
   for (; i < width; ++i) dst[i] = widen(src[i]);
 }
 
-// Rows that a panel takes before the next panel has its turn: the source is read along its rows, and so many rows of
-// any panel are whole cache lines.
+// Rows copied to a panel before the next panel: the source is read along its rows, and this many rows of any panel are
+// whole cache lines.
 constexpr int64_t kRowBlock = 16;
 
 // A panel element for each source element.
@@ -149,14 +149,14 @@ struct CopyRow {
   static HWY_INLINE void apply(const Src* src, int64_t, int64_t width, T* dst) { pack_row(src, width, dst); }
 };
 
-// `rows` rows of a panel. Most panels are of one of a few widths, and the compiler knows those.
+// `rows` rows of a panel. Most panels have one of a few widths, which are compile-time constants.
 template <class Row, int64_t kWidth>
 HWY_ATTR void copy_rows(const typename Row::Source* src, int64_t stride, int64_t any_width, int64_t padded,
                         typename Row::Element* dst, int64_t rows) {
   const int64_t width = kWidth > 0 ? kWidth : any_width;
   if constexpr (kWidth > 0) padded = kWidth;
   for (; rows > 0; --rows, src += Row::kGroup * stride, dst += padded) {
-    // The same columns of the next block: it comes while the other panels have their turn.
+    // Prefetches the same columns of the next block while the other panels are processed.
     for (int64_t i = 0; i < Row::kGroup; ++i) hwy::Prefetch(src + (kRowBlock * Row::kGroup + i) * stride);
     Row::apply(src, stride, width, dst);
     for (int64_t i = width; i < padded; ++i) dst[i] = 0;
@@ -174,7 +174,7 @@ HWY_INLINE void for_panels(const PackArgs& args, const F& f) {
   }
 }
 
-// Rows of the panel are contiguous in the source. A short last group of k is left to the caller.
+// Rows of the panel are contiguous in the source. The caller handles a short last group of k.
 template <class Row>
 HWY_ATTR void pack_rows(const PackArgs& args) {
   using T = typename Row::Element;
@@ -241,7 +241,7 @@ HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t
       T* out = dst + p * padded;
       int64_t i = 0;
       for (; i + 4 <= width; i += 4) transpose_block(src + i * stride + p, stride, out + i, padded);
-      // The last block overlaps the one before instead of running past the width.
+      // The last block overlaps the previous one instead of exceeding the width.
       const int64_t last = width - 4;
       if (i < width) transpose_block(src + last * stride + p, stride, out + last, padded);
     }
@@ -313,7 +313,7 @@ HWY_ATTR void pack_pairs(const PackArgs& args) {
   for_panels(args, [&](int64_t first, int64_t width, int64_t padded) {
     const BF16* src = source + first * (args.k_contiguous ? args.stride : 1);
     uint32_t* dst = out + first * groups;
-    if (args.k_contiguous && args.stride % 2 == 0) {  // pairs lie side by side already
+    if (args.k_contiguous && args.stride % 2 == 0) {  // pairs are adjacent already
       transpose_panel(reinterpret_cast<const uint32_t*>(src), args.stride / 2, pairs, width, padded, dst);
     } else if (args.k_contiguous) {
       for (int64_t p = 0; p < pairs; ++p) {
@@ -379,7 +379,7 @@ namespace ashlar::cpu {
 GemmKernels<float> float_kernels(Isa isa, DType storage) { return ASHLAR_FOR_ISA(isa, float_table)(storage); }
 GemmKernels<double> double_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, double_table)(); }
 
-// The dot-product tile itself needs an instruction that Highway lacks: tile_bf16_avx512.cpp adds it.
+// The dot-product tile needs an instruction that Highway lacks: added by tile_bf16_avx512.cpp.
 GemmKernels<float> bf16_pair_kernels() {
   GemmKernels<float> kernels = N_AVX3::float_table(DType::kBFloat16);
   kernels.k_group = 2;

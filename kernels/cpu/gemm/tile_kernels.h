@@ -12,11 +12,11 @@ namespace ashlar::cpu {
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileCols = 32;
 
-/// A slice of an operand to be laid out for the tile kernel, as consecutive panels: the first `wide_panels` of them
-/// `width` elements wide, the others `rest_width`. Element (i, p), i along m or n from the first panel on, p along k,
-/// is src[i*stride + p] when k_contiguous, else src[p*stride + i]. Written, for the panel that starts at element i:
+/// A slice of an operand to be packed for the tile kernel, as consecutive panels: the first `wide_panels` of them
+/// `width` elements wide, the others `rest_width`. Element (i, p), i along m or n from the first panel, p along k, is
+/// src[i*stride + p] if k_contiguous, else src[p*stride + i]. Output, for the panel that starts at element i:
 /// dst[i*groups + p*padded + x], x < its width, p < k, with padded = the width rounded up to a multiple of `pad_to`,
-/// zeros for width <= x < padded, and groups = k in groups of `k_group`, a short last group filled with zeros. Only the
+/// zeros for width <= x < padded, and groups = k in groups of `k_group`, a short last group padded with zeros. Only the
 /// last panel may need padding.
 struct PackArgs {
   const void* src = nullptr;
@@ -31,8 +31,8 @@ struct PackArgs {
   void* dst = nullptr;
 };
 
-/// out[r][c] = add[r][c] + sum_p a[p][r] b[p][c] over `groups` panel elements, one tile of rows x vectors*lanes.
-/// Sums run over p in ascending order for every element, whatever the tile's size and wherever a lies.
+/// out[r][c] = add[r][c] + sum_p a[p][r] b[p][c] over `groups` panel elements, one tile of rows x vectors*lanes. Sums
+/// run over p in ascending order for every element, for any tile size and location of a.
 template <typename Acc>
 struct TileArgs {
   const void* a = nullptr;  ///< panel of height rows; for tile_in_place the first row of the operand itself
@@ -43,11 +43,12 @@ struct TileArgs {
   int64_t ld_add = 0;
   Acc* out = nullptr;
   int64_t ld_out = 0;
-  const void* prefetch = nullptr;  ///< what a later tile reads: brought into L2, prefetch_step bytes on for every group
+  const void* prefetch =
+      nullptr;  ///< data of a later tile: prefetched into L2, advancing prefetch_step bytes per group
   int64_t prefetch_step = 0;
 };
 
-/// The result lies far away in cache, and a loop over k is long enough to bring it: the sums then meet it in L1.
+/// Prefetches the result into L1, while the loop over k is long enough to hide the latency.
 template <int kRows, int kVectors, typename Acc>
 [[gnu::always_inline]] inline void prefetch_result(const TileArgs<Acc>& args, int64_t lanes) {
 #pragma GCC unroll 16
@@ -57,16 +58,16 @@ template <int kRows, int kVectors, typename Acc>
   }
 }
 
-/// The kernels of one instruction set for one storage dtype: what the blocked loops of packed_gemm.cpp are made of.
+/// The kernels of one instruction set for one storage dtype, used by the blocked loops of packed_gemm.cpp.
 template <typename Acc>
 struct GemmKernels {
   int tile_rows = 0;  ///< a tile is 1..tile_rows rows
-  int lanes = 0;      ///< by 1..2 vectors of so many columns
+  int lanes = 0;      ///< times 1..2 vectors of this many columns
   int k_group = 1;    ///< storage elements in a panel element
   int64_t panel_elem_bytes = 0;
   void (*pack)(const PackArgs&) = nullptr;
   void (*tile)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
-  /// The same with rows of a that hold k side by side, as stored; null where storage is not what panels hold.
+  /// The same with rows of a contiguous along k, as stored; null if storage differs from the panel type.
   void (*tile_in_place)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
   /// c[r][j] = round(from[r][j] [+ c[r][j]]) for a block of rows x cols; null when Acc is the only output.
   void (*store_bf16)(const Acc* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,
@@ -76,9 +77,9 @@ struct GemmKernels {
 /// fp32 panels, from fp32 or bf16 storage (widened while packed).
 GemmKernels<float> float_kernels(Isa isa, DType storage);
 GemmKernels<double> double_kernels(Isa isa);
-/// Panels of bf16 pairs; the tile is to be replaced by one that understands them.
+/// Panels of bf16 pairs; the tile must be replaced by one that supports them.
 GemmKernels<float> bf16_pair_kernels();
-/// bf16_pair_kernels with vdpbf16ps; only where the processor has it.
+/// bf16_pair_kernels with vdpbf16ps; only if the processor supports it.
 GemmKernels<float> bf16_dot_kernels();
 
 }  // namespace ashlar::cpu

@@ -1,11 +1,11 @@
 #pragma once
 
-/// The one CUDA header of a kernel file. The same source is compiled by nvcc into namespace `cuda` and, for tests, by
-/// the host's compiler for another device: ASHLAR_DEVICE_HEADER is then the header that defines that device, its
-/// namespace ASHLAR_DEV and the macros below. Single instructions are in ptx.h.
+/// The CUDA header of kernel files. The same source is compiled by nvcc into namespace `cuda` and, for tests, by the
+/// host compiler for another device: ASHLAR_DEVICE_HEADER is then the header that defines that device, its namespace
+/// ASHLAR_DEV and the macros below. Single instructions are in ptx.h.
 ///
-/// Files of the `cuda` namespace without kernels, which call vendors' libraries, are compiled by the host's compiler
-/// with ASHLAR_CUDA_HOST defined: they see the runtime's functions and no kernel.
+/// Files of the `cuda` namespace without kernels, which call vendor libraries, are compiled by the host compiler with
+/// ASHLAR_CUDA_HOST defined: they see the runtime's functions but no kernels.
 
 #if defined(__CUDACC__) || defined(ASHLAR_CUDA_HOST)
 #define ASHLAR_ON_CUDA  // a CUDA device
@@ -28,7 +28,7 @@
   extern __shared__ __align__(128) unsigned char ashlar_dynamic_shared_block[]; \
   T* const name = reinterpret_cast<T*>(ashlar_dynamic_shared_block)
 #define ASHLAR_UNROLL _Pragma("unroll")
-/// Where unrolling would only cost registers.
+/// For loops where unrolling would only cost registers.
 #define ASHLAR_NO_UNROLL _Pragma("unroll 1")
 
 #elif defined(ASHLAR_DEVICE_HEADER)

@@ -8,11 +8,11 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Functions of the accumulate types, with NaN kept. They are written out here, of additions, multiplications and fused
-/// multiply-adds alone (none left to the compiler's contraction), so that their bits are the same under the emulator,
-/// in PTX and on every GPU, whatever the version of CUDA. Polynomials are minimax fits of ours, made in 60 digits with
-/// Remez' exchange. `kFast` takes the GPU's approximate exponential and division, relative errors of about 2^-22 in
-/// fp32: for results that are stored as bf16.
+/// Functions of the accumulate types that keep NaN. They are written as additions, multiplications and fused
+/// multiply-adds only (none left to the compiler's contraction), so that their bits are equal under the emulator, in
+/// PTX and on every GPU, for every version of CUDA. Polynomials are our minimax fits, computed in 60 digits with the
+/// Remez exchange. `kFast` uses the GPU's approximate exponential and division, with relative errors of about 2^-22 in
+/// fp32: for results stored as bf16.
 namespace ashlar::ASHLAR_DEV {
 
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -23,14 +23,15 @@ __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
 namespace internal {
 
-/// first x^n + ... + the last of the rest.
+/// Horner's scheme: first x^n + ... + last.
 template <typename A, typename... Rest>
 __device__ __forceinline__ A polynomial(A x, A first, Rest... rest) {
   ((first = fused(first, x, rest)), ...);
   return first;
 }
 
-/// y 2^n of 1/2 < y < 2, rounded once; n to where all is zero or infinite. Two factors, as 2^n may be no number.
+/// y 2^n for 1/2 < y < 2, rounded once; n up to where the result is zero or infinite. Two factors, since 2^n may
+/// overflow.
 __device__ __forceinline__ float scaled(float y, int n) {
   const int half = n >> 1;
   return y * std::bit_cast<float>(static_cast<uint32_t>(half + 127) << 23) *
@@ -50,7 +51,7 @@ __device__ __forceinline__ double scaled(double y, int n) {
 template <bool kFast = false>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (kFast) return ex2(x * 1.44269504F);
-  const float bounded = x > 89.0F ? 89.0F : x < -105.0F ? -105.0F : x;  // in this order a NaN stays
+  const float bounded = x > 89.0F ? 89.0F : x < -105.0F ? -105.0F : x;  // this order keeps NaN
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
   const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
   const float n = shifted - 0x1.8p23F;
@@ -76,7 +77,7 @@ __device__ __forceinline__ double exponential(double x) {
 /// exp(x) - 1 of x <= 0, without cancellation: with exp(x) = 2^n (1 + p), p = r + r^2 q(r) as above, 2^n p + (2^n - 1).
 /// Within 2 ulp; -1 where that is what it rounds to.
 __device__ __forceinline__ float exponential_minus_one(float x) {
-  const float bounded = x < -80.0F ? -80.0F : x;  // in this order a NaN stays
+  const float bounded = x < -80.0F ? -80.0F : x;  // this order keeps NaN
   const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
   const float n = shifted - 0x1.8p23F;
   const float r = fmaf(n, 0x1.05c61p-29F, fmaf(n, -0x1.62e43p-1F, bounded));
@@ -100,7 +101,7 @@ __device__ __forceinline__ double exponential_minus_one(double x) {
 
 namespace internal {
 
-/// What the logarithm is where it is no number: of 0, of negative ones, of infinity and NaN.
+/// The logarithm's special values: for 0, negative numbers, infinity and NaN.
 template <typename A>
 __device__ __forceinline__ A special_logarithm(A x) {
   return x == A{0} ? -std::numeric_limits<A>::infinity() : x < A{0} ? std::numeric_limits<A>::quiet_NaN() : x;
@@ -168,7 +169,7 @@ __device__ __forceinline__ bool is_finite(A x) {
   return fabs(x) < infinity<A>();
 }
 
-/// 1/x of 1 <= x < 2^126.
+/// 1/x for 1 <= x < 2^126.
 template <bool kFast, typename A>
 __device__ __forceinline__ A reciprocal(A x) {
   if constexpr (kFast && sizeof(A) == 4) {
@@ -189,7 +190,7 @@ __device__ __forceinline__ void logistic(A x, A& s, A& r) {
 }
 
 /// tanh x. Below 0.625 an odd polynomial, x + x^3 p(x^2): p of degree 5 (5.9e-10) in fp32, of degree 12 (5.4e-20) in
-/// fp64, made of Chebyshev's nodes in 60 digits; beyond it 1 - 2/(1 + exp(2 |x|)). Within 2 ulp.
+/// fp64, fitted at Chebyshev nodes in 60 digits; beyond it 1 - 2/(1 + exp(2 |x|)). Within 2 ulp.
 template <bool kFast, typename A>
 __device__ __forceinline__ A hyperbolic_tangent(A x) {
   const A size = fabs(x), z = x * x;
@@ -207,7 +208,7 @@ __device__ __forceinline__ A hyperbolic_tangent(A x) {
   constexpr A kBound = sizeof(A) == 4 ? 20 : 40;  // tanh is 1 there
   const A large = A{1} - A{2} * reciprocal<kFast>(A{1} + exponential<kFast>(A{2} * min(kBound, size)));
   if (size > A{0.625}) return x < A{0} ? -large : large;
-  return small;  // a NaN too
+  return small;  // also for NaN
 }
 
 /// Phi(x), the normal distribution, with relative accuracy in both tails, and its density phi(x).
@@ -218,7 +219,7 @@ __device__ __forceinline__ A hyperbolic_tangent(A x) {
 template <bool kFast>
 __device__ __forceinline__ void normal_distribution(float x, float& distribution, float& density) {
   const float t = min(40.0F, fabsf(x));
-  // exp(-t^2/2), with the rounding error of the square put back.
+  // exp(-t^2/2), compensated for the rounding error of the square.
   const float square = t * t;
   const float lost = fmaf(t, t, -square);
   const float e = exponential<kFast>(-0.5F * square);

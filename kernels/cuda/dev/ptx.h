@@ -18,7 +18,7 @@ namespace ashlar::ASHLAR_DEV {
 #define ASHLAR_PTX_ONLY_LOC emulator::Loc loc = emulator::Loc::here()
 #endif
 
-/// The 32-bit address, as instructions on shared memory take it, of a pointer into shared memory.
+/// The 32-bit address of a pointer into shared memory, as used by shared-memory instructions.
 ASHLAR_PTX uint32_t shared_address(const void* pointer ASHLAR_PTX_LOC) {
 #if defined(__CUDACC__)
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -68,13 +68,13 @@ ASHLAR_PTX void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_
 #endif
 }
 
-/// Starts a copy of kBytes (4, 8 or 16) from global to shared memory, both aligned to it. Only `source_bytes` are read,
-/// the rest becomes zero: 0 reads nothing, whatever `from` is.
+/// Starts a copy of kBytes (4, 8 or 16) from global to shared memory, both aligned to kBytes. Only `source_bytes` are
+/// read, the rest becomes zero: 0 reads nothing, for any `from`.
 template <int kBytes>
 ASHLAR_PTX void cp_async(uint32_t to, const void* from, int source_bytes ASHLAR_PTX_LOC) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
 #if defined(__CUDACC__)
-  if constexpr (kBytes == 16) {  // past L1
+  if constexpr (kBytes == 16) {  // bypasses L1
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(source_bytes) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(to), "l"(from), "n"(kBytes), "r"(source_bytes)
@@ -94,7 +94,7 @@ ASHLAR_PTX void cp_async_commit_group() {
 #endif
 }
 
-/// Waits until at most kPending of this thread's groups are on their way. Other threads see them after a barrier.
+/// Waits until at most kPending of this thread's groups are pending. Other threads see the data after a barrier.
 template <int kPending>
 ASHLAR_PTX void cp_async_wait_group(ASHLAR_PTX_ONLY_LOC) {
 #if defined(__CUDACC__)
@@ -115,8 +115,8 @@ ASHLAR_PTX float ex2(float x) {
 #endif
 }
 
-/// Stores a word of up to 16 bytes, 32 bits a member, to global memory by one instruction. Left to itself the compiler
-/// takes it apart again where stores follow a branch.
+/// Stores a word of up to 16 bytes, 32 bits per member, to global memory by one instruction. The compiler would
+/// otherwise split it where stores follow a branch.
 template <typename Word>
 ASHLAR_PTX void store_global(Word* to, const Word& word) {
 #if defined(__CUDACC__)

@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/dev/kernel.h"
 
-/// Sums and maxima over the threads of a warp, and over the threads that share a row. The order of the additions
-/// follows from the number of threads alone, so that results have the same bits in every run.
+/// Sums and maxima over the threads of a warp, and over the threads that share a row. The order of additions depends
+/// only on the number of threads, so that results have the same bits in every run.
 namespace ashlar::ASHLAR_DEV {
 
 struct Add {
@@ -12,21 +12,21 @@ struct Add {
     return a + b;
   }
 };
-/// Of a NaN and a number the number.
+/// The maximum; of NaN and a number the number.
 struct Max {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
   __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
-/// Over `lanes` neighbouring lanes, a power of two up to 32; all of them get the same bits. The whole warp calls it.
+/// Over `lanes` adjacent lanes, a power of two up to 32; all of them get the same bits. Called by the whole warp.
 template <typename Op, typename A>
 __device__ __forceinline__ A warp_reduce(A value, Op op, int lanes = 32) {
   for (int offset = lanes / 2; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));
   return value;
 }
 
-/// A block's threads, cut into groups of `lanes` that share a row each: a power of two up to 32, or whole warps.
-/// `index` is this thread's group, `rank` its place in it.
+/// A block's threads, divided into groups of `lanes` that share a row: a power of two up to 32, or whole warps. `index`
+/// is this thread's group, `rank` its index in the group.
 template <typename A>
 class RowGroup {
  public:
@@ -40,14 +40,14 @@ class RowGroup {
         count(static_cast<int>(blockDim.x) / lanes_in),
         shared_(shared) {}
 
-  /// Each value over the group; every thread of it gets the result. All threads of the block call it.
+  /// Reduces each value over the group; every thread of it gets the result. Called by all threads of the block.
   template <typename Op, int K>
   __device__ __forceinline__ void reduce(A (&values)[K], Op op) {
     static_assert(K <= kValues);
     ASHLAR_UNROLL
     for (int k = 0; k < K; ++k) values[k] = warp_reduce(values[k], op, min(lanes, 32));
     if (lanes <= 32) return;
-    // Two buffers in turn: whoever writes one again has passed the barrier behind which all had read it.
+    // Two buffers alternate: before a buffer is rewritten, all threads have passed a barrier after reading it.
     A* const buffer = shared_ + (use_second_ ? kValues * 32 : 0);
     use_second_ = !use_second_;
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -78,8 +78,8 @@ class RowGroup {
   bool use_second_ = false;
 };
 
-/// Adds each value over the groups of a block, pairs of groups first; the sums are group 0's. `shared` has room for K
-/// values of half the threads. All threads of the block call it.
+/// Adds each value over the groups of a block, pairs of groups first; group 0 gets the sums. `shared` has room for K
+/// values of half the threads. Called by all threads of the block.
 template <typename A, int K>
 __device__ __forceinline__ void add_groups(A (&values)[K], int lanes, int index, int rank, int count, A* shared) {
   int half = 1;

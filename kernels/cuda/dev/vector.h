@@ -10,22 +10,22 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Rows of storage in a kernel: vectors of up to 16 bytes, conversions to and from the type of the arithmetic, and the
+/// Rows of storage in a kernel: vectors of up to 16 bytes, conversions between storage and arithmetic types, and the
 /// rows themselves.
 namespace ashlar::ASHLAR_DEV {
 
-/// The type in which numbers of the given storage types are computed: double where one of them is double.
+/// The arithmetic type for the given storage types: double if one of them is double.
 template <typename... T>
 using AccumulateOf = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-/// Elements of a vector: 16 bytes of the widest type. The narrower ones are moved in 8 or 4 bytes, so that a warp's
-/// vectors lie without gaps in every type.
+/// Elements of a vector: 16 bytes of the widest type. Narrower types use 8 or 4 bytes, so that a warp's vectors are
+/// contiguous in every type.
 template <typename... T>
 inline constexpr int kWidth = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
 namespace internal {
 
-// What one instruction moves. It may alias every type.
+// The word moved by one instruction. It may alias every type.
 template <int kBytes>
 struct Word;
 template <>
@@ -70,7 +70,7 @@ struct alignas(std::min<size_t>(16, sizeof(T) * W)) Vec {
   __device__ __forceinline__ void set(int i, T value) { v[i] = value; }
   __device__ __forceinline__ auto wide(int i) const { return widen(v[i]); }
 };
-/// Two to a register: the compiler would give each a register of its own.
+/// Two per register: the compiler would use a register for each.
 template <int W>
 requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
   uint32_t pair[W / 2];
@@ -80,7 +80,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
     out.bits = static_cast<uint16_t>(pair[i / 2] >> (i % 2 * 16));
     return out;
   }
-  /// Of a vector of zeros.
+  /// Requires a vector of zeros.
   __device__ __forceinline__ void set(int i, BF16 value) { pair[i / 2] |= uint32_t{value.bits} << (i % 2 * 16); }
   __device__ __forceinline__ float wide(int i) const {
     return std::bit_cast<float>(i % 2 == 0 ? pair[i / 2] << 16 : pair[i / 2] & 0xffff0000U);
@@ -89,7 +89,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
 
 namespace internal {
 
-/// A GPU ends the kernel at an address that is not aligned; a host would not mind.
+/// A GPU faults at an unaligned address; a host would not.
 template <typename Word>
 __device__ __forceinline__ void check_aligned(const void* p) {
 #if !defined(__CUDACC__)
@@ -129,8 +129,8 @@ __device__ __forceinline__ void store_shared(T* p, const Vec<T, W>& vec) {
   for (int i = 0; i < Words::kCount; ++i) reinterpret_cast<typename Words::Word*>(p)[i] = words.word[i];
 }
 
-/// Keeps a vector as it is packed. Without it the compiler widens what a loop does not change before the loop, and
-/// holds it in twice the registers.
+/// Keeps a vector packed. Otherwise the compiler hoists the widening of loop-invariant vectors, which needs twice the
+/// registers.
 template <typename T, int W>
 __device__ __forceinline__ void keep_packed(Vec<T, W>& vec) {
 #if defined(__CUDACC__)
@@ -143,7 +143,7 @@ __device__ __forceinline__ void keep_packed(Vec<T, W>& vec) {
 #endif
 }
 
-/// The first `count` elements of a vector one by one, zeros behind them; count may be below 0 or above W.
+/// The first `count` elements of a vector one by one, zeros after them; count may be below 0 or above W.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_part(const T* p, int count) {
   Vec<T, W> vec{};
@@ -161,7 +161,7 @@ __device__ __forceinline__ void store_part(T* p, const Vec<T, W>& vec, int count
   }
 }
 
-/// `count` elements by one instruction or one by one. With kVector count is W or more, or nothing.
+/// `count` elements by one instruction or one by one. With kVector count is at least W, or at most 0.
 template <bool kVector, int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_row(const T* p, int count) {
   if constexpr (kVector) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void store_row(T* p, const Vec<T, W>& vec, int count)
   }
 }
 
-/// The same where the choice is made in the kernel: a vector where `vector` allows and count is W or more.
+/// The same with a run-time choice: a vector if `vector` is true and count is at least W.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_some(const T* p, int count, bool vector) {
   return vector && count >= W ? load<W>(p) : load_part<W>(p, count);
@@ -217,7 +217,7 @@ __host__ __device__ __forceinline__ BF16 to_bf16(double value) {
 
 }  // namespace internal
 
-/// The nearest number of T: the one rounding of a store.
+/// The nearest number of T: the single rounding of a store.
 template <typename T, typename A>
 __host__ __device__ __forceinline__ T narrow(A value) {
   if constexpr (std::is_same_v<T, BF16>) {
@@ -251,7 +251,7 @@ __device__ __forceinline__ void widen(const Vec<T, W>& vec, A (&values)[W]) {
   for (int i = 0; i < W; ++i) values[i] = static_cast<A>(vec.wide(i));
 }
 
-/// What a kernel keeps of a view: rows of T, `stride` elements apart. False where the view is absent.
+/// A kernel's form of a view: rows of T, `stride` elements apart. False if the view is absent.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -269,7 +269,7 @@ Rows<T> rows_of(const MutView& v) {
   return {static_cast<T*>(v.data), v.stride};
 }
 
-/// Whether vectors of `width` elements lie aligned in every row of a view. An absent one does not mind.
+/// Whether vectors of `width` elements are aligned in every row of a view. True for an absent one.
 inline bool rows_aligned(const ConstView& v, int64_t width) {
   const int64_t bytes = std::min<int64_t>(16, width * size_of(v.dtype));
   return reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(bytes) == 0 &&

@@ -6,7 +6,7 @@
 
 #include "core/device/shared_library.h"
 
-/// Every function of cublasLt that is called: FUNCTION(name of the member, name in the library).
+/// The used functions of cublasLt: FUNCTION(name of the member, name in the library).
 #define ASHLAR_CUBLASLT(FUNCTION)                                  \
   FUNCTION(create, cublasLtCreate)                                 \
   FUNCTION(destroy, cublasLtDestroy)                               \
@@ -23,11 +23,10 @@
 
 namespace ashlar::cuda {
 
-/// cublasLt, found when it is first needed: ASHLAR_CUBLASLT names its file, else the linker's places and those of CUDA
-/// are looked through.
+/// cublasLt, loaded at first use: from the path in ASHLAR_CUBLASLT, else from the linker's and CUDA's folders.
 class CublasLt {
  public:
-  /// Throws input_error where there is none, or one older than 12.0.
+  /// Throws input_error if it is missing or older than 12.0.
   CublasLt();
 
 #define ASHLAR_MEMBER(member, name) decltype(&name) member = nullptr;
@@ -36,7 +35,7 @@ class CublasLt {
 
   const std::string& version() const { return version_; }  ///< "cublasLt 13.1.0"
   const std::string& path() const { return library_.path(); }
-  /// Throws where `status` is not success: a resource_error where memory is out, else a Bug that names `what`.
+  /// Throws if `status` is not success: a resource_error when out of memory, else a Bug that names `what`.
   void check(cublasStatus_t status, const std::string& what) const;
 
  private:

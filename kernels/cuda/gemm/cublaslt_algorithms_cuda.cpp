@@ -1,4 +1,4 @@
-// Which algorithm of cublasLt multiplies fastest: measured, since the library's own order is a guess.
+// Measures which algorithm of cublasLt is fastest, since the library's own order is an estimate.
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +22,7 @@ constexpr int64_t kMargin = 256;
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// Numbers of [-1, 1): zeros would draw less power, and hide what does not repeat.
+/// Numbers in [-1, 1): zeros would draw less power, and hide results that are not repeatable.
 std::vector<char> random_pattern(DType dtype) {
   std::vector<char> pattern(kPatternBytes);
   const int64_t size = size_of(dtype);
@@ -45,7 +45,7 @@ std::vector<char> random_pattern(DType dtype) {
 
 }  // namespace
 
-/// The operands of one product, at addresses of its alignment, and two more results to compare with.
+/// The operands of one product, with its alignment, and two more results for comparison.
 class CublasLtPlans::Trial {
  public:
   Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {
@@ -67,9 +67,9 @@ class CublasLtPlans::Trial {
   }
   ~Trial() {
     try {
-      stream_.synchronize();  // queued work uses what is given back
+      stream_.synchronize();  // queued work may use the released memory
     } catch (const std::exception&) {
-      // said by whoever waits next
+      // Reported by the next waiting call.
     }
     for (void* block : blocks_) memory().release(block);
   }
@@ -177,8 +177,8 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
     if (trial->repeats(run)) return text_of(plan.algo);
   }
   throw Error(ExitCode::kInput, "cuda",
-              str_cat("none of the ", candidates.size(), " algorithms of ", lt_.version(),
-                      " gives the same bits each time for ", key.text(), "; get another version"));
+              str_cat("none of the ", candidates.size(), " algorithms of ", lt_.version(), " is repeatable for ",
+                      key.text(), "; install another version"));
 }
 
 TunedChoices CublasLtPlans::measure(const TunedChoices& questions) {

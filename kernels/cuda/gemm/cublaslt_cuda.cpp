@@ -8,7 +8,8 @@ namespace {
 
 constexpr size_t kOldest = 120000;
 constexpr const char* kHowToGet =
-    "install CUDA's cublas (package libcublas-13-0, or pip install nvidia-cublas and name its libcublasLt.so.13)";
+    "install CUDA's cublas (package libcublas-13-0, or pip install nvidia-cublas and set the path of its "
+    "libcublasLt.so.13)";
 
 }  // namespace
 
@@ -25,7 +26,7 @@ CublasLt::CublasLt()
   const size_t version = get_version();
   version_ = str_cat("cublasLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
   if (version < kOldest)
-    throw input_error("run.device", "expected cublasLt 12.0 or newer, ", library_.path(), " is ", version_, "; ",
+    throw input_error("run.device", "expected cublasLt 12.0 or newer, but ", library_.path(), " is ", version_, "; ",
                       kHowToGet);
 }
 

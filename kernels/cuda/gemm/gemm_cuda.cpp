@@ -1,6 +1,6 @@
-// Products by cublasLt. Its matrices are column-major: a row-major matrix is its transpose there, so
-// c = op(a) op(b) becomes c^T = op(b)^T op(a)^T: the operands change places, strides are leading dimensions, and a bias
-// of our columns is one of its rows, as its epilogue wants.
+// Products by cublasLt. Its matrices are column-major: a row-major matrix is its transpose there, so c = op(a) op(b)
+// becomes c^T = op(b)^T op(a)^T: the operands are exchanged, strides are leading dimensions, and a bias of our columns
+// is one of its rows, as its epilogue requires.
 
 #include <algorithm>
 #include <array>
@@ -15,14 +15,15 @@ namespace ashlar::cuda {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // at most, per stream: what cuBLAS itself takes on sm_90
-constexpr int64_t kAuxStride = 8, kAuxAlign = 16;  // elements and bytes: of the pre-activation that an epilogue stores
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // maximum per stream: cuBLAS's own default on sm_90
+constexpr int64_t kAuxStride = 8,
+                  kAuxAlign = 16;  // in elements and bytes: for the pre-activation stored by an epilogue
 
 struct Types {
   cudaDataType_t data;
   cudaDataType_t scale;
   cublasComputeType_t compute;
-  uint64_t inputs;  ///< that a multiplier may see: no TF32 and no emulation by narrower types
+  uint64_t inputs;  ///< allowed input types: no TF32 and no emulation by narrower types
 };
 
 Types types_of(DType storage) {
@@ -43,8 +44,8 @@ uint32_t epilogue_of(const GemmKey& key) {
   return epilogue;
 }
 
-/// Whether the library's rules allow the epilogue: one in fp32 arithmetic, a bias of the result's dtype, and aligned
-/// rows of the pre-activation.
+/// Whether the library supports the epilogue: fp32 arithmetic, a bias of the result's dtype, and aligned rows of the
+/// pre-activation.
 bool may_fuse(const Gemm& g) {
   if (!g.bias && !g.pre) return true;
   if (g.a.dtype == DType::kFloat64) return false;
@@ -54,7 +55,7 @@ bool may_fuse(const Gemm& g) {
   return key.stride_pre % kAuxStride == 0 && key.align_pre >= kAuxAlign;
 }
 
-/// False where it is none.
+/// False if invalid.
 bool read_algo(std::string_view text, cublasLtMatmulAlgo_t& algo) {
   constexpr size_t kDigits = 16;
   if (text.size() != std::size(algo.data) * kDigits) return false;
@@ -74,7 +75,7 @@ CublasLtPlans::CublasLtPlans(Device& device) : device_(device) {
   int ordinal = 0;
   cudaDeviceProp properties{};
   if (cudaGetDevice(&ordinal) != cudaSuccess || cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
-    throw Bug("[cuda] products without a device");
+    throw Bug("[cuda] expected a device for products");
   device_name_ = str_cat(properties.name, ", sm_", properties.major, properties.minor, ", ",
                          properties.multiProcessorCount, " multiprocessors");
   lt_.check(lt_.create(&handle_), "cublasLtCreate");
@@ -92,7 +93,7 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   Plan plan;
   const Types types = types_of(key.storage);
   const cudaDataType_t result = types_of(key.result).data;
-  // Our b is its a, and the other way round; what we store as [rows, cols] it sees as [cols, rows].
+  // Our b is its a and the reverse; what we store as [rows, cols] it sees as [cols, rows].
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, cudaDataType_t type, bool transposed, int64_t rows,
                           int64_t cols, int64_t stride) {
     if (transposed) std::swap(rows, cols);
@@ -112,7 +113,7 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b != 0 ? transposed : plain);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a != 0 ? transposed : plain);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
-  // An address of the right alignment, which is all that the heuristics look at; `multiply` puts the true one.
+  // An address with the right alignment, which is all that the heuristics use; `multiply` sets the real one.
   if (key.align_bias != 0) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(result));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(key.align_bias));
@@ -175,7 +176,7 @@ CublasLtPlans::Plan CublasLtPlans::chosen(const GemmKey& key, const std::string&
   if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes)
     throw damaged_error("choices", "the algorithm \"", algorithm, "\" chosen for ", key.text(), " is refused by ",
                         lt_.version(), " (", read ? lt_.status_name(status) : "it is not 128 hexadecimal digits",
-                        "); remove the choices, and they are measured again");
+                        "); remove the saved choices to measure again");
   plan.workspace_bytes = result.workspaceSize;
   plan.supported = true;
   return plan;
@@ -216,9 +217,9 @@ void CublasLtPlans::run(const Gemm& g, Stream& stream) {
   multiply(plan, g, g.c, bytes > 0 ? device_.scratch(stream, bytes) : nullptr, stream);
 }
 
-// The product alone, in the accumulate dtype, then bias and rounding in a pass of our own.
+// The product in the accumulate dtype, then bias and rounding in our own pass.
 void CublasLtPlans::run_and_finish(const Gemm& g, Stream& stream) {
-  ASHLAR_CHECK(!g.pre, "[gemm] an activation where the library has none: ", GemmKey::of(g).text());
+  ASHLAR_CHECK(!g.pre, "[gemm] expected an epilogue with an activation, the library has none: ", GemmKey::of(g).text());
   const GemmEpilogue finish{.sums = {}, .bias = g.bias, .c = g.c, .accumulate = g.accumulate};
   if (g.a.size() == 0 || g.b.size() == 0) return gemm_epilogue(finish, stream);
   const DType wide = accumulate_dtype(g.a.dtype);
@@ -230,12 +231,12 @@ void CublasLtPlans::run_and_finish(const Gemm& g, Stream& stream) {
                .transpose_a = g.transpose_a,
                .transpose_b = g.transpose_b};
   GemmKey key = GemmKey::of(product);
-  key.stride_c = g.c.cols;  // of scratch memory
+  key.stride_c = g.c.cols;  // scratch memory
   key.align_c = 256;
   Plan& plan = plan_of(key);
   if (!plan.supported)
     throw Error(ExitCode::kInput, "cuda",
-                str_cat(lt_.version(), " has no algorithm for ", key.text(), "; get a newer one"));
+                str_cat(lt_.version(), " has no algorithm for ", key.text(), "; install a newer version"));
   const int64_t sums_bytes = round_up(product.c.size() * size_of(wide));
   auto* const memory =
       static_cast<char*>(device_.scratch(stream, sums_bytes + static_cast<int64_t>(plan.workspace_bytes)));
@@ -267,7 +268,7 @@ void CublasLtPlans::use(const TunedChoices& choices) {
                       "; measure them again");
   const auto section = choices.sections.find("gemm");
   if (section == choices.sections.end()) return;
-  // Each is looked at before any is taken into use.
+  // All are validated before any is activated.
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans;
   for (const auto& [question, answer] : section->second.choices) {
     if (answer.empty()) continue;

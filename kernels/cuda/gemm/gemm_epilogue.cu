@@ -1,6 +1,6 @@
-// What follows a matrix product where the library's epilogue does not serve: sums in the accumulate type become the
-// result. Memory-bound, 10 B an element from fp32 sums to bf16; for odd types only, so plain loops: a thread takes
-// every (blocks * 256)-th element.
+// Completes a matrix product if the library's epilogue cannot: converts sums in the accumulate type to the result.
+// Memory-bound, 10 B per element from fp32 sums to bf16; only for rare types, so plain loops: a thread processes every
+// (blocks * 256)-th element.
 
 #include "kernels/cuda/gemm/gemm_epilogue.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// 1. sum, bias and what is there  2. one rounding
+/// 1. sum, bias and previous content  2. one rounding
 template <typename T, typename B>
 __global__ void finish_gemm_kernel(const AccumulateOf<T, B>* sums, int64_t sums_stride, const B* bias, T* c,
                                    int64_t stride, int64_t rows, int64_t cols, bool accumulate) {

@@ -6,8 +6,8 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-/// c (+)= sums + bias, rounded once: what is left of a product that the library leaves in the accumulate dtype, because
-/// it does not add a bias of that dtype itself. Queued.
+/// c (+)= sums + bias, rounded once: completes a product that the library leaves in the accumulate dtype, because it
+/// does not support a bias of that dtype. Queued.
 struct GemmEpilogue {
   ConstView sums;  ///< [n, m] accumulate dtype of c's storage, or absent: zeros
   ConstView bias;  ///< [m], any dtype of c's family, or absent
@@ -16,7 +16,7 @@ struct GemmEpilogue {
 };
 void gemm_epilogue(const GemmEpilogue& args, Stream& stream);
 
-/// Adds to `count` how many pairs of bytes differ; `bytes` is even. Queued; all are device memory.
+/// Adds the number of differing byte pairs to `count`; `bytes` is even. Queued; all are device memory.
 void count_differences(const void* a, const void* b, int64_t bytes, uint32_t* count, Stream& stream);
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -10,8 +10,8 @@ namespace ashlar::cuda {
 
 struct Gemm;
 
-/// What a library's choice of an algorithm may depend on: all of a product but its addresses, of which the alignment is
-/// kept (the largest power of two up to 256 that divides the address; 0 where there is none).
+/// Everything that a library's choice of an algorithm may depend on: the product without its addresses, whose alignment
+/// is kept (the largest power of two up to 256 that divides the address; 0 if absent).
 struct GemmKey {
   DType storage = DType::kFloat32, result = DType::kFloat32;
   int64_t n = 0, m = 0, k = 0;

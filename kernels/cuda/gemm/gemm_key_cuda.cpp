@@ -43,7 +43,7 @@ int64_t alignment_of(const void* p) {
 /// A matrix of one row may have any stride; a leading dimension may not.
 int64_t stride_of(const ConstView& v) { return v ? std::max(v.stride, v.cols) : 0; }
 
-/// The next word of `text`, which is taken off.
+/// Removes and returns the next word of `text`.
 std::string_view next_word(std::string_view& text) {
   const size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -82,7 +82,7 @@ std::string GemmKey::text() const {
 GemmKey GemmKey::parse(std::string_view text) {
   const auto problem = [&, all = std::string(text)](std::string_view word) {
     return damaged_error("gemm", "expected a product, got \"", all, "\", where \"", word,
-                         "\" is wrong; remove the file of choices, and they are measured again");
+                         "\" is wrong; remove the file of choices to measure again");
   };
   std::string_view rest = text;
   GemmKey key;

@@ -13,18 +13,18 @@
 #include "core/device/memory_source.h"
 #include "kernels/cuda/host/device.h"
 
-/// What a GPU's device is made of: for the host files of the `cuda` namespace.
+/// The state of a GPU device, for the host files of the `cuda` namespace.
 namespace ashlar::ASHLAR_DEV {
 
-/// The calls of one device, and what is said when one of them fails.
+/// The calls of one device, and the errors of failed ones.
 class DeviceCalls {
  public:
-  /// The device is named in every error.
+  /// Sets the name of the device for errors.
   void name_device(std::string name) { device_ = std::move(name); }
-  /// Work that was just queued. `name` is a literal.
+  /// Records work that was just queued. `name` is a literal.
   void queued(const char* name) { last_[static_cast<size_t>(count_++) % last_.size()] = name; }
-  /// Throws if the call failed: resource_error where memory is out or the hardware failed, else a Bug. Errors of queued
-  /// work come out of later calls, so the text names what was queued last.
+  /// Throws if the call failed: resource_error when out of memory or the hardware failed, else a Bug. Errors of queued
+  /// work are returned by later calls, so the text names the last queued work.
   void check(cudaError_t status, const char* call) const {
     if (status != cudaSuccess) [[unlikely]]
       fail(status, call);
@@ -39,15 +39,15 @@ class DeviceCalls {
   int64_t count_ = 0;
 };
 
-/// First fit in slabs of device (or pinned) memory, which are never given back: a step that repeats its sizes gets the
-/// same addresses and makes no call. A block given back may be handed out while queued work still uses it; whoever uses
-/// it then is ordered behind that work, by its stream or an event.
+/// First fit in slabs of device (or pinned) memory, which are never returned: a step that repeats its sizes gets the
+/// same addresses without driver calls. A released block may be reused while queued work still uses it; the new user
+/// must be ordered after that work, by stream or event.
 class SlabAllocator final : public Allocator {
  public:
-  /// `max_bytes` of memory of the device are shared by all its allocators; `taken` counts them. 0 = no bound.
+  /// `max_bytes` of device memory are shared by all its allocators; `taken` counts them. 0 = no limit.
   SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
   ~SlabAllocator() override;
-  /// From now on slabs come from there, and from the driver where it has none.
+  /// After this, slabs come from that source, or from the driver if it has none.
   void take_memory_from(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;
@@ -62,7 +62,7 @@ class SlabAllocator final : public Allocator {
   struct Slab {
     char* base;
     std::map<int64_t, int64_t> free;       ///< offset -> bytes, never adjacent
-    std::shared_ptr<MemorySource> source;  ///< null: the driver's
+    std::shared_ptr<MemorySource> source;  ///< null: from the driver
   };
   struct Live {
     size_t slab;
@@ -84,7 +84,7 @@ struct Device::State {
   DeviceCalls calls;
   cudaDeviceProp properties{};
   int ordinal = 0;
-  int64_t taken_bytes = 0;  ///< of the device, by all allocators
+  int64_t taken_bytes = 0;  ///< device memory used by all allocators
   std::array<std::optional<SlabAllocator>, kNumMemoryKinds> allocators;
 };
 
@@ -92,12 +92,12 @@ struct Device::State {
 std::string name_of_device(const cudaDeviceProp& properties, int ordinal);
 std::string uuid_text(const cudaUUID_t& uuid);
 
-/// How many devices are visible: one at least. Throws input_error with one line where there is no driver, one that is
-/// too old for this program, or no device.
+/// The number of visible devices, at least one. Throws a one-line input_error if there is no driver, the driver is too
+/// old for this program, or there is no device.
 int count_devices();
 
-/// Makes the device current, with a context of its own, and reads its properties. Throws as count_devices does, and
-/// where this device is not there or too old.
+/// Makes the device current, creates its context, and reads its properties. Throws like count_devices, and if this
+/// device is missing or too old.
 cudaDeviceProp open_device(int ordinal);
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -8,7 +8,7 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int64_t kPlainSharedBytes = 48 << 10;  // more is opted into, kernel by kernel
+constexpr int64_t kPlainSharedBytes = 48 << 10;  // more needs an opt-in per kernel
 
 class CudaEvent final : public Event {
  public:
@@ -39,7 +39,7 @@ class CudaStream final : public Stream {
   }
   ~CudaStream() override {
     if (scratch_ != nullptr) {
-      cudaStreamSynchronize(stream_);  // what is given back goes to whoever asks next
+      cudaStreamSynchronize(stream_);  // released memory may be reused
       device_.allocator(MemoryKind::kWorkspace).release(scratch_);
     }
     cudaStreamDestroy(stream_);
@@ -58,7 +58,7 @@ class CudaStream final : public Stream {
 
   void* scratch(int64_t bytes) {
     if (bytes <= scratch_bytes_) return scratch_;
-    synchronize();  // queued work uses what is given back
+    synchronize();  // queued work may use the released memory
     Allocator& memory = device_.allocator(MemoryKind::kWorkspace);
     memory.release(scratch_);
     scratch_ = nullptr;

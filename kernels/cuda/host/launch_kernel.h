@@ -20,12 +20,12 @@ struct Launch {
   const char* name;  ///< for reports and errors
   dim3 grid;
   dim3 block;                ///< threads, a multiple of 32
-  int64_t shared_bytes = 0;  ///< of ASHLAR_DYNAMIC_SHARED
+  int64_t shared_bytes = 0;  ///< size of ASHLAR_DYNAMIC_SHARED
 };
 
 namespace internal {
 
-/// Kernel arguments travel in 4 KiB, and by value.
+/// Kernel arguments are passed by value, up to 4 KiB.
 template <typename... Params>
 constexpr bool may_travel() {
   return (... && (std::is_trivially_copyable_v<Params> && !std::is_reference_v<Params>)) &&
@@ -47,7 +47,7 @@ const emulator::KernelSubstitute& substitute_of(Stream& stream);
 template <typename... Params, typename... Args>
 void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...), Args&&... args) {
   static_assert(internal::may_travel<Params...>(),
-                "kernels take trivially copyable arguments by value, 4000 bytes in all");
+                "kernels take trivially copyable arguments by value, at most 4000 bytes");
   static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
 #if defined(ASHLAR_ON_CUDA)
   std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(args))...);
@@ -66,7 +66,7 @@ void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...),
 #endif
 }
 
-/// Blocks of `threads` that cover `n` items.
+/// Number of blocks of `threads` that cover `n` items.
 inline unsigned blocks_for(int64_t n, int64_t threads) { return static_cast<unsigned>((n + threads - 1) / threads); }
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -46,7 +46,7 @@ void* SlabAllocator::allocate(int64_t bytes) {
 void SlabAllocator::release(void* block) {
   if (block == nullptr) return;
   const auto found = live_.find(static_cast<char*>(block));
-  ASHLAR_CHECK(found != live_.end(), "a block that was not handed out");
+  ASHLAR_CHECK(found != live_.end(), "released a block that is not allocated");
   Slab& slab = slabs_[found->second.slab];
   int64_t offset = static_cast<char*>(block) - slab.base, size = found->second.size;
   used_ -= size;
@@ -64,13 +64,13 @@ void SlabAllocator::release(void* block) {
 }
 
 void SlabAllocator::grow(int64_t size) {
-  // As much again as there is: few calls, and little that nobody uses.
+  // Doubles the total: few driver calls, and little unused memory.
   const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab));
   const int64_t bytes = (wanted + kLeastSlab - 1) / kLeastSlab * kLeastSlab;
   const auto room = static_cast<size_t>(bytes);
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
-    throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20,
-                         " MiB are taken, ", max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
+    throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20, " MiB are used, ",
+                         max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
   void* base = source_ != nullptr ? source_->take(bytes) : nullptr;
   const bool sourced = base != nullptr;
   if (sourced) {
@@ -81,9 +81,9 @@ void SlabAllocator::grow(int64_t size) {
     const cudaError_t status = cudaMalloc(&base, room);
     size_t free_bytes = 0, total = 0;
     if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess) {
-      static_cast<void>(cudaGetLastError());  // it is told here
+      static_cast<void>(cudaGetLastError());  // reported here
       throw resource_error("cuda", bytes >> 20, " MiB more of device memory are needed, ", free_bytes >> 20, " of ",
-                           total >> 20, " MiB are free and this run holds ", taken_of_device_ >> 20,
+                           total >> 20, " MiB are free and this run uses ", taken_of_device_ >> 20,
                            "; choose a smaller train.micro_batch, more recomputation, or a mesh of more devices");
     }
     calls_.check(status, "cudaMalloc");

@@ -1,4 +1,4 @@
-// Which device, and what is said when there is none or when it fails.
+// Selects the device, and reports its absence and failures.
 #include <cstdlib>
 
 #include "core/base/error.h"
@@ -17,7 +17,7 @@ std::string visible_devices() {
   return list == nullptr ? "CUDA_VISIBLE_DEVICES is not set" : str_cat("CUDA_VISIBLE_DEVICES = \"", list, "\"");
 }
 
-// What breaks the device itself, whatever program runs on it.
+// Errors that mean that the device itself failed.
 bool hardware_failed(cudaError_t status) {
   switch (status) {
     case cudaErrorECCUncorrectable:
@@ -40,8 +40,8 @@ int count_devices() {
     throw input_error("run.device", "\"cuda\" needs NVIDIA's driver, and there is none here (libcuda.so.1 was not ",
                       "found); install it, or choose run.device = \"cpu\"");
   if (status == cudaErrorInsufficientDriver)
-    throw input_error("run.device", "NVIDIA's driver is too old: it knows CUDA ", version_text(driver),
-                      ", this program needs ", version_text(runtime),
+    throw input_error("run.device", "NVIDIA's driver is too old: it supports CUDA ", version_text(driver),
+                      ", but this program needs ", version_text(runtime),
                       "; install a newer driver, or choose run.device = \"cpu\"");
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
     throw input_error("run.device", "\"cuda\" finds no GPU; ", visible_devices(),
@@ -71,7 +71,7 @@ std::string name_of_device(const cudaDeviceProp& properties, int ordinal) {
 cudaDeviceProp open_device(int ordinal) {
   const int count = count_devices();
   if (ordinal < 0 || ordinal >= count)
-    throw input_error("run.device", "this rank is to use device ", ordinal, " of its machine, and ", count,
+    throw input_error("run.device", "this rank needs device ", ordinal, " of its machine, and ", count,
                       count == 1 ? " is" : " are", " visible (", visible_devices(),
                       "); start no more ranks on a machine than it has GPUs");
   cudaDeviceProp properties{};
@@ -80,8 +80,8 @@ cudaDeviceProp open_device(int ordinal) {
   calls.check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   if (properties.major * 10 + properties.minor < kLeastCapability)
     throw input_error("run.device", name_of_device(properties, ordinal), " has compute capability ", properties.major,
-                      ".", properties.minor, ", this program needs ", kLeastCapability / 10, ".", kLeastCapability % 10,
-                      " (A100) or newer");
+                      ".", properties.minor, ", but this program needs ", kLeastCapability / 10, ".",
+                      kLeastCapability % 10, " (A100) or newer");
   calls.name_device(name_of_device(properties, ordinal));
   calls.check(cudaSetDevice(ordinal), "cudaSetDevice");
   return properties;
@@ -95,13 +95,13 @@ void DeviceCalls::fail(cudaError_t status, const char* call) const {
   if (hardware_failed(status))
     throw resource_error("cuda", text,
                          "; the hardware has failed: see nvidia-smi -q and Xid lines of the kernel's log, reset or "
-                         "leave out this device, and resume from the last checkpoint");
+                         "exclude this device, and resume from the last checkpoint");
   throw Bug(str_cat("[cuda] ", text));
 }
 
 std::string DeviceCalls::last_work() const {
   if (count_ == 0) return "no work was queued yet";
-  std::string text = "work queued last:";
+  std::string text = "last queued work:";
   const auto size = static_cast<int64_t>(last_.size());
   for (int64_t i = count_ - 1; i >= 0 && i >= count_ - size; --i)
     text += str_cat(i == count_ - 1 ? " " : ", ", last_[static_cast<size_t>(i) % last_.size()]);
