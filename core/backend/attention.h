@@ -11,60 +11,88 @@ inline constexpr EnumName<AttentionKernels> kAttentionKernelsNames[] = {
     {AttentionKernels::kAuto, "auto"}, {AttentionKernels::kOwn, "own"}, {AttentionKernels::kCudnn, "cudnn"}};
 constexpr std::span<const EnumName<AttentionKernels>> names_of(AttentionKernels) { return kAttentionKernelsNames; }
 
-/// Which attention it is: what a layer has of it, for its op and the kernels.
-struct AttentionVariant {
-  double scale = 1;     ///< factor on q.k
-  double softcap = 0;   ///< s -> softcap * tanh(s / softcap); 0 = none
-  int64_t window = -1;  ///< W > 0: keys i-W+1 to i, the query itself counted; -1 = full
-  int64_t chunk = 0;    ///< C > 0: only keys of the query's own chunk, floor(j/C) = floor(i/C); 0 = none
-  bool operator==(const AttentionVariant&) const = default;
+/// Which keys a query sees, one type from a model's configuration to the kernels. i = q_start + t_q and
+/// j = kv_start + t_kv are absolute positions of a query and a key. Key j is seen iff all of these hold:
+///   causal           j <= i
+///   window W         causal: i - j < W, the query itself counted; otherwise |i - j| < W, so W - 1 keys on either side
+///   chunk C          floor(j/C) = floor(i/C)
+///   documents        j >= doc_start and, where not causal, j < doc_end
+/// What is absent hides nothing. Keys that no query of a block sees cost nothing: work is T * window, not T * T.
+/// Sources: causal Vaswani et al. 2017; windows Beltagy et al. 2020 (arXiv:2004.05150), both sides Warner et al. 2024
+/// (arXiv:2412.13663, ModernBERT; its local attention of 128 tokens sees |i - j| <= 64, W = 65).
+struct Mask {
+  bool causal = true;
+  int64_t window = -1;                ///< W > 0; -1 = none
+  int64_t chunk = 0;                  ///< C > 0; 0 = none
+  int64_t q_start = 0, kv_start = 0;  ///< absolute position of the first query and key
+  ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
+  ConstView doc_end{};  ///< [B*T_q] kInt32, absolute position behind the document's last; with doc_start, not causal.
+                        ///< Neither descends from query to query of a sample.
+
+  bool operator==(const Mask&) const = default;
+  auto views() const { return std::tie(doc_start, doc_end); }
+  /// The first and the last position of a key that the query at position i may see, documents aside.
+  int64_t first_key(int64_t i) const { return first(i); }
+  int64_t last_key(int64_t i) const { return causal ? i : last(i); }
+  /// The first and the last position of a query that may see the key at position j, documents aside.
+  int64_t first_query(int64_t j) const { return causal ? j : first(j); }
+  int64_t last_query(int64_t j) const { return last(j); }
+
+ private:
+  int64_t first(int64_t at) const {
+    const int64_t of_window = window > 0 ? at - window + 1 : 0;
+    const int64_t of_chunk = chunk > 0 ? at - at % chunk : 0;
+    return of_window > of_chunk ? of_window : of_chunk;
+  }
+  int64_t last(int64_t at) const {
+    constexpr int64_t kNever = int64_t{1} << 62;
+    const int64_t of_window = window > 0 ? at + window - 1 : kNever;
+    const int64_t of_chunk = chunk > 0 ? at - at % chunk + chunk - 1 : kNever;
+    return of_window < of_chunk ? of_window : of_chunk;
+  }
+};
+
+/// What a score is, one type from a model's configuration to the kernels:
+///   s = scale * q.k    [s = softcap * tanh(s / softcap)]    [s -= alibi_h * |i - j|]    [s += t5_bias[bucket][h]]
+/// and p_j = exp(s_j) / (sum exp(s) [+ exp(sink_h)]). The bucket of distance n = i - j is in t5_buckets, of M entries:
+///   causal           entry min(n, M-1)
+///   otherwise        entry n + (M-1)/2, at least 0 and at most M-1, M odd: distances of both signs, 0 in the middle
+/// What a configuration has is described: such a view has a shape, and memory only in a call.
+/// Sources: soft cap Gemma Team 2024 (arXiv:2408.00118) section 2; ALiBi Press et al. 2022 (arXiv:2108.12409); T5 bias
+/// Raffel et al. 2020 (arXiv:1910.10683) section 2.1; sinks Agarwal et al. 2025 (arXiv:2508.10925) section 2.
+struct ScoreChange {
+  double scale = 1;
+  double softcap = 0;        ///< 0 = none
+  ConstView alibi_slopes{};  ///< [H] accumulate dtype, of these heads, or absent
+  ConstView sinks{};         ///< [H] storage dtype, a score without a value for each head, or absent
+  ConstView t5_bias{};       ///< [buckets, H] storage dtype, a score for each bucket and head, or absent
+  ConstView t5_buckets{};    ///< [M] kInt32, with t5_bias
+
+  bool operator==(const ScoreChange&) const = default;
+  auto views() const { return std::tie(alibi_slopes, sinks, t5_bias, t5_buckets); }
 };
 
 /// What attention forward and backward share. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
 /// q.data + b*q_batch_stride + t*q.stride + h*D; k alike with kv_batch_stride; v with v_batch_stride and heads D_v
-/// apart.
-/// scores s = scale * q.k [softcap*tanh(s/softcap)] [- alibi_h*(i-j)] [+ t5_bias[bucket of i-j][h]], i = q_start + t_q
-/// and j = kv_start + t_kv absolute positions; key j is seen iff j <= i, j >= doc_start (of row (b,t_q)),
-/// i - j < window, and j lies in the chunk of i. Keys that no query of a block sees cost nothing: work is T * window,
-/// not T * T. Softmax in the accumulate dtype, p_j = exp(s_j) / (sum exp(s) [+ exp(sink_h)]), dropout on the
-/// probabilities. Tensor cores multiply probabilities, and the gradients of scores, rounded to the storage dtype.
-/// Sources: Vaswani et al. 2017; blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1; windows
-/// Beltagy et al. 2020 (arXiv:2004.05150); soft cap Gemma Team 2024 (arXiv:2408.00118) section 2; ALiBi Press et al.
-/// 2022 (arXiv:2108.12409); T5's bias Raffel et al. 2020 (arXiv:1910.10683) section 2.1; sinks Agarwal et al. 2025
-/// (arXiv:2508.10925) section 2.
+/// apart. Keys and values may be those of the queries' tokens, of earlier ones as well (a cache), or of another source.
+/// Softmax in the accumulate dtype, then dropout on the probabilities. Tensor cores multiply probabilities, and the
+/// gradients of scores, rounded to the storage dtype.
+/// Source: blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.
 struct AttentionShape {
-  AttentionVariant variant;
+  Mask mask;
+  ScoreChange scores;
   int64_t B = 0, T_q = 0, T_kv = 0;
-  int64_t H = 0, G = 0, D = 0;        ///< query heads, KV heads (G divides H), head_dim of q and k: 1 to 512
-  int64_t D_v = 0;                    ///< head_dim of v and out: 1 to 512; 0 = D
-  int64_t q_start = 0, kv_start = 0;  ///< absolute position of the first query and key
-  int64_t q_batch_stride = 0;         ///< elements from sample to sample, for q (and dq)
-  int64_t kv_batch_stride = 0;        ///< for k (and dk)
-  int64_t v_batch_stride = 0;         ///< for v (and dv); 0 = kv_batch_stride
-  ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
-  ConstView alibi_slopes{};           ///< [H] accumulate dtype, of these heads, or absent
-  ConstView sinks{};                  ///< [H] storage dtype, a score without a value for each head, or absent
-  ConstView t5_bias{};                ///< [buckets, H] storage dtype, a score for each bucket and head, or absent
-  ConstView t5_buckets{};             ///< [M] kInt32, with t5_bias: the bucket of distance n = i-j is entry min(n, M-1)
+  int64_t H = 0, G = 0, D = 0;  ///< query heads, KV heads (G divides H), head_dim of q and k: 1 to 512
+  int64_t D_v = 0;              ///< head_dim of v and out: 1 to 512; 0 = D
+  int64_t q_batch_stride = 0;   ///< elements from sample to sample, for q (and dq)
+  int64_t kv_batch_stride = 0;  ///< for k (and dk)
+  int64_t v_batch_stride = 0;   ///< for v (and dv); 0 = kv_batch_stride
   DropoutArgs dropout;
 
   int64_t v_dim() const { return D_v > 0 ? D_v : D; }
   int64_t v_stride() const { return v_batch_stride > 0 ? v_batch_stride : kv_batch_stride; }
-  /// The query of the window's and the chunk's mask with absolute position i sees keys from this position on.
-  int64_t first_position(int64_t i) const {
-    const int64_t of_window = variant.window > 0 ? i - variant.window + 1 : 0;
-    const int64_t of_chunk = variant.chunk > 0 ? i - i % variant.chunk : 0;
-    return of_window > of_chunk ? of_window : of_chunk;
-  }
-  /// The last position whose query sees a key at absolute position j; the largest number where nothing ends it.
-  int64_t last_position(int64_t j) const {
-    constexpr int64_t kNever = int64_t{1} << 62;
-    const int64_t of_window = variant.window > 0 ? j + variant.window - 1 : kNever;
-    const int64_t of_chunk = variant.chunk > 0 ? j - j % variant.chunk + variant.chunk - 1 : kNever;
-    return of_window < of_chunk ? of_window : of_chunk;
-  }
 
-  auto views() const { return std::tie(doc_start, alibi_slopes, sinks, t5_bias, t5_buckets, dropout); }
+  auto views() const { return std::tie(mask, scores, dropout); }
 };
 
 struct AttentionForward {

@@ -17,33 +17,14 @@ class AttentionCheck {
   AttentionCheck(std::string_view where, const AttentionShape& s, DType storage)
       : where_(where), s_(s), storage_(storage) {
     check_storage(where, storage);
-    const AttentionVariant& v = s.variant;
-    ASHLAR_CHECK(v.window == -1 || v.window > 0, where, ": window = ", v.window, ", expected -1 or more than 0");
-    ASHLAR_CHECK(v.chunk >= 0, where, ": chunk = ", v.chunk, ", expected 0 or more");
-    ASHLAR_CHECK(v.softcap >= 0 && std::isfinite(v.softcap), where, ": softcap = ", v.softcap, ", expected 0 or more");
-    ASHLAR_CHECK(s.B >= 0 && s.T_q >= 0 && s.T_kv >= 0, where, ": B = ", s.B, ", T_q = ", s.T_q, ", T_kv = ", s.T_kv);
-    ASHLAR_CHECK(s.T_q < (int64_t{1} << 31) && s.T_kv < (int64_t{1} << 31), where, ": T_q = ", s.T_q,
-                 ", T_kv = ", s.T_kv);
-    ASHLAR_CHECK(s.q_start + s.T_q < (int64_t{1} << 31) && s.kv_start + s.T_kv < (int64_t{1} << 31), where,
-                 ": positions to ", s.q_start + s.T_q, " and ", s.kv_start + s.T_kv);
-    ASHLAR_CHECK(s.H > 0 && s.G > 0 && s.H % s.G == 0, where, ": H = ", s.H, ", G = ", s.G);
-    check_width(where, "head_dim", s.D);
-    check_width(where, "head_dim of values", s.v_dim());
-    if (s.doc_start) check_ids(where, "doc_start", s.doc_start, s.B * s.T_q);
-    if (s.alibi_slopes) check_vector(where, "alibi_slopes", s.alibi_slopes, s.H, accumulate_dtype(storage));
-    if (s.sinks) check_vector(where, "sinks", s.sinks, s.H, storage);
-    ASHLAR_CHECK(bool{s.t5_bias} == bool{s.t5_buckets}, where, ": expected t5_bias and t5_buckets both, or neither");
-    if (s.t5_bias) {
-      check_view(where, "t5_bias", s.t5_bias, s.t5_bias.rows, s.H, storage);
-      ASHLAR_CHECK(s.t5_bias.rows > 0 && s.t5_buckets.size() > 0, where, ": ", s.t5_bias.rows, " buckets of ",
-                   s.t5_buckets.size(), " distances");
-      check_ids(where, "t5_buckets", s.t5_buckets, s.t5_buckets.size());
-    }
+    check_sizes();
+    check_mask(s.mask);
+    check_scores(s.scores);
     check_dropout(where, s.dropout);
     if (!s.dropout.active()) return;
-    ASHLAR_CHECK(s.q_start + s.T_q <= s.dropout.sequence_length && s.kv_start + s.T_kv <= s.dropout.sequence_length,
-                 where, ": dropout sequence_length = ", s.dropout.sequence_length,
-                 " is less than a position of this call");
+    const int64_t length = s.dropout.sequence_length;
+    ASHLAR_CHECK(s.mask.q_start + s.T_q <= length && s.mask.kv_start + s.T_kv <= length, where,
+                 ": dropout sequence_length = ", length, " is less than a position of this call");
   }
 
   void queries(std::string_view name, const ConstView& v) const {
@@ -63,6 +44,42 @@ class AttentionCheck {
   }
 
  private:
+  void check_sizes() const {
+    ASHLAR_CHECK(s_.B >= 0 && s_.T_q >= 0 && s_.T_kv >= 0, where_, ": B = ", s_.B, ", T_q = ", s_.T_q,
+                 ", T_kv = ", s_.T_kv);
+    ASHLAR_CHECK(s_.T_q + s_.T_kv < (int64_t{1} << 31), where_, ": T_q = ", s_.T_q, ", T_kv = ", s_.T_kv);
+    ASHLAR_CHECK(s_.H > 0 && s_.G > 0 && s_.H % s_.G == 0, where_, ": H = ", s_.H, ", G = ", s_.G);
+    check_width(where_, "head_dim", s_.D);
+    check_width(where_, "head_dim of values", s_.v_dim());
+  }
+  void check_mask(const Mask& m) const {
+    ASHLAR_CHECK(m.window == -1 || m.window > 0, where_, ": window = ", m.window, ", expected -1 or more than 0");
+    ASHLAR_CHECK(m.chunk >= 0, where_, ": chunk = ", m.chunk, ", expected 0 or more");
+    ASHLAR_CHECK(m.q_start >= 0 && m.q_start + s_.T_q < (int64_t{1} << 31) && m.kv_start >= 0 &&
+                     m.kv_start + s_.T_kv < (int64_t{1} << 31),
+                 where_, ": positions from ", m.q_start, " to ", m.q_start + s_.T_q, " and from ", m.kv_start, " to ",
+                 m.kv_start + s_.T_kv);
+    const bool ends = m.doc_end.size() > 0;
+    ASHLAR_CHECK(ends == (m.doc_start.size() > 0 && !m.causal), where_, ": doc_end is ", ends ? "given" : "absent",
+                 ", expected it with doc_start where attention is not causal, and there alone");
+    if (m.doc_start.size() > 0) check_vector(where_, "doc_start", m.doc_start, s_.B * s_.T_q, DType::kInt32);
+    if (ends) check_vector(where_, "doc_end", m.doc_end, s_.B * s_.T_q, DType::kInt32);
+  }
+  void check_scores(const ScoreChange& c) const {
+    ASHLAR_CHECK(c.softcap >= 0 && std::isfinite(c.softcap), where_, ": softcap = ", c.softcap, ", expected 0 or more");
+    if (c.alibi_slopes.size() > 0)
+      check_vector(where_, "alibi_slopes", c.alibi_slopes, s_.H, accumulate_dtype(storage_));
+    if (c.sinks.size() > 0) check_vector(where_, "sinks", c.sinks, s_.H, storage_);
+    const int64_t distances = c.t5_buckets.size();
+    ASHLAR_CHECK((c.t5_bias.size() > 0) == (distances > 0), where_,
+                 ": expected t5_bias and t5_buckets both, or neither");
+    if (distances == 0) return;
+    check_view(where_, "t5_bias", c.t5_bias, c.t5_bias.rows, s_.H, storage_);
+    check_vector(where_, "t5_buckets", c.t5_buckets, distances, DType::kInt32);
+    ASHLAR_CHECK(s_.mask.causal || distances % 2 == 1, where_, ": t5_buckets has ", distances,
+                 " entries, expected an odd number where attention is not causal: distances of both signs");
+  }
+
   std::string_view where_;
   const AttentionShape& s_;
   DType storage_;
@@ -93,12 +110,12 @@ void check(const AttentionBackward& a) {
     of.results("out", a.out);
   }
   if (a.dsinks) {
-    ASHLAR_CHECK(a.shape.sinks, kWhere, ": dsinks is wanted, sinks are absent");
+    ASHLAR_CHECK(a.shape.scores.sinks, kWhere, ": dsinks is wanted, sinks are absent");
     check_vector(kWhere, "dsinks", a.dsinks, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dt5_bias) {
-    ASHLAR_CHECK(a.shape.t5_bias, kWhere, ": dt5_bias is wanted, t5_bias is absent");
-    check_view(kWhere, "dt5_bias", a.dt5_bias, a.shape.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
+    ASHLAR_CHECK(a.shape.scores.t5_bias, kWhere, ": dt5_bias is wanted, t5_bias is absent");
+    check_view(kWhere, "dt5_bias", a.dt5_bias, a.shape.scores.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dq) of.queries("dq", a.dq);
   ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": expected dk and dv both, or neither");

@@ -23,22 +23,35 @@ ConstView held_rows(const Tensor& held, int64_t rows) {
   return view;
 }
 
-/// What the kernels see of the rows: of one value, or of three.
+/// What the kernels see of the inputs' rows.
 struct Columns {
   Tensor q, k, v;
 
-  static Columns of(const Tensor& qkv, const AttentionOptions& o) {
-    const int64_t q_width = o.H * o.D, k_width = o.G * o.D;
-    return {.q = qkv.column_range(0, q_width),
-            .k = qkv.column_range(q_width, k_width),
-            .v = qkv.column_range(q_width + k_width, o.G * o.v_dim())};
+  /// `rows`: values or gradients of the inputs.
+  static Columns of(const std::vector<Tensor>& rows, const AttentionOptions& o) {
+    const int64_t q_width = o.H * o.D, k_width = o.G * o.D, v_width = o.G * o.v_dim();
+    const int64_t k_begin = rows.size() == 1 ? q_width : 0, v_begin = rows.size() == 3 ? 0 : k_begin + k_width;
+    return {.q = rows.front().column_range(0, q_width),
+            .k = rows[rows.size() == 1 ? 0 : 1].column_range(k_begin, k_width),
+            .v = rows.back().column_range(v_begin, v_width)};
   }
   void set_strides(AttentionShape& shape) const {
     shape.q_batch_stride = shape.T_q * q.row_stride();
-    shape.kv_batch_stride = shape.T_q * k.row_stride();
-    shape.v_batch_stride = shape.T_q * v.row_stride();
+    shape.kv_batch_stride = shape.T_kv * k.row_stride();
+    shape.v_batch_stride = shape.T_kv * v.row_stride();
   }
 };
+
+void check_inputs(const std::vector<Var>& inputs, const AttentionOptions& o) {
+  const int64_t q = o.H * o.D, k = o.G * o.D, v = o.G * o.v_dim();
+  const std::vector<std::vector<int64_t>> widths = {{q + k + v}, {q, k + v}, {q, k, v}};
+  ASHLAR_CHECK(!inputs.empty() && inputs.size() <= 3, inputs.size(), " inputs, expected 1 to 3");
+  ASHLAR_CHECK(inputs.size() > 1 || o.keys() == o.T, o.keys(), " keys and ", o.T, " queries in the same rows");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ASHLAR_SHAPE(inputs[i], {o.B * (i == 0 ? o.T : o.keys()), widths[inputs.size() - 1][i]});
+    place_alike("attention", inputs[0], inputs[i]);
+  }
+}
 
 /// A forward: what it made, and what backward is told again.
 struct Forward {
@@ -46,33 +59,36 @@ struct Forward {
   AttentionShape shape;
 };
 
+/// Read at each use: where parameters are gathered anew between forward and backward a value has another place.
+void read_weights(const Ctx& ctx, const AttentionOptions& o, ScoreChange& scores) {
+  if (o.sinks != nullptr) scores.sinks = o.sinks->read(ctx.stream).view();
+  if (o.t5_bias != nullptr) scores.t5_bias = o.t5_bias->read(ctx.stream).view();
+}
+
 Forward forward(const Ctx& ctx, const Columns& in, const AttentionOptions& o, const AttentionCache* cache) {
-  if (o.sinks != nullptr) ASHLAR_SHAPE(*o.sinks, {o.H});
   DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
-  AttentionShape shape{.variant = o.variant,
+  AttentionShape shape{.mask = o.mask,
+                       .scores = o.scores,
                        .B = o.B,
                        .T_q = o.T,
-                       .T_kv = o.T,
+                       .T_kv = o.keys(),
                        .H = o.H,
                        .G = o.G,
                        .D = o.D,
                        .D_v = o.v_dim(),
-                       .doc_start = o.doc_start,
-                       .alibi_slopes = o.alibi_slopes,
-                       .sinks = o.sinks == nullptr ? ConstView{} : o.sinks->read(ctx.stream).view(),
-                       .t5_bias = o.t5_bias == nullptr ? ConstView{} : o.t5_bias->read(ctx.stream).view(),
-                       .t5_buckets = o.t5_buckets,
                        .dropout = dropout};
+  read_weights(ctx, o, shape.scores);
   in.set_strides(shape);
   ConstView k = in.k.view(), v = in.v.view();
   if (cache != nullptr) {
     ASHLAR_CHECK(ctx.tape == nullptr, "attention with a cache records nothing");
+    ASHLAR_CHECK(o.keys() == o.T, "a cache holds keys of the queries' own tokens");
     ASHLAR_CHECK(cache->length + o.T <= cache->capacity, "cache of ", cache->capacity, " tokens is full");
     append(ctx, o, in.k, cache->k, *cache);
     append(ctx, o, in.v, cache->v, *cache);
-    shape.q_start = cache->length;
+    shape.mask.q_start = cache->length;
     shape.T_kv = cache->length + o.T;
     shape.kv_batch_stride = cache->capacity * o.G * o.D;
     shape.v_batch_stride = cache->capacity * o.G * o.v_dim();
@@ -92,9 +108,7 @@ void backward(const Ctx& ctx, const Forward& made, const Tensor& dout, const Col
               GradMode mode, const AttentionOptions& o) {
   AttentionShape shape = made.shape;
   in.set_strides(shape);
-  // Read again: where parameters are gathered anew between forward and backward the value has another place.
-  if (o.sinks != nullptr) shape.sinks = o.sinks->read(ctx.stream).view();
-  if (o.t5_bias != nullptr) shape.t5_bias = o.t5_bias->read(ctx.stream).view();
+  read_weights(ctx, o, shape.scores);
   ctx.backend.attention_backward({.dout = dout.view(),
                                   .q = in.q.view(),
                                   .k = in.k.view(),
@@ -134,8 +148,8 @@ class Gradients {
   }
   bool wanted() const { return wanted_; }
   GradMode mode() const { return direct_ ? targets_[0].mode : GradMode::kOverwrite; }
-  const Tensor& value(size_t i) const { return values_[i]; }
-  const Tensor& grad(size_t i) const { return grads_[i]; }
+  const std::vector<Tensor>& values() const { return values_; }
+  const std::vector<Tensor>& grads() const { return grads_; }
   /// To where they belong.
   void finish() const {
     for (size_t i = 0; i < targets_.size() && !direct_; ++i) {
@@ -153,41 +167,20 @@ class Gradients {
 
 }  // namespace
 
-Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& o, const AttentionCache* cache) {
-  ASHLAR_SHAPE(qkv, {o.B * o.T, (o.H + o.G) * o.D + o.G * o.v_dim()});
-  const Made made =
-      place(ctx, "attention", qkv, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
-  const Forward result_of = forward(ctx, Columns::of(qkv.value, o), o, cache);
+Var attention(const Ctx& ctx, const std::vector<Var>& inputs, const AttentionOptions& o, const AttentionCache* cache) {
+  const Made made = place(ctx, "attention", inputs.at(0), {{Placement::kColumnsSplit, Placement::kColumnsSplit}},
+                          {o.sinks, o.t5_bias});
+  check_inputs(inputs, o);
+  std::vector<Tensor> rows;
+  for (const Var& input : inputs) rows.push_back(input.value);
+  const Forward result_of = forward(ctx, Columns::of(rows, o), o, cache);
   const Var attended = result(ctx, result_of.out, made);
   if (ctx.tape == nullptr) return attended;
 
-  ctx.tape->record(attended, [ctx, qkv, result_of, o](Tape& tape, const Tensor& dout) {
-    const Gradients d(ctx, tape, {qkv});
+  ctx.tape->record(attended, [ctx, inputs, result_of, o](Tape& tape, const Tensor& dout) {
+    const Gradients d(ctx, tape, inputs);
     if (!d.wanted()) return;
-    backward(ctx, result_of, dout, Columns::of(d.value(0), o), Columns::of(d.grad(0), o), d.mode(), o);
-    d.finish();
-  });
-  return attended;
-}
-
-Var attention(const Ctx& ctx, const AttentionRows& rows, const AttentionOptions& o, const AttentionCache* cache) {
-  const int64_t N = o.B * o.T;
-  ASHLAR_SHAPE(rows.q, {N, o.H * o.D});
-  ASHLAR_SHAPE(rows.k, {N, o.G * o.D});
-  ASHLAR_SHAPE(rows.v, {N, o.G * o.v_dim()});
-  const Made made =
-      place(ctx, "attention", rows.q, {{Placement::kColumnsSplit, Placement::kColumnsSplit}}, {o.sinks, o.t5_bias});
-  place_alike("attention", rows.q, rows.k);
-  place_alike("attention", rows.q, rows.v);
-  const Forward result_of = forward(ctx, {.q = rows.q.value, .k = rows.k.value, .v = rows.v.value}, o, cache);
-  const Var attended = result(ctx, result_of.out, made);
-  if (ctx.tape == nullptr) return attended;
-
-  ctx.tape->record(attended, [ctx, rows, result_of, o](Tape& tape, const Tensor& dout) {
-    const Gradients d(ctx, tape, {rows.q, rows.k, rows.v});
-    if (!d.wanted()) return;
-    backward(ctx, result_of, dout, {.q = d.value(0), .k = d.value(1), .v = d.value(2)},
-             {.q = d.grad(0), .k = d.grad(1), .v = d.grad(2)}, d.mode(), o);
+    backward(ctx, result_of, dout, Columns::of(d.values(), o), Columns::of(d.grads(), o), d.mode(), o);
     d.finish();
   });
   return attended;

@@ -1,24 +1,26 @@
 #pragma once
 
+#include <vector>
+
 #include "core/autograd/tape.h"
 #include "core/autograd/weight.h"
 
 namespace ashlar::ops {
 
 struct AttentionOptions {
-  int64_t B = 0, T = 0;
+  int64_t B = 0, T = 0;                 ///< samples and queries of each
+  int64_t T_kv = 0;                     ///< keys and values of each; 0: T
   int64_t H = 0, G = 0, D = 0;          ///< of this rank
   int64_t D_v = 0;                      ///< width of a head's values; 0: D
   int64_t head0 = 0, global_heads = 0;  ///< this rank's first query head and those of all ranks; 0: H is all of them
-  AttentionVariant variant;
-  ConstView doc_start{};      ///< [B*T] kInt32, outlives the tape; absent: one document a sample
-  ConstView alibi_slopes{};   ///< [H] accumulate dtype, of these heads, outlives the tape; or absent
-  Weight* sinks = nullptr;    ///< [H], of these heads; or none
-  Weight* t5_bias = nullptr;  ///< [buckets, H], of these heads; or none
-  ConstView t5_buckets{};     ///< kInt32 by distance, with t5_bias, outlives the tape
+  Mask mask;                            ///< its views outlive the tape
+  ScoreChange scores;                   ///< the same; sinks and t5_bias are those below
+  Weight* sinks = nullptr;              ///< [H], of these heads; or none
+  Weight* t5_bias = nullptr;            ///< [buckets, H], of these heads; or none
   double dropout = 0;
   uint32_t dropout_site = 0;
 
+  int64_t keys() const { return T_kv > 0 ? T_kv : T; }
   int64_t v_dim() const { return D_v > 0 ? D_v : D; }
 };
 
@@ -29,15 +31,11 @@ struct AttentionCache {
   int64_t length = 0;  ///< tokens held of each sample
 };
 
-/// Causal attention over rows [q heads | k heads | v heads]: qkv [B*T, (H+G)*D + G*D_v] -> [B*T, H*D_v]. With a cache,
-/// new keys and values are written behind the old ones, new queries see all of them, and nothing is recorded.
-Var attention(const Ctx& ctx, const Var& qkv, const AttentionOptions& options, const AttentionCache* cache = nullptr);
-
-/// The same of values that are apart: q [B*T, H*D], k [B*T, G*D], v [B*T, G*D_v].
-struct AttentionRows {
-  Var q, k, v;
-};
-Var attention(const Ctx& ctx, const AttentionRows& rows, const AttentionOptions& options,
+/// Attention (core/backend/attention.h) -> [B*T, H*D_v]. The rows of queries q [B*T, H*D], keys k [B*T_kv, G*D] and
+/// values v [B*T_kv, G*D_v] come as one value {[q | k | v]}, as two {q, [k | v]} or as three {q, k, v}; keys and values
+/// may be made of another source than the queries. With a cache, new keys and values are written behind the old ones,
+/// new queries see all of them, and nothing is recorded.
+Var attention(const Ctx& ctx, const std::vector<Var>& inputs, const AttentionOptions& options,
               const AttentionCache* cache = nullptr);
 
 }  // namespace ashlar::ops

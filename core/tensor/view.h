@@ -18,6 +18,7 @@ struct ConstView {
   int64_t cols = 0;
   int64_t stride = 0;  ///< elements from one row to the next, >= cols
 
+  bool operator==(const ConstView&) const = default;
   explicit operator bool() const { return data != nullptr; }
   int64_t size() const { return rows * cols; }
   bool contiguous() const { return rows <= 1 || stride == cols; }

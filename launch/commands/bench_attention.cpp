@@ -99,7 +99,7 @@ class Problem {
               .D = s.D,
               .q_batch_stride = s.T * 3 * width_,
               .kv_batch_stride = s.T * 3 * width_};
-    shape_.variant.scale = 1 / std::sqrt(static_cast<double>(s.D));
+    shape_.scores.scale = 1 / std::sqrt(static_cast<double>(s.D));
     shape_.dropout = {
         .p = dropout, .seed = 1, .site = 1, .scalars = scalars_.view(), .sequence_length = s.T, .heads = s.H};
   }

@@ -8,6 +8,7 @@
 #include "kernels/make_backend.h"
 #include "launch/config/resolver.h"
 #include "launch/config/schema_model_table.h"
+#include "parallel/model/attention_options.h"
 #include "parallel/model/slices.h"
 
 namespace ashlar::config {
@@ -121,36 +122,25 @@ void check_attention(Resolver& r) {
   if (r.valid({"run.device"}) && name_of(c.run.device) != "cuda")
     refuse("expected run.device = \"cuda\", got \"", name_of(c.run.device), "\"");
   if (!r.valid({"run.dtype", "train.sequence_length", "train.micro_batch", "model.n_heads", "model.n_kv_heads",
-                "model.head_dim", "attn.global_head_dim", "attn.global_n_kv_heads", "dropout.attn",
-                "data.document_mask"}) ||
+                "model.head_dim", "model.n_layers", "attn.global_head_dim", "attn.global_n_kv_heads",
+                "attn.window_cycle", "dropout.attn", "data.document_mask"}) ||
       c.train.sequence_length <= 0)
     return;
-  // Every layer must be supported.
-  const auto limited = [&](model::WindowKind kind) {
-    return c.model.attn.window_kind == kind && has_windows(c.model.attn);
-  };
-  const model::AttentionConfig& attn = c.model.attn;
-  const std::pair<int64_t, int64_t> kinds[] = {
-      {c.model.n_kv_heads, c.model.head_dim},
-      {attn.global_n_kv_heads.value_or(c.model.n_kv_heads), attn.global_head_dim.value_or(c.model.head_dim)}};
-  for (const auto& [kv_heads, head_dim] : kinds) {
-    const std::string reason =
-        cudnn::refusal(cudnn::AttentionFacts{.storage = c.run.dtype,
-                                             .B = c.train.micro_batch,
-                                             .T_q = c.train.sequence_length,
-                                             .T_kv = c.train.sequence_length,
-                                             .H = c.model.n_heads,
-                                             .G = kv_heads,
-                                             .D = head_dim,
-                                             .document_mask = c.data.document_mask,
-                                             .dropout = c.model.dropout.attn > 0,
-                                             .softcap = attn.softcap.has_value(),
-                                             .window = limited(model::WindowKind::kSliding),
-                                             .chunks = limited(model::WindowKind::kChunked),
-                                             .alibi = c.model.pos.type == model::PosType::kAlibi,
-                                             .sinks = attn.sinks,
-                                             .t5_bias = c.model.pos.type == model::PosType::kT5Bias,
-                                             .D_v = attn.v_head_dim});
+  const int64_t B = c.train.micro_batch, T = c.train.sequence_length;
+  for (int64_t layer = 0; layer < c.model.n_layers; ++layer) {  // every one must be supported
+    const model::LayerHeads heads = model::layer_heads(c.model, layer);
+    AttentionShape shape{.mask = model::attention_mask(c.model, layer),
+                         .scores = model::score_change(c.model),
+                         .B = B,
+                         .T_q = T,
+                         .T_kv = T,
+                         .H = c.model.n_heads,
+                         .G = heads.n_kv_heads,
+                         .D = heads.head_dim,
+                         .D_v = heads.v_head_dim,
+                         .dropout = {.p = c.model.dropout.attn}};
+    if (c.data.document_mask) shape.mask.doc_start = {.rows = B, .cols = T, .stride = T};
+    const std::string reason = cudnn::refusal(shape, c.run.dtype);
     if (reason.empty()) continue;
     refuse(reason);
     break;

@@ -27,6 +27,7 @@ constexpr Condition kRope = {"pos.type = \"rope\"",
 // Whether some layer has a window, or full attention. A cycle may be longer than the model is deep, so that a shallow
 // copy of a model keeps its keys. Defaults are accepted: stored configurations of earlier versions contain them.
 bool is_window(int64_t window) { return window >= 0; }
+bool has_windows(const model::AttentionConfig& attn) { return std::ranges::any_of(attn.window_cycle, is_window); }
 bool has_full_layers(const model::AttentionConfig& attn) {
   return attn.last_layer_full || !std::ranges::all_of(attn.window_cycle, is_window);
 }
@@ -473,8 +474,6 @@ constexpr KeySpec kModelKeys[] = {
 // clang-format on
 
 }  // namespace
-
-bool has_windows(const model::AttentionConfig& attn) { return std::ranges::any_of(attn.window_cycle, is_window); }
 
 std::span<const KeySpec> model_keys() { return kModelKeys; }
 

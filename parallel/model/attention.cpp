@@ -4,6 +4,7 @@
 
 #include "core/ops/attention.h"
 #include "core/ops/clamp.h"
+#include "parallel/model/attention_options.h"
 #include "parallel/model/init.h"
 #include "parallel/model/t5_bias_table.h"
 #include "parallel/tensor/collectives.h"
@@ -18,7 +19,7 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::Ten
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
       scores_site_(dropout_site(layer, "scores")),
-      variant_(attention_variant(config, layer)) {}
+      mask_(attention_mask(config, layer)) {}
 
 std::vector<LinearPart> Attention::input_parts() const {
   const nn::Extent q = slices_.heads.times(heads_.head_dim), k = slices_.kv_heads.times(heads_.head_dim);
@@ -168,19 +169,17 @@ Var Attention::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& r
                                       .D_v = heads_.v_head_dim,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
-                                      .variant = variant_,
-                                      .doc_start = rows.batch.doc_start,
-                                      .alibi_slopes = rows.alibi_slopes,
+                                      .mask = rows.with_documents(mask_),
+                                      .scores = rows.scores,
                                       .sinks = sinks_ == nullptr ? nullptr : &sinks_->weight,
                                       .t5_bias = bias == nullptr ? nullptr : &bias->weight,
-                                      .t5_buckets = rows.t5_buckets,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
   if (!before_.empty()) qkv = arranged(ctx, qkv, before_);
   if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   qkv = rotate(ctx, std::move(qkv), rows);
   if (!after_.empty()) qkv = arranged(ctx, qkv, after_);
-  return out_(ctx, ops::attention(ctx, qkv, options, cache == nullptr ? nullptr : &held));
+  return out_(ctx, ops::attention(ctx, {qkv}, options, cache == nullptr ? nullptr : &held));
 }
 
 }  // namespace ashlar::model

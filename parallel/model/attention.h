@@ -43,7 +43,7 @@ class Attention final : public Branch {
   int64_t layer_;
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
-  AttentionVariant variant_;
+  Mask mask_;
   LinearLayer qkv_, out_;
   /// Steps on q, k and v before q and k are rotated, and after: norms, or values from keys; may be empty.
   std::vector<ops::HeadPart> before_, after_;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/backend/attention.h"
 #include "parallel/model/batch_view.h"
 #include "parallel/model/kv_cache.h"
 #include "parallel/model/layer_tables.h"
@@ -18,10 +19,15 @@ namespace ashlar::model {
 struct Rows {
   const BatchView& batch;
   const LayerTables& tables;  ///< empty unless positions are rotary
-  ConstView alibi_slopes{};   ///< of this rank's heads; absent without ALiBi
-  ConstView t5_buckets{};     ///< by distance; absent without T5's bias
+  const ScoreChange& scores;  ///< of this rank's heads, without the parameters: a branch adds its own
   nn::Parameter* t5_bias{};   ///< the table shared by all layers, or null
   KvCache* cache = nullptr;   ///< the previous tokens, when decoding; advanced by the stage
+
+  /// The mask of a layer, with the micro-batch's documents.
+  Mask with_documents(Mask mask) const {
+    mask.doc_start = batch.doc_start;
+    return mask;
+  }
 };
 
 /// A branch of a block that is added to the residual stream: attention, a feed-forward network. A tensor rank holds a

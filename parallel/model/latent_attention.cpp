@@ -5,6 +5,7 @@
 #include "core/ops/attention.h"
 #include "core/ops/concat_shared_head.h"
 #include "core/ops/norm.h"
+#include "parallel/model/attention_options.h"
 #include "parallel/model/init.h"
 #include "parallel/tensor/collectives.h"
 
@@ -17,7 +18,7 @@ LatentAttention::LatentAttention(const ModelConfig& config, int64_t layer, const
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
       scores_site_(dropout_site(layer, "scores")),
-      variant_(attention_variant(config, layer)),
+      mask_(attention_mask(config, layer)),
       v_head_dim_(layer_heads(config, layer).v_head_dim) {}
 
 LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64_t in, bool queries) const {
@@ -113,15 +114,15 @@ Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, con
                                       .D_v = v_head_dim_,
                                       .head0 = slices_.heads.begin,
                                       .global_heads = config_.n_heads,
-                                      .variant = variant_,
-                                      .doc_start = rows.batch.doc_start,
+                                      .mask = rows.with_documents(mask_),
+                                      .scores = rows.scores,
                                       .dropout = config_.dropout.attn,
                                       .dropout_site = scores_site_};
   const KvCache* cache = rows.cache;
-  if (cache == nullptr) return out_(ctx, ops::attention(ctx, {.q = q, .k = k, .v = kv[1]}, options));
+  if (cache == nullptr) return out_(ctx, ops::attention(ctx, {q, k, kv[1]}, options));
   const ops::AttentionCache held{
       .k = cache->k[layer_], .v = cache->v[layer_], .capacity = cache->capacity, .length = cache->length};
-  return out_(ctx, ops::attention(ctx, {.q = q, .k = k, .v = kv[1]}, options, &held));
+  return out_(ctx, ops::attention(ctx, {q, k, kv[1]}, options, &held));
 }
 
 }  // namespace ashlar::model

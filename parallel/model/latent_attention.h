@@ -43,7 +43,7 @@ class LatentAttention final : public Branch {
   int64_t layer_;
   std::string name_;
   uint32_t scores_site_;  ///< dropout on the probabilities
-  AttentionVariant variant_;
+  Mask mask_;
   int64_t v_head_dim_;
   LinearLayer down_;          ///< [Wqa; Wkva], or Wkva
   LinearLayer q_, kv_, out_;  ///< Wqb or Wq, [Wkb; Wvb], the output

@@ -37,14 +37,6 @@ int64_t global_rope_dims(const ModelConfig& c) {
   return width == c.head_dim || c.head_dim < 1 ? c.rope.dims : c.rope.dims * width / c.head_dim;
 }
 
-AttentionVariant attention_variant(const ModelConfig& c, int64_t layer) {
-  AttentionVariant variant{.scale = c.attn.scale, .softcap = c.attn.softcap.value_or(0)};
-  const int64_t window = layer_windows(c).at(static_cast<size_t>(layer));
-  if (window > 0 && c.attn.window_kind == WindowKind::kSliding) variant.window = window;
-  if (window > 0 && c.attn.window_kind == WindowKind::kChunked) variant.chunk = window;
-  return variant;
-}
-
 int64_t norms_per_block(const ModelConfig& c) {
   if (c.block.topology == Topology::kParallel) return c.block.parallel_norms;
   return c.norm.placement == NormPlacement::kSandwich ? 4 : 2;

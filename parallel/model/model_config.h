@@ -286,9 +286,6 @@ LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
 /// Columns of a head that rotate in layers with full attention: rope.global_dims, or the same share of the head as
 /// rope.dims of model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
-/// The attention variant of a layer, for the kernels.
-AttentionVariant attention_variant(const ModelConfig& config, int64_t layer);
-
 /// Whether the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
 

@@ -6,6 +6,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/linear.h"
 #include "core/ops/residual.h"
+#include "parallel/model/attention_options.h"
 #include "parallel/model/init.h"
 #include "parallel/model/position_tables.h"
 #include "parallel/model/t5_bias_table.h"
@@ -37,7 +38,11 @@ nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor,
 
 Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
              const tensor::TensorParallel& tp)
-    : config_(config), range_(range), tp_(tp), slices_(slices_of(config, tp.size(), tp.rank())) {
+    : config_(config),
+      range_(range),
+      tp_(tp),
+      slices_(slices_of(config, tp.size(), tp.rank())),
+      scores_(score_change(config)) {
   const int64_t V = config_.vocab_size, C = config_.d_model, E = config_.table_width();
   const nn::Extent& vocab = slices_.vocab;
   // Vocabulary rows in this rank's slice, without padding.
@@ -119,8 +124,12 @@ void Stage::make_tables(const Ctx& ctx, int64_t positions) {
     const std::vector<double> all = alibi_slopes(config_);
     const auto first = all.begin() + slices_.heads.begin;
     alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});
+    scores_.alibi_slopes = alibi_slopes_.view();
   }
-  if (config_.pos.type == PosType::kT5Bias) t5_buckets_ = ops::id_list(ctx, t5_buckets(config_));
+  if (config_.pos.type == PosType::kT5Bias) {
+    t5_buckets_ = ops::id_list(ctx, t5_buckets(config_));
+    scores_.t5_buckets = t5_buckets_.view();
+  }
   if (range_.head && !config_.masked_ids.empty()) masked_ids_ = ops::id_list(ctx, config_.masked_ids);
 }
 

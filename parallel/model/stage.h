@@ -68,12 +68,7 @@ class Stage {
   void check_positions(int64_t positions) const;
   Var final_rows(const Ctx& ctx, const Var& x) const;
   Rows rows_of(const BatchView& batch, KvCache* cache) const {
-    return {.batch = batch,
-            .tables = tables_,
-            .alibi_slopes = view_or_none(alibi_slopes_),
-            .t5_buckets = view_or_none(t5_buckets_),
-            .t5_bias = t5_bias_,
-            .cache = cache};
+    return {.batch = batch, .tables = tables_, .scores = scores_, .t5_bias = t5_bias_, .cache = cache};
   }
   Var lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorParallel& tp) const;
 
@@ -91,7 +86,8 @@ class Stage {
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   LayerTables tables_;
-  Tensor alibi_slopes_;  ///< [H_loc] of this rank's heads, accumulate dtype
+  ScoreChange scores_;   ///< of this rank's heads
+  Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
   Tensor t5_buckets_;    ///< [distances] kInt32
   Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions
   Tensor masked_ids_;    ///< [M] kInt32

@@ -1,6 +1,7 @@
 // Counts and rules against published figures, none of which come from this program.
 
 #include "parallel/model/model_config.h"
+#include "parallel/model/attention_options.h"
 #include "parallel/model/flops.h"
 #include "parallel/model/logits.h"
 #include "parallel/model/model_constraints.h"
@@ -307,16 +308,16 @@ TEST(Windows, RepeatOverTheLayers) {
   c.n_layers = 5;
   c.attn.window_cycle = {4, 4, -1};
   EXPECT_EQ(layer_windows(c), (std::vector<int64_t>{4, 4, -1, 4, 4}));
-  EXPECT_EQ(attention_variant(c, 2).window, -1);
-  EXPECT_EQ(attention_variant(c, 3).window, 4);
+  EXPECT_EQ(attention_mask(c, 2).window, -1);
+  EXPECT_EQ(attention_mask(c, 3).window, 4);
   c.attn.last_layer_full = true;
   EXPECT_EQ(layer_windows(c), (std::vector<int64_t>{4, 4, -1, 4, -1}));
   EXPECT_EQ(shortest_cycle(layer_windows(c)), layer_windows(c));
   EXPECT_EQ(shortest_cycle<int64_t>({4, -1, 4}), (std::vector<int64_t>{4, -1}));
   EXPECT_EQ(shortest_cycle<int64_t>({7, 7, 7}), (std::vector<int64_t>{7}));
   c.attn.window_kind = WindowKind::kChunked;
-  EXPECT_EQ(attention_variant(c, 0).window, -1);
-  EXPECT_EQ(attention_variant(c, 0).chunk, 4);
+  EXPECT_EQ(attention_mask(c, 0).window, -1);
+  EXPECT_EQ(attention_mask(c, 0).chunk, 4);
 }
 
 // 8 heads have 1/2 to 1/256. Other numbers by the two rules of published code, which give the same list: BLOOM's (the

@@ -68,17 +68,50 @@ TEST_F(Checks, WhatDoesNotFitIsABugThatNamesCallAndView) {
 }
 
 TEST_F(Checks, ATableOfBiasesComesWithItsBuckets) {
-  EXPECT_THAT(message([&] {
-                backend_.attention_forward(
-                    {.q = matrix(2, 4),
-                     .k = matrix(2, 4),
-                     .v = matrix(2, 4),
-                     .out = matrix(2, 4),
-                     .lse = matrix(1, 2),
-                     .shape = {.B = 1, .T_q = 2, .T_kv = 2, .H = 1, .G = 1, .D = 4, .t5_bias = matrix(1, 4)}},
-                    stream_);
-              }),
-              HasSubstr("attention_forward: expected t5_bias and t5_buckets both, or neither"));
+  EXPECT_THAT(
+      message([&] {
+        backend_.attention_forward(
+            {.q = matrix(2, 4),
+             .k = matrix(2, 4),
+             .v = matrix(2, 4),
+             .out = matrix(2, 4),
+             .lse = matrix(1, 2),
+             .shape = {.scores = {.t5_bias = matrix(1, 4)}, .B = 1, .T_q = 2, .T_kv = 2, .H = 1, .G = 1, .D = 4}},
+            stream_);
+      }),
+      HasSubstr("attention_forward: expected t5_bias and t5_buckets both, or neither"));
+}
+
+TEST_F(Checks, AttentionThatIsNotCausalNeedsBothEndsOfWhatItHas) {
+  const auto call = [&](const Mask& mask, const ScoreChange& scores) {
+    return message([&] {
+      backend_.attention_forward({.q = matrix(2, 4),
+                                  .k = matrix(3, 4),
+                                  .v = matrix(3, 4),
+                                  .out = matrix(2, 4),
+                                  .lse = matrix(1, 2),
+                                  .shape = {.mask = mask,
+                                            .scores = scores,
+                                            .B = 1,
+                                            .T_q = 2,
+                                            .T_kv = 3,
+                                            .H = 1,
+                                            .G = 1,
+                                            .D = 4,
+                                            .q_batch_stride = 8,
+                                            .kv_batch_stride = 12}},
+                                 stream_);
+    });
+  };
+  const ConstView documents = matrix(1, 2, DType::kInt32), table = matrix(3, 1);
+  EXPECT_THAT(call({.causal = false, .doc_start = documents}, {}),
+              HasSubstr("attention_forward: doc_end is absent, expected it with doc_start where attention is not"));
+  EXPECT_THAT(call({.doc_start = documents, .doc_end = documents}, {}),
+              HasSubstr("doc_end is given, expected it with"));
+  EXPECT_THAT(call({.causal = false}, {.t5_bias = table, .t5_buckets = matrix(1, 4, DType::kInt32)}),
+              HasSubstr("t5_buckets has 4 entries, expected an odd number where attention is not causal"));
+  EXPECT_THAT(call({}, {.alibi_slopes = {.rows = 1, .cols = 1, .stride = 1}}), HasSubstr("alibi_slopes is absent"))
+      << "described, and never given memory";
 }
 
 TEST_F(Checks, SkipReachesNothing) {

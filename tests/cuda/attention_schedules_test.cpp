@@ -31,6 +31,10 @@ TEST(AttentionSchedules, ChangeNoBit) {
   const testing::AttentionCase dropout{.T_q = 200, .T_kv = 200, .H = 4, .G = 2, .D = 64, .p = 0.1, .align = 8};
   const testing::AttentionCase biases{
       .B = 2, .T_q = 150, .T_kv = 150, .H = 4, .G = 2, .D = 16, .p = 0.1, .documents = true, .t5_buckets = 7};
+  const testing::AttentionCase both_sides{
+      .B = 2, .T_q = 150, .T_kv = 100, .H = 4, .G = 2, .D = 16, .documents = true, .t5_buckets = 7, .causal = false};
+  expect_same_bits<float>(both_sides);
+  expect_same_bits<BF16>(both_sides);
   expect_same_bits<float>(biases);
   expect_same_bits<BF16>(biases);
   expect_same_bits<float>(cache);

@@ -1,4 +1,5 @@
 // A call of the contract as cuDNN is told of it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,6 +11,8 @@
 
 namespace ashlar::cudnn {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int64_t kB = 3, kT = 16, kH = 4, kG = 2, kD = 8;
 constexpr int64_t kWidth = (kH + 2 * kG) * kD;  // of a row of q, k and v side by side
@@ -25,7 +28,7 @@ class CudnnArrays : public ::testing::Test {
     return {at(first), DType::kBFloat16, kB * kT, cols, stride};
   }
   AttentionShape shape() {
-    return {.variant = {.scale = 0.25},
+    return {.scores = {.scale = 0.25},
             .B = kB,
             .T_q = kT,
             .T_kv = kT,
@@ -106,53 +109,48 @@ TEST_F(CudnnArrays, ABackwardCall) {
   EXPECT_EQ(a.dv, at(16000 + (kH + kG) * kD));
 }
 
-TEST_F(CudnnArrays, FactsOfPlainCallsAreServed) {
-  constexpr Library kHopper{.version = 91900, .sm = 90};
-  EXPECT_EQ(refusal(facts_of(forward()), kHopper), "");
-  EXPECT_EQ(refusal(facts_of(backward()), kHopper), "");
+constexpr Library kHopper{.version = 91900, .sm = 90};
+
+TEST_F(CudnnArrays, PlainCallsAreServed) {
+  EXPECT_EQ(refusal(forward(), kHopper), "");
+  EXPECT_EQ(refusal(backward(), kHopper), "");
 }
 
-TEST_F(CudnnArrays, FactsTellWhatACallHas) {
+TEST_F(CudnnArrays, WhatAForwardHasIsRefused) {
   AttentionForward call = forward();
-  call.shape.doc_start = {at(0), DType::kInt32, 1, kB * kT, kB * kT};
-  EXPECT_TRUE(facts_of(call).document_mask);
+  call.shape.mask.doc_start = {at(0), DType::kInt32, 1, kB * kT, kB * kT};
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("got a document mask"));
   call = forward();
-  call.shape.dropout.p = 0.5;
-  EXPECT_TRUE(facts_of(call).dropout);
-  call = forward();
-  call.shape.variant.softcap = 30;
-  EXPECT_TRUE(facts_of(call).softcap);
-  call = forward();
-  call.shape.variant.window = 128;
-  EXPECT_TRUE(facts_of(call).window);
-  call = forward();
-  call.shape.q_start = 5;
-  EXPECT_TRUE(facts_of(call).cached);
-  call = forward();
-  call.q.data = at(4);  // 8 bytes in
-  EXPECT_FALSE(facts_of(call).aligned);
-  call = forward();
-  call.out.stride += 4;
-  EXPECT_FALSE(facts_of(call).aligned);
-  call = forward();
-  call.shape.kv_batch_stride += 4;
-  EXPECT_FALSE(facts_of(call).aligned);
-  EXPECT_TRUE(facts_of(forward()).aligned);
+  call.shape.mask.causal = false;
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("got attention to later keys"));
+  for (const auto unaligned :
+       {+[](AttentionForward& f) { f.q.data = static_cast<const BF16*>(f.q.data) + 4; },
+        +[](AttentionForward& f) { f.out.stride += 4; }, +[](AttentionForward& f) { f.shape.kv_batch_stride += 4; }}) {
+    call = forward();
+    unaligned(call);
+    EXPECT_THAT(refusal(call, kHopper), HasSubstr("multiples of 16 bytes"));
+  }
 }
 
-TEST_F(CudnnArrays, FactsTellWhatABackwardHas) {
+TEST_F(CudnnArrays, WhatABackwardHasIsRefused) {
   AttentionBackward call = backward();
+  call.shape.scores.softcap = 30;
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("got a soft cap"));
+  call = backward();
   call.mode = GradMode::kAccumulate;
-  EXPECT_TRUE(facts_of(call).accumulates);
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("gradients that are added to"));
   call = backward();
   call.dk = {};
-  EXPECT_TRUE(facts_of(call).partial);
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("dq, dk and dv"));
   call = backward();
   call.delta = {at(0), DType::kFloat32, 1, kB * kH * kT, kB * kH * kT};
-  EXPECT_TRUE(facts_of(call).partial);
-  call = backward();
-  call.dv.data = at(16001 + (kH + kG) * kD);
-  EXPECT_FALSE(facts_of(call).aligned);
+  EXPECT_THAT(refusal(call, kHopper), HasSubstr("dq, dk and dv"));
+  for (const auto unaligned : {+[](AttentionBackward& b) { b.dv.data = static_cast<BF16*>(b.dv.data) + 1; },
+                               +[](AttentionBackward& b) { b.dout.stride += 4; }}) {
+    call = backward();
+    unaligned(call);
+    EXPECT_THAT(refusal(call, kHopper), HasSubstr("multiples of 16 bytes"));
+  }
 }
 
 TEST_F(CudnnArrays, ACaseSurvivesItsText) {

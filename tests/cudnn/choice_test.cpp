@@ -32,7 +32,7 @@ class CudnnChoice : public ::testing::Test {
             .v = row,
             .out = {data, DType::kBFloat16, kB * kT, kH * kD, kH * kD},
             .lse = {data, DType::kFloat32, 1, kB * kH * kT, kB * kH * kT},
-            .shape = {.variant = {.scale = 0.5},
+            .shape = {.scores = {.scale = 0.5},
                       .B = kB,
                       .T_q = kT,
                       .T_kv = kT,
@@ -162,7 +162,7 @@ TEST_F(CudnnChoice, WhatComesBehindTheReportIsOurOwn) {
 TEST_F(CudnnChoice, ACallOutsideTheContractIsNoQuestion) {
   const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto);
   AttentionForward capped = forward();
-  capped.shape.variant.softcap = 30;
+  capped.shape.scores.softcap = 30;
   EXPECT_EQ(choice->serve(capped, stream_), nullptr);
   EXPECT_EQ(num_choices(choice->met()), 0);
   EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected plain causal attention, got a soft cap"));

@@ -40,7 +40,7 @@ std::vector<float> results(Backend& backend, Stream& stream, int64_t T, GradMode
     return MutView{static_cast<BF16*>(v.data) + first, v.dtype, v.rows, cols, v.stride};
   };
   const MutView q = part(qkv, 0, kH * kD), k = part(qkv, kH * kD, kG * kD), v = part(qkv, (kH + kG) * kD, kG * kD);
-  const AttentionShape shape{.variant = {.scale = 0.3},
+  const AttentionShape shape{.scores = {.scale = 0.3},
                              .B = kB,
                              .T_q = T,
                              .T_kv = T,

@@ -38,7 +38,7 @@ void measure(int64_t D, const Tiles& tiles, std::vector<KernelRow>& rows) {
     return view;
   };
   AttentionShape shape{.B = 1, .T_q = kT, .T_kv = kT, .H = kHeads, .G = 1, .D = D};
-  shape.variant.scale = 0.125;
+  shape.scores.scale = 0.125;
   shape.q_batch_stride = shape.kv_batch_stride = kT * width;
 
   WatchedDevice device;

@@ -15,7 +15,7 @@ TEST(AttentionPlan, TakesBothWaysOfCutting) {
 TEST(AttentionPlan, CoversEveryQueryAndKeyOnce) {
   for (const int threads : {1, 2, 5, 16}) {
     for (const int64_t T : {1, 64, 65, 300, 1030}) {
-      const AttentionShape s{.B = 2, .T_q = T, .T_kv = T + 9, .H = 4, .G = 2, .D = 16, .q_start = 9};
+      const AttentionShape s{.mask = {.q_start = 9}, .B = 2, .T_q = T, .T_kv = T + 9, .H = 4, .G = 2, .D = 16};
       std::vector<int> out(s.B * s.H * T), dq(out), dkv(s.B * s.G * s.T_kv);
       const auto forward = plan_forward(s, DType::kFloat32, threads, detect_cpu().isa);
       for (int64_t i = 0; i < forward.num_items; ++i) {

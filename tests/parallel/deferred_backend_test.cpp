@@ -216,7 +216,7 @@ TEST(DeferredBackend, KnowsAllViewsOfAnArgsStruct) {
     (std::is_same_v<std::decay_t<decltype(view)>, MutView> ? writes : reads) += 1;
   };
   AttentionBackward args{.dout = in, .q = in, .k = in, .v = in, .out = in, .lse = in, .dq = out, .dk = out, .dv = out};
-  args.shape.doc_start = in;
+  args.shape.mask.doc_start = in;
   args.shape.dropout.scalars = in;
   for_each_view(args, count);
   EXPECT_EQ(reads, 8);

@@ -41,6 +41,8 @@ std::vector<Case> few() {
       {.T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16, .align = 8, .window = 20, .softcap = 2, .alibi = true},
       {.T_q = 40, .T_kv = 40, .H = 1, .G = 1, .D = 16, .chunk = 16, .sinks = true, .D_v = 12},
       {.T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 16, .p = 0.2, .align = 8, .t5_buckets = 7},
+      {.T_q = 40, .T_kv = 70, .H = 2, .G = 1, .D = 16, .align = 8, .window = 20, .alibi = true, .causal = false},
+      {.T_q = 66, .T_kv = 40, .H = 1, .G = 1, .D = 16, .documents = true, .t5_buckets = 6, .causal = false},
   };
 }
 

@@ -103,7 +103,7 @@ void sink_gradient(const AttentionBackward& a, int64_t h) {
     using T = decltype(t);
     const AttentionShape& shape = a.shape;
     const int64_t width = shape.v_dim();
-    const auto sink = static_cast<double>(static_cast<T>(static_cast<const S*>(shape.sinks.data)[h]));
+    const auto sink = static_cast<double>(static_cast<T>(static_cast<const S*>(shape.scores.sinks.data)[h]));
     double sum = 0;
     for (int64_t b = 0; b < shape.B; ++b) {
       for (int64_t q = 0; q < shape.T_q; ++q) {
@@ -131,7 +131,7 @@ void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
   attention::with_types(a.q.dtype, [&](auto, auto t) {
     using T = decltype(t);
     const AttentionShape& shape = a.shape;
-    const int64_t blocks = attention::num_blocks(shape.T_q), buckets = shape.t5_bias.rows;
+    const int64_t blocks = attention::num_blocks(shape.T_q), buckets = shape.scores.t5_bias.rows;
     for (int64_t bucket = 0; bucket < buckets; ++bucket) {
       T& to = static_cast<T*>(a.dt5_bias.data)[bucket * a.dt5_bias.stride + h];
       double sum = a.t5_mode == GradMode::kAccumulate ? static_cast<double>(to) : 0;
@@ -172,7 +172,8 @@ void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
   const bool wants_bias = args.dt5_bias && args.t5_mode != GradMode::kSkip;
   if (args.dq || args.dk || wants_bias) {
     const Plan plan = attention::plan_backward(shape, args.q.dtype, threads_.size(), info_.isa);
-    const int64_t sums = wants_bias ? shape.B * shape.H * attention::num_blocks(shape.T_q) * shape.t5_bias.rows : 0;
+    const int64_t sums =
+        wants_bias ? shape.B * shape.H * attention::num_blocks(shape.T_q) * shape.scores.t5_bias.rows : 0;
     const ScopedBlock bias_sums(workspace(), sums * static_cast<int64_t>(sizeof(double)));
     const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_.size());
     run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {

@@ -64,9 +64,9 @@ struct BackwardScratch {
     p = carver.take<T>(kBlock * kBlock);
     ds = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
-    softcap = carver.take<T>(shape.variant.softcap != 0 ? kBlock * kBlock : 0);
-    biases = carver.take<T>(shape.t5_bias ? kDistances : 0);
-    diagonals = carver.take<T>(shape.t5_bias ? kDistances : 0);
+    softcap = carver.take<T>(shape.scores.softcap != 0 ? kBlock * kBlock : 0);
+    biases = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
+    diagonals = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
     k = carver.take<T>(blocks * kBlock * Dp);
     v = carver.take<T>(blocks * kBlock * Vp);
     dk = carver.take<T>(blocks * kBlock * Dp);
@@ -101,7 +101,7 @@ template <typename T>
 HWY_INLINE void gather_over_queries(const Bounds<T>& bounds, const T* weights, const T* rows, int64_t Dp,
                                     int64_t key_begin, int64_t keys, T* sums) {
   for (int64_t j = 0; j < keys; j += kTileRows) {
-    const int64_t first = HWY_MAX(key_begin + j - bounds.diagonal, int64_t{0});  // the first query that sees key j
+    const int64_t first = HWY_MAX(key_begin + j - bounds.causal_diagonal, int64_t{0});
     product<T>({.a = weights + j * kBlock + first,
                 .a_row = kBlock,
                 .a_k = 1,
@@ -164,7 +164,7 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
   const Tag<T> d;
   const Bounds<T>& bounds = *scratch.bounds;
   const bool dropout = shape.dropout.active();
-  const ScoreChange<T> change = score_change<T>(shape, h, bounds, key_begin, scratch.biases);
+  const HeadScores<T> change = head_scores<T>(shape, h, bounds, key_begin, scratch.biases);
   if (bias_sums != nullptr) clear(scratch.diagonals, kDistances);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
@@ -220,7 +220,7 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
   for (int64_t i = 0; i < bounds.num_queries; ++i) {
     const int64_t row = item.b * shape.T_q + t + i;
     const S* dout = static_cast<const S*>(args.dout.data) + row * args.dout.stride + h * D_v;
-    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e),
+    pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scores.scale * std::numbers::log2e),
              scratch.q + i * Dp, Dp);
     pack_row(dout, D_v, T{1}, scratch.dout + i * Vp, Vp);
     scratch.lse[i] = static_cast<const T*>(args.lse.data)[stat + i] * std::numbers::log2e_v<T>;
@@ -241,8 +241,8 @@ struct Queries {
 };
 /// Of an item's queries those that may see one of its keys, by their positions.
 HWY_INLINE Queries queries_of(const AttentionShape& s, const Item& item) {
-  const int64_t first = s.kv_start + item.key_begin - s.q_start;
-  const int64_t last = s.last_position(s.kv_start + item.key_end - 1) - s.q_start;
+  const int64_t first = s.mask.first_query(s.mask.kv_start + item.key_begin) - s.mask.q_start;
+  const int64_t last = s.mask.last_query(s.mask.kv_start + item.key_end - 1) - s.mask.q_start;
   const int64_t begin = HWY_MAX(first - item.t_begin, int64_t{0}) / kBlock * kBlock + item.t_begin;
   return {HWY_MIN(begin, item.t_end), HWY_MIN(HWY_MAX(last + 1, item.t_begin), item.t_end)};
 }
@@ -274,7 +274,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
       pack_queries<S, T>(args, item, h, t, HWY_MIN(t + kBlock, queries.end), scratch);
       if (item.want_dq) clear(scratch.dq, bounds.num_queries * Dp);
       double* const bias_sums = item.bias_sums_of(shape, h, t);
-      for (int64_t i = 0; bias_sums != nullptr && i < shape.t5_bias.rows; ++i) bias_sums[i] = 0;
+      for (int64_t i = 0; bias_sums != nullptr && i < shape.scores.t5_bias.rows; ++i) bias_sums[i] = 0;
 
       const int64_t key_first = HWY_MAX(item.key_begin, bounds.key_begin / kBlock * kBlock);
       const int64_t key_last = HWY_MIN(item.key_end, bounds.key_end);
@@ -318,7 +318,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
         }
       }
       for (int64_t i = 0; item.want_dq && i < bounds.num_queries; ++i) {
-        unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.variant.scale), accumulate,
+        unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.scores.scale), accumulate,
                    static_cast<S*>(args.dq.data) + item.b * shape.q_batch_stride + (t + i) * args.dq.stride + h * D);
       }
     }

@@ -66,8 +66,8 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
   const auto threshold = static_cast<int32_t>(std::ceil(drop.p * 0x1p24));
   const auto S = static_cast<uint64_t>(drop.sequence_length);
   const uint64_t row = static_cast<uint64_t>((drop.first_sample + block.b) * drop.heads + drop.head0 + block.h) * S +
-                       static_cast<uint64_t>(s.q_start + block.t_begin);
-  const auto first_key = static_cast<uint64_t>(s.kv_start + block.key_begin);
+                       static_cast<uint64_t>(s.mask.q_start + block.t_begin);
+  const auto first_key = static_cast<uint64_t>(s.mask.kv_start + block.key_begin);
   if (S % 4 == 0) {
     const Words d64;
     constexpr uint64_t kStep = sizeof(T) == 4 ? 2 : 1;  // queries from one 64-bit lane to the next

@@ -58,7 +58,7 @@ struct ForwardScratch {
     v = carver.take<T>(kBlock * Vp);
     scores = carver.take<T>(kBlock * kBlock);
     factors = carver.take<T>(kBlock * kBlock);
-    biases = carver.take<T>(shape.t5_bias ? kDistances : 0);
+    biases = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
   }
 };
 
@@ -128,7 +128,7 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
 
   // 2. probabilities
   const bool dropout = shape.dropout.active();
-  const ScoreChange<T> change = score_change<T>(shape, item.h_begin, bounds, key_begin, scratch.biases);
+  const HeadScores<T> change = head_scores<T>(shape, item.h_begin, bounds, key_begin, scratch.biases);
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
     const int64_t vector_keys = HWY_MAX(HWY_MIN(keys, bounds.max_hi[v] + 1 - key_begin), int64_t{0});
     const bool masked = key_begin < bounds.open_begin[v] || key_begin + vector_keys > bounds.open_end[v];
@@ -185,8 +185,8 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
 
   // 0. the queries: bounds, transposed and scaled so that scores come out in units of log 2
   const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
-  const bool sinks = static_cast<bool>(shape.sinks);
-  const T sink = sinks ? static_cast<T>(static_cast<const S*>(shape.sinks.data)[h]) : T{0};
+  const bool sinks = static_cast<bool>(shape.scores.sinks);
+  const T sink = sinks ? static_cast<T>(static_cast<const S*>(shape.scores.sinks.data)[h]) : T{0};
   int64_t key_begin = shape.T_kv, key_end = 0;
   for (int64_t p = 0; p < panel_count; ++p) {
     ForwardPanel<T>& panel = scratch.panels[p];
@@ -197,7 +197,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
       key_end = HWY_MAX(key_end, panel.bounds.key_end);
     }
     for (int64_t i = 0; i < panel.bounds.num_queries; ++i) {
-      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.variant.scale * std::numbers::log2e),
+      pack_row(q + (t + i) * args.q.stride, D, static_cast<T>(shape.scores.scale * std::numbers::log2e),
                scratch.q + i * Dp, Dp);
     }
     const int64_t padded = panel.bounds.num_vectors * kLanes<T>;

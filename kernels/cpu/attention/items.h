@@ -27,7 +27,8 @@ struct Item {
 
   double* bias_sums_of(const AttentionShape& s, int64_t h, int64_t t) const {
     const int64_t blocks = (s.T_q + kBlockSize - 1) / kBlockSize;
-    return bias_sums == nullptr ? nullptr : bias_sums + ((b * s.H + h) * blocks + t / kBlockSize) * s.t5_bias.rows;
+    return bias_sums == nullptr ? nullptr
+                                : bias_sums + ((b * s.H + h) * blocks + t / kBlockSize) * s.scores.t5_bias.rows;
   }
 };
 

@@ -63,7 +63,8 @@ HWY_INLINE hn::Vec<Tag<double>> exp2_of(Tag<double> d, hn::Vec<Tag<double>> x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, q), hn::ShiftLeft<52>(hn::BitCast(di, shifted))));
 }
 
-/// Which keys the queries of one block see: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i].
+/// Which keys the queries of one block see: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i]. Neither
+/// descends.
 template <typename T>
 struct Bounds {
   using Int = hwy::MakeSigned<T>;
@@ -73,7 +74,8 @@ struct Bounds {
   alignas(64) Int hi[kBlock];  // -1 in the rows that only fill the last vector
   int64_t num_queries;
   int64_t num_vectors;
-  int64_t diagonal;                 // hi[i] = min(diagonal + i, T_kv - 1)
+  int64_t diagonal;                 // the distance i - j of row 0 and key 0
+  int64_t causal_diagonal;          // row i sees no key behind causal_diagonal + i
   int64_t key_begin, key_end;       // keys that some row sees; empty range when none does
   int64_t max_hi[kMaxVectors];      // over the true rows of a vector
   int64_t open_begin[kMaxVectors];  // keys of [open_begin, open_end) are seen by every row of the vector
@@ -84,10 +86,10 @@ template <typename T>
 HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin, int64_t t_end, Bounds<T>& bounds) {
   using Int = typename Bounds<T>::Int;
   constexpr int64_t N = kLanes<T>;
-  const bool limited = s.variant.window > 0 || s.variant.chunk > 0;
   bounds.num_queries = t_end - t_begin;
   bounds.num_vectors = (bounds.num_queries + N - 1) / N;
-  bounds.diagonal = s.q_start + t_begin - s.kv_start;
+  bounds.diagonal = s.mask.q_start + t_begin - s.mask.kv_start;
+  bounds.causal_diagonal = s.mask.causal ? bounds.diagonal : s.T_kv;
   bounds.key_begin = s.T_kv;
   bounds.key_end = 0;
   for (int64_t v = 0; v < bounds.num_vectors; ++v) {
@@ -97,13 +99,13 @@ HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin,
     for (int64_t i = v * N; i < (v + 1) * N; ++i) {
       int64_t lo = 0, hi = -1;
       if (i < bounds.num_queries) {
-        if (limited) lo = s.first_position(s.q_start + t_begin + i) - s.kv_start;
-        if (s.doc_start) {
-          const int64_t document = static_cast<const int32_t*>(s.doc_start.data)[b * s.T_q + t_begin + i];
-          lo = HWY_MAX(lo, document - s.kv_start);
-        }
-        lo = HWY_MIN(HWY_MAX(lo, int64_t{0}), s.T_kv);
-        hi = HWY_MAX(HWY_MIN(bounds.diagonal + i, s.T_kv - 1), int64_t{-1});
+        const int64_t position = s.mask.q_start + t_begin + i, row = b * s.T_q + t_begin + i;
+        lo = s.mask.first_key(position);
+        hi = s.mask.last_key(position);
+        if (s.mask.doc_start) lo = HWY_MAX(lo, int64_t{static_cast<const int32_t*>(s.mask.doc_start.data)[row]});
+        if (s.mask.doc_end) hi = HWY_MIN(hi, int64_t{static_cast<const int32_t*>(s.mask.doc_end.data)[row]} - 1);
+        lo = HWY_MIN(HWY_MAX(lo - s.mask.kv_start, int64_t{0}), s.T_kv);
+        hi = HWY_MAX(HWY_MIN(hi - s.mask.kv_start, s.T_kv - 1), int64_t{-1});
         bounds.max_hi[v] = HWY_MAX(bounds.max_hi[v], hi);
         if (lo <= hi) {
           bounds.key_begin = HWY_MIN(bounds.key_begin, lo);
@@ -131,9 +133,9 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
 }
 
-/// What becomes of scores between the scaled product and the mask, in units of log 2.
+/// The contract's ScoreChange of one head behind the scaled product, in units of log 2.
 template <typename T>
-struct ScoreChange {
+struct HeadScores {
   T softcap = 0;              // 0: none
   T slope = 0;                // of ALiBi, of this head
   const T* biases = nullptr;  // T5's, [kDistances] for one block of queries and one of keys, or none
@@ -144,24 +146,25 @@ struct ScoreChange {
 /// of their first ones plus x - (kBlock - 1).
 inline constexpr int64_t kDistances = 2 * kBlock;
 
-/// Calls use(x, bucket) for the entries whose distance is 0 or more; `first` is that of the first query and key.
+/// Calls use(x, bucket) for the entries of a block; `first` is the distance of the first query and key. Where attention
+/// is causal, distances below 0 have the bucket of 0 and no key that is seen.
 template <typename Use>
 HWY_INLINE void each_bucket(const AttentionShape& s, int64_t first, const Use& use) {
-  const int32_t* buckets = static_cast<const int32_t*>(s.t5_buckets.data);
-  const int64_t last = s.t5_buckets.size() - 1;
-  for (int64_t x = HWY_MAX(kBlock - 1 - first, int64_t{0}); x < kDistances; ++x)
-    use(x, buckets[HWY_MIN(first + x - (kBlock - 1), last)]);
+  const int32_t* buckets = static_cast<const int32_t*>(s.scores.t5_buckets.data);
+  const int64_t last = s.scores.t5_buckets.size() - 1, zero = s.mask.causal ? 0 : last / 2;
+  for (int64_t x = 0; x < kDistances; ++x)
+    use(x, buckets[HWY_MIN(HWY_MAX(zero + first + x - (kBlock - 1), int64_t{0}), last)]);
 }
 
-/// T5's biases of a head by distance, in units of log 2; what no query sees is 0.
+/// T5's biases of a head by distance, in units of log 2.
 template <typename T>
 HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t first, T* HWY_RESTRICT biases) {
-  with_types(s.t5_bias.dtype, [&](auto storage, auto wide) {
+  const ConstView& t5 = s.scores.t5_bias;
+  with_types(t5.dtype, [&](auto storage, auto wide) {
     using S = decltype(storage);
-    const S* table = static_cast<const S*>(s.t5_bias.data) + h;
-    for (int64_t x = 0; x < kDistances; ++x) biases[x] = 0;
+    const S* table = static_cast<const S*>(t5.data) + h;
     each_bucket(s, first, [&](int64_t x, int32_t bucket) {
-      const auto bias = static_cast<decltype(wide)>(table[bucket * s.t5_bias.stride]);
+      const auto bias = static_cast<decltype(wide)>(table[bucket * t5.stride]);
       biases[x] = static_cast<T>(bias) * std::numbers::log2e_v<T>;
     });
   });
@@ -169,19 +172,20 @@ HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t firs
 
 /// Of head h and keys from key_begin on. `biases` is scratch, [kDistances] where there is a table.
 template <typename T>
-HWY_INLINE ScoreChange<T> score_change(const AttentionShape& s, int64_t h, const Bounds<T>& bounds, int64_t key_begin,
-                                       T* biases) {
-  if (s.t5_bias) gather_biases(s, h, bounds.diagonal - key_begin, biases);
-  const double slope = s.alibi_slopes ? static_cast<double>(static_cast<const T*>(s.alibi_slopes.data)[h]) : 0;
-  return {.softcap = static_cast<T>(s.variant.softcap * std::numbers::log2e),
+HWY_INLINE HeadScores<T> head_scores(const AttentionShape& s, int64_t h, const Bounds<T>& bounds, int64_t key_begin,
+                                     T* biases) {
+  const ScoreChange& c = s.scores;
+  if (c.t5_bias) gather_biases(s, h, bounds.diagonal - key_begin, biases);
+  const double slope = c.alibi_slopes ? static_cast<double>(static_cast<const T*>(c.alibi_slopes.data)[h]) : 0;
+  return {.softcap = static_cast<T>(c.softcap * std::numbers::log2e),
           .slope = static_cast<T>(slope * std::numbers::log2e),
-          .biases = s.t5_bias ? biases : nullptr};
+          .biases = c.t5_bias ? biases : nullptr};
 }
 
-/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * (i - j) + bias.
+/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * |i - j| + bias.
 /// Where `derivatives` is given it gets d score / d (q.k * scale), 1 - tanh^2.
 template <typename T>
-HWY_NOINLINE void change_scores(const ScoreChange<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
+HWY_NOINLINE void change_scores(const HeadScores<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
                                 int64_t keys, T* HWY_RESTRICT scores, T* HWY_RESTRICT derivatives) {
   const Tag<T> d;
   const auto one = hn::Set(d, T{1}), slope = hn::Set(d, change.slope);
@@ -199,7 +203,7 @@ HWY_NOINLINE void change_scores(const ScoreChange<T>& change, const Bounds<T>& b
         hn::Store(hn::NegMulAdd(t, t, one), d, derivatives + j * kBlock + v * kLanes<T>);
       }
     }
-    s = hn::NegMulAdd(slope, hn::Sub(first, hn::Set(d, static_cast<T>(j))), s);
+    s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(first, hn::Set(d, static_cast<T>(j)))), s);
     if (change.biases != nullptr) s = hn::Add(s, hn::LoadU(d, change.biases + v * kLanes<T> - j + kBlock - 1));
     hn::Store(s, d, at);
   }

@@ -38,7 +38,7 @@ AttentionCase common_case(const Args& a) {
           .H = s.H,
           .G = s.G,
           .D = s.D,
-          .scale = s.variant.scale,
+          .scale = s.scores.scale,
           .q = rows_of(a.q, s.q_batch_stride),
           .k = rows_of(a.k, s.kv_batch_stride),
           .v = rows_of(a.v, s.v_stride()),

@@ -51,7 +51,7 @@ AttentionPlan* AttentionChoice::serve_call(const Args& args, Stream& stream) {
   const AttentionCase asked = case_of(args);
   auto met = std::find_if(met_.begin(), met_.end(), [&](const Met& m) { return m.asked == asked; });
   if (settled_ && (met == met_.end() || met->plan == nullptr)) return nullptr;
-  const std::string reason = planner_ == nullptr ? absent_ : refusal(facts_of(args), *library_);
+  const std::string reason = planner_ == nullptr ? absent_ : refusal(args, *library_);
   if (!reason.empty()) {
     if (!settled_) unserved_.insert(reason);
     return nullptr;

@@ -19,26 +19,6 @@ bool aligned(const View& view, int64_t batch_stride, int64_t samples) {
          (samples < 2 || batch_stride * bytes % 16 == 0);
 }
 
-AttentionFacts facts_of_shape(const AttentionShape& s, DType storage) {
-  return {.storage = storage,
-          .B = s.B,
-          .T_q = s.T_q,
-          .T_kv = s.T_kv,
-          .H = s.H,
-          .G = s.G,
-          .D = s.D,
-          .cached = s.q_start != s.kv_start,
-          .document_mask = static_cast<bool>(s.doc_start),
-          .dropout = s.dropout.active(),
-          .softcap = s.variant.softcap != 0,
-          .window = s.variant.window >= 0,
-          .chunks = s.variant.chunk > 0,
-          .alibi = static_cast<bool>(s.alibi_slopes),
-          .sinks = static_cast<bool>(s.sinks),
-          .t5_bias = static_cast<bool>(s.t5_bias),
-          .D_v = s.v_dim()};
-}
-
 // Bugs of windows, of fp8, of ragged batches and of masks that are tensors are not here: no call of ours has them.
 constexpr std::array kKnownBad = {
     KnownBad{91000, 91001, 0, "its backward of bf16 is wrong",
@@ -65,30 +45,38 @@ struct Unserved {
   const char* name;
 };
 
-}  // namespace
-
-AttentionFacts facts_of(const AttentionForward& a) {
-  AttentionFacts facts = facts_of_shape(a.shape, a.q.dtype);
-  const AttentionShape& s = a.shape;
-  facts.aligned = aligned(a.q, s.q_batch_stride, s.B) && aligned(a.k, s.kv_batch_stride, s.B) &&
-                  aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B);
-  return facts;
-}
-
-AttentionFacts facts_of(const AttentionBackward& a) {
-  AttentionFacts facts = facts_of_shape(a.shape, a.q.dtype);
-  const AttentionShape& s = a.shape;
-  facts.accumulates = a.mode == GradMode::kAccumulate;
-  facts.partial = !a.dq || !a.dk || !a.dv || static_cast<bool>(a.delta);
-  facts.aligned = aligned(a.q, s.q_batch_stride, s.B) && aligned(a.k, s.kv_batch_stride, s.B) &&
-                  aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B) &&
-                  aligned(a.dout, s.T_q * a.dout.stride, s.B);
-  if (!facts.partial) {
-    facts.aligned = facts.aligned && aligned(a.dq, s.q_batch_stride, s.B) && aligned(a.dk, s.kv_batch_stride, s.B) &&
-                    aligned(a.dv, s.v_stride(), s.B);
+/// Something of a mask or of scores that cuDNN has not, or not to the bit; empty where there is none.
+std::string unserved(const AttentionShape& s) {
+  const Mask& m = s.mask;
+  const ScoreChange& c = s.scores;
+  for (const Unserved& feature : std::initializer_list<Unserved>{{!m.causal, "attention to later keys"},
+                                                                 {m.doc_start.size() > 0, "a document mask"},
+                                                                 {s.dropout.active(), "dropout"},
+                                                                 {c.softcap != 0, "a soft cap"},
+                                                                 {m.window >= 0, "a window"},
+                                                                 {m.chunk > 0, "chunks"},
+                                                                 {c.alibi_slopes.size() > 0, "ALiBi slopes"},
+                                                                 {c.sinks.size() > 0, "sinks"},
+                                                                 {c.t5_bias.size() > 0, "T5's bias"}}) {
+    if (feature.present) return feature.name;
   }
-  return facts;
+  // What has no name here is not served either.
+  return c == ScoreChange{.scale = c.scale} && m == Mask{.q_start = m.q_start, .kv_start = m.kv_start}
+             ? ""
+             : "another option";
 }
+
+/// Of q, k, v, out.
+template <typename Args>
+bool aligned_inputs(const Args& a) {
+  const AttentionShape& s = a.shape;
+  return aligned(a.q, s.q_batch_stride, s.B) && aligned(a.k, s.kv_batch_stride, s.B) &&
+         aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B);
+}
+
+constexpr const char* kUnaligned = "expected rows that begin at multiples of 16 bytes, got others";
+
+}  // namespace
 
 std::string version_text(int64_t version) {
   return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
@@ -108,44 +96,51 @@ std::string refusal(const Library& library) {
   return "";
 }
 
-std::string refusal(const AttentionFacts& facts) {
-  return refusal(facts, {.version = kNewestVersion - 1, .sm = kNewestSm});
+std::string refusal(const AttentionShape& shape, DType storage) {
+  return refusal(shape, storage, {.version = kNewestVersion - 1, .sm = kNewestSm});
 }
 
-std::string refusal(const AttentionFacts& f, const Library& library) {
+std::string refusal(const AttentionShape& s, DType storage, const Library& library) {
   // 1. the library and the device
   std::string unusable = refusal(library);
   if (!unusable.empty()) return unusable;
   for (const KnownBad& bad : kKnownBad) {
-    if (bad.good_lengths > 0 && f.T_kv % bad.good_lengths != 0 && is_of(bad, library)) return known_error(bad, library);
+    if (bad.good_lengths > 0 && s.T_kv % bad.good_lengths != 0 && is_of(bad, library)) return known_error(bad, library);
   }
-  // 2. what the contract has and cuDNN has not, or not to the bit
-  if (f.storage != DType::kBFloat16) return str_cat("expected bf16, got ", name_of(f.storage));
-  for (const Unserved& feature : std::initializer_list<Unserved>{{f.document_mask, "a document mask"},
-                                                                 {f.dropout, "dropout"},
-                                                                 {f.softcap, "a soft cap"},
-                                                                 {f.window, "a window"},
-                                                                 {f.chunks, "chunks"},
-                                                                 {f.alibi, "ALiBi slopes"},
-                                                                 {f.sinks, "sinks"},
-                                                                 {f.t5_bias, "T5's bias"}}) {
-    if (feature.present) return str_cat("expected plain causal attention, got ", feature.name);
-  }
-  if (f.cached || f.T_q != f.T_kv)
-    return str_cat("expected as many queries as keys from the same position, got ", f.T_q, " queries and ", f.T_kv,
-                   f.cached ? " keys, which begin elsewhere" : " keys");
-  if (f.T_q < 2) return str_cat("expected at least 2 tokens a sample, got ", f.T_q);
-  // 3. shapes
+  // 2. what the contract has and cuDNN has not
+  if (storage != DType::kBFloat16) return str_cat("expected bf16, got ", name_of(storage));
+  const std::string feature = unserved(s);
+  if (!feature.empty()) return str_cat("expected plain causal attention, got ", feature);
+  const bool apart = s.mask.q_start != s.mask.kv_start;
+  if (apart || s.T_q != s.T_kv)
+    return str_cat("expected as many queries as keys from the same position, got ", s.T_q, " queries and ", s.T_kv,
+                   apart ? " keys, which begin elsewhere" : " keys");
+  if (s.T_q < 2) return str_cat("expected at least 2 tokens a sample, got ", s.T_q);
+  // 3. heads
   const int64_t widest = library.sm == kNewestSm ? 256 : 128;
-  if (f.D > widest || f.D % 8 != 0 || f.D <= 0)
+  if (s.D > widest || s.D % 8 != 0 || s.D <= 0)
     return str_cat("expected head_dim to be a multiple of 8 up to ", widest, " on compute capability ", library.sm / 10,
-                   ".", library.sm % 10, ", got ", f.D);
-  if (f.D_v != 0 && f.D_v != f.D)
-    return str_cat("expected values as wide as keys, got head_dim ", f.D, " and values of ", f.D_v);
-  if (!f.aligned) return "expected rows that begin at multiples of 16 bytes, got others";
-  // 4. gradients
-  if (f.accumulates) return "expected gradients that are written, got gradients that are added to";
-  if (f.partial) return "expected dq, dk and dv to be wanted and delta not to be given, got a part of them";
+                   ".", library.sm % 10, ", got ", s.D);
+  if (s.v_dim() != s.D)
+    return str_cat("expected values as wide as keys, got head_dim ", s.D, " and values of ", s.v_dim());
+  return "";
+}
+
+std::string refusal(const AttentionForward& a, const Library& library) {
+  std::string of_shape = refusal(a.shape, a.q.dtype, library);
+  return !of_shape.empty() || aligned_inputs(a) ? of_shape : kUnaligned;
+}
+
+std::string refusal(const AttentionBackward& a, const Library& library) {
+  std::string of_shape = refusal(a.shape, a.q.dtype, library);
+  if (!of_shape.empty()) return of_shape;
+  const AttentionShape& s = a.shape;
+  const bool partial = !a.dq || !a.dk || !a.dv || a.delta;
+  const bool gradients = partial || (aligned(a.dq, s.q_batch_stride, s.B) && aligned(a.dk, s.kv_batch_stride, s.B) &&
+                                     aligned(a.dv, s.v_stride(), s.B));
+  if (!aligned_inputs(a) || !aligned(a.dout, s.T_q * a.dout.stride, s.B) || !gradients) return kUnaligned;
+  if (a.mode == GradMode::kAccumulate) return "expected gradients that are written, got gradients that are added to";
+  if (partial) return "expected dq, dk and dv to be wanted and delta not to be given, got a part of them";
   return "";
 }
 

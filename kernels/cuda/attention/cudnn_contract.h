@@ -13,23 +13,6 @@ namespace ashlar::cudnn {
 
 using ashlar::name_of;
 
-/// What of a call decides whether cuDNN may serve it. Filled from a call (facts_of), or from a configuration.
-struct AttentionFacts {
-  DType storage = DType::kBFloat16;
-  int64_t B = 1, T_q = 0, T_kv = 0, H = 0, G = 0, D = 0;
-  bool cached = false;         ///< queries begin behind the first key (a KV cache, or context parallel)
-  bool document_mask = false;  ///< attention ends at document starts
-  bool dropout = false;
-  bool softcap = false, window = false, chunks = false, alibi = false, sinks = false, t5_bias = false;
-  int64_t D_v = 0;           ///< width of values; 0 = D
-  bool accumulates = false;  ///< gradients are added to what is there
-  bool partial = false;      ///< not all of dq, dk and dv are wanted, or delta is given
-  bool aligned = true;       ///< rows and samples begin at multiples of 16 bytes
-};
-
-AttentionFacts facts_of(const AttentionForward& args);
-AttentionFacts facts_of(const AttentionBackward& args);
-
 /// A cuDNN on a device.
 struct Library {
   int64_t version = 0;  ///< as cudnnGetVersion() says it: 91900 is 9.19.0
@@ -54,10 +37,13 @@ inline constexpr int64_t kOldestVersion = 90800;
 /// contract's: forward and backward, deterministic, lse as our own kernels write and read it.
 /// Limits of head_dim and of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of
 /// cudnn-frontend 1.32 (node/scaled_dot_product_flash_attention.h).
-std::string refusal(const AttentionFacts& facts, const Library& library);
+std::string refusal(const AttentionForward& args, const Library& library);
+std::string refusal(const AttentionBackward& args, const Library& library);
+/// The same of all calls of such a shape in a storage dtype; it may be a configuration's, whose views are described.
+std::string refusal(const AttentionShape& shape, DType storage, const Library& library);
 /// Why no call at all may be cuDNN's with such a library on such a device.
 std::string refusal(const Library& library);
 /// Why such calls may be cuDNN's with no library and on no device.
-std::string refusal(const AttentionFacts& facts);
+std::string refusal(const AttentionShape& shape, DType storage);
 
 }  // namespace ashlar::cudnn

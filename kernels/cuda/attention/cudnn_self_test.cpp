@@ -149,7 +149,7 @@ std::string self_test(Backend& own, AttentionPlan& plan, const AttentionCase& c,
     own.random_fill({.dst = wide.rows.all(), .seed = ++seed, .global_cols = wide.rows.all().cols}, stream);
   };
   fill(q), fill(k), fill(v);
-  const AttentionShape shape{.variant = {.scale = c.scale},
+  const AttentionShape shape{.scores = {.scale = c.scale},
                              .B = c.B,
                              .T_q = c.T,
                              .T_kv = c.T,

@@ -18,7 +18,7 @@ class HeadDropout {
         row_(static_cast<uint64_t>(p.dropout.sequence_length)) {
     const Dropout& d = p.dropout;
     const int64_t head = (d.first_sample + b) * d.heads + d.head0 + h;
-    first_ = static_cast<uint64_t>((head * d.sequence_length + p.q_start) * d.sequence_length + p.kv_start);
+    first_ = static_cast<uint64_t>((head * d.sequence_length + p.mask.q_start) * d.sequence_length + p.mask.kv_start);
   }
 
   /// Bit i: the probability of query t and key j + i is kept, i < kCount (a multiple of 4 to 32). A call of Philox

@@ -124,56 +124,64 @@ __device__ __forceinline__ void add_weighted_rows(Accumulator<kColumns> (&c)[kRo
   }
 }
 
-/// Where a warp's 16 rows of results go: rows [row, row + 16) of the output, as far as `limit`, columns [first, D).
+/// Where a warp's rows of results go: rows from `row` on of one head, as far as `limit`, columns [first, D).
 struct StoreRows {
-  BF16* to;  ///< row 0 of the head
-  int64_t row_stride;
-  int align;
+  HeadRows<BF16> rows;
+  int64_t b, h;
   int row, limit;
-  int first, D;
-  bool accumulate;  ///< added to what is there
+  int first = 0;
+  int D;
+  bool accumulate = false;  ///< added to what is there
 };
 
-/// Writes factor(half) * c, half 0 the rows g and 1 the rows g + 8: one rounding, 16 bytes a lane. They pass through
-/// rows [stage_row, stage_row + 16) of a tile which only this warp has read.
-template <int kColumns, int kD, typename Factor>
-__device__ __forceinline__ void store_rows(const Accumulator<kColumns>& c, const Factor& factor, const Tile<kD>& stage,
-                                           int stage_row, const StoreRows& out, const Lane& lane) {
+/// Writes factor(m).x * c[m] in rows g of 16 and factor(m).y * c[m] in rows g + 8: one rounding, 16 bytes a lane. They
+/// pass through the rows from stage_row on of a tile, which only this warp has read.
+template <int kRowTiles, int kColumns, int kD, typename Factor>
+__device__ __forceinline__ void store_rows(const Accumulator<kColumns> (&c)[kRowTiles], const Factor& factor,
+                                           const Tile<kD>& stage, int stage_row, const StoreRows& out,
+                                           const Lane& lane) {
   constexpr int kSlots = 16 * kColumns;
-  __syncwarp();  // all lanes have read what they wanted of the rows
-  if (out.accumulate) {
+  BF16* const head = out.rows.head(out.b, out.h, out.D);
+  const bool vector = out.rows.align == 16;
+  ASHLAR_UNROLL
+  for (int m = 0; m < kRowTiles; ++m) {
+    const int first_row = out.row + 16 * m, first_stage = stage_row + 16 * m;
+    const float2 factors = factor(m);
+    __syncwarp();  // all lanes have read what they wanted of the rows
+    if (out.accumulate) {
+      ASHLAR_UNROLL
+      for (int i = lane.index; i < kSlots; i += 32) {
+        const int r = i / kColumns, column = i % kColumns;
+        const int count = first_row + r < out.limit ? out.D - out.first - column * kChunk : 0;
+        const BF16* const from = head + (first_row + r) * out.rows.row + out.first + column * kChunk;
+        store_shared(stage.chunk(first_stage + r, column), load_some<kChunk>(count > 0 ? from : head, count, vector));
+      }
+      __syncwarp();
+    }
+    ASHLAR_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      ASHLAR_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        BF16* const pair = stage.chunk(first_stage + lane.g + 8 * half, n) + 2 * lane.q;
+        const float by = half == 0 ? factors.x : factors.y;
+        float values[2] = {by * c[m][n][2 * half], by * c[m][n][2 * half + 1]};
+        if (out.accumulate) {
+          const Vec<BF16, 2> before = load<2>(pair);
+          values[0] += before.wide(0);
+          values[1] += before.wide(1);
+        }
+        store_shared(pair, narrow<BF16>(values));
+      }
+    }
+    __syncwarp();
     ASHLAR_UNROLL
     for (int i = lane.index; i < kSlots; i += 32) {
       const int r = i / kColumns, column = i % kColumns;
-      const int count = out.row + r < out.limit ? out.D - out.first - column * kChunk : 0;
-      const BF16* const from = out.to + (out.row + r) * out.row_stride + out.first + column * kChunk;
-      store_shared(stage.chunk(stage_row + r, column),
-                   load_some<kChunk>(count > 0 ? from : out.to, count, out.align == 16));
+      const int count = first_row + r < out.limit ? out.D - out.first - column * kChunk : 0;
+      if (count <= 0) continue;
+      BF16* const to = head + (first_row + r) * out.rows.row + out.first + column * kChunk;
+      store_some(to, load<kChunk>(stage.chunk(first_stage + r, column)), count, vector);
     }
-    __syncwarp();
-  }
-  ASHLAR_UNROLL
-  for (int n = 0; n < kColumns; ++n) {
-    ASHLAR_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      BF16* const pair = stage.chunk(stage_row + lane.g + 8 * half, n) + 2 * lane.q;
-      float values[2] = {factor(half) * c[n][2 * half], factor(half) * c[n][2 * half + 1]};
-      if (out.accumulate) {
-        const Vec<BF16, 2> before = load<2>(pair);
-        values[0] += before.wide(0);
-        values[1] += before.wide(1);
-      }
-      store_shared(pair, narrow<BF16>(values));
-    }
-  }
-  __syncwarp();
-  ASHLAR_UNROLL
-  for (int i = lane.index; i < kSlots; i += 32) {
-    const int r = i / kColumns, column = i % kColumns;
-    const int count = out.row + r < out.limit ? out.D - out.first - column * kChunk : 0;
-    if (count <= 0) continue;
-    BF16* const to = out.to + (out.row + r) * out.row_stride + out.first + column * kChunk;
-    store_some(to, load<kChunk>(stage.chunk(stage_row + r, column)), count, out.align == 16);
   }
 }
 

@@ -9,7 +9,7 @@ namespace ashlar::ASHLAR_DEV::attention {
 
 /// Largest head_dim of the tensor core kernels.
 inline constexpr int kMaxTileWidth = 256;
-/// Queries of a tile in `first_keys`; a divisor, or a multiple, of each kernel's tile of queries.
+/// Queries of a tile in `key_ranges`; a divisor, or a multiple, of each kernel's tile of queries.
 inline constexpr int kQueryTile = 32;
 
 /// On tensor cores: bf16, D <= kMaxTileWidth.
@@ -36,19 +36,20 @@ void sink_gradient(const Problem& p, const BackwardArrays<S>& arrays, Accumulate
 
 /// T5's biases by distance, [H, distances], out of the table.
 template <typename S>
-void gather_biases(const Problem& p, const BiasTable<S>& table, AccumulateOf<S>* biases, Stream& stream);
+void gather_biases(const Problem& p, const Scores<S>& scores, AccumulateOf<S>* biases, Stream& stream);
 
 /// Queries of a block of the pass over scores for the gradient of T5's table.
 inline constexpr int kBiasQueries = 64;
 /// dbias [buckets, H] (+)= the sums over b, i, j of the gradients of scores. `partials` is scratch:
 /// [B, ceil(T_q / kBiasQueries), H, buckets] in double.
 template <typename S>
-void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, const BiasTable<S>& table, double* partials,
-                   AccumulateOf<S>* dbias, int64_t row, bool accumulate, Stream& stream);
+void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, double* partials, AccumulateOf<S>* dbias,
+                   int64_t row, bool accumulate, Stream& stream);
 
 /// For documents, windows and chunks: first_keys [B, T_q], the first key that each query sees if it sees any (T_kv
-/// where its document begins later than all keys), and unless null tile_keys [B, ceil(T_q / kQueryTile)], the smallest
-/// and the largest of them in each tile of queries among those that see a key, {T_kv, 0} where none does.
-void first_keys(const Problem& p, int* first_keys, int2* tile_keys, Stream& stream);
+/// where its document begins later than all keys). Unless null, last_keys [B, T_q], the last one, and tile_keys
+/// [B, ceil(T_q / kQueryTile)]: in each tile of queries the smallest first key of those that see a key, T_kv where none
+/// does, and of all the largest first key, the largest last key and the smallest last key.
+void key_ranges(const Problem& p, int* first_keys, int* last_keys, int4* tile_keys, Stream& stream);
 
 }  // namespace ashlar::ASHLAR_DEV::attention

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "core/backend/attention.h"
+#include "kernels/cuda/attention/mask.h"
+#include "kernels/cuda/attention/scores.h"
 #include "kernels/cuda/dev/vector.h"
 
 /// What the kernels of attention are told, by value: the contract (core/backend/attention.h) as plain numbers and
@@ -32,43 +33,13 @@ struct Dropout {
 
 /// One call.
 struct Problem {
-  static constexpr int kEveryKey = 0x7fffffff;  ///< longer than every sequence
-
   int B = 0, T_q = 0, T_kv = 0;
   int H = 0, G = 0, D = 0, D_v = 0;
-  int64_t q_start = 0, kv_start = 0;  ///< positions are less than 2^31
-  int diagonal = 0;                   ///< q_start - kv_start: the last key that query 0 may see by its position
-  double scale = 1, softcap = 0;
-  bool limited = false;                ///< a query's position hides early keys, by:
-  int window = kEveryKey;              ///< keys i - window + 1 to i
-  int chunk = kEveryKey;               ///< keys of the query's own chunk
-  const int32_t* doc_start = nullptr;  ///< [B * T_q] or null
-  const int* first_keys = nullptr;     ///< [B * T_q], see kernels.h; null where only the causal mask hides keys
+  KeyMask mask;
   Dropout dropout;
 
   /// Query heads of one KV head.
   __device__ __host__ int group() const { return H / G; }
-};
-
-/// What a model has for each query head; null where it has not.
-template <typename S>
-struct HeadNumbers {
-  const AccumulateOf<S>* slopes;  ///< [H] of ALiBi
-  const S* sinks;                 ///< [H]
-  const AccumulateOf<S>* biases;  ///< [H, distances] of T5, by distance; larger ones have the last
-  int distances;
-
-  /// Scores are more than scale * q.k.
-  bool change_scores(const Problem& p) const { return slopes != nullptr || biases != nullptr || p.softcap != 0; }
-};
-
-/// T5's table of biases, and its gradient.
-template <typename S>
-struct BiasTable {
-  const S* bias;           ///< [buckets, H], rows `row` apart
-  const int32_t* buckets;  ///< [distances]
-  int64_t row;
-  int num_buckets, distances;
 };
 
 /// S is the storage type.
@@ -77,7 +48,7 @@ struct ForwardArrays {
   HeadRows<const S> q, k, v;
   HeadRows<S> out;
   AccumulateOf<S>* lse;  ///< [B, H, T_q]
-  HeadNumbers<S> heads;
+  Scores<S> scores;
 };
 
 /// Absent gradients have no data.
@@ -87,9 +58,9 @@ struct BackwardArrays {
   const AccumulateOf<S>* lse;    ///< [B, H, T_q]
   const AccumulateOf<S>* delta;  ///< [B, H, T_q]
   HeadRows<S> dq, dk, dv;
-  const int2* tile_keys;  ///< where there are first_keys, for the pass over keys: see kernels.h
+  const int4* tile_keys;  ///< where first keys are listed, for the pass over keys: see kernels.h
   int accumulate;         ///< 1: added to what the gradients hold
-  HeadNumbers<S> heads;
+  Scores<S> scores;
 };
 
 }  // namespace ashlar::ASHLAR_DEV::attention

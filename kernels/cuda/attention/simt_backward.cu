@@ -1,5 +1,5 @@
 // Attention backward without tensor cores: fp32 and fp64 storage, and bf16 where head_dim is beyond the tiles of
-// backward_keys.cu and backward_queries.cu, whose formulas, passes and orders of summation these are. Products are
+// tensor_core_backward_*.cu, whose formulas, passes and orders of summation these are. Products are
 // plain fused multiply-adds in the accumulate type. What one block does, for 64 keys (dk, dv) or 64 queries (dq):
 //   1. the range of tiles that see them, or that they see;
 //   2. for each of them, and in the pass over keys for each query head:
@@ -10,9 +10,7 @@
 // A block makes at most 128 columns (64 in fp64) of a gradient; wider heads take several blocks.
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -39,21 +37,21 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
   const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
   const int j = static_cast<int>(blockIdx.x) / parts * kSimtTile;
   const int64_t b = blockIdx.z, g = blockIdx.y;
-  const auto scale = static_cast<A>(p.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
+  const auto scale = static_cast<A>(arrays.scores.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
   const bool drops = p.dropout.scalars != nullptr;
   A dk[4][kSimtColumns<A>] = {}, dv[4][kSimtColumns<A>] = {};
   const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
 
   // 1. who sees: queries from `first` to `last` may by their position, tiles of 32 whose documents begin late do not
-  const int first = min(max(j - p.diagonal, 0), p.T_q);
+  const int first = p.mask.first_query(j);
   const int last_key_of_block = min(j + kSimtTile, p.T_kv) - 1;
-  const int last = last_query_of_position(p, last_key_of_block);
+  const int last = p.mask.last_query(last_key_of_block);
   const int num_keys = (p.T_q + kQueryTile - 1) / kQueryTile;
   const auto passed_over = [&](int t) {
     if (arrays.tile_keys == nullptr) return false;
-    const int2* const keys = arrays.tile_keys + b * num_keys + t / kQueryTile;
-    const bool second = t / kQueryTile + 1 < num_keys && keys[1].x <= last_key_of_block;
-    return keys[0].x > last_key_of_block && !second;
+    const int4* const keys = arrays.tile_keys + b * num_keys + t / kQueryTile;
+    const auto sees = [&](const int4& tile) { return tile.x <= last_key_of_block && tile.z >= j; };
+    return !sees(keys[0]) && !(t / kQueryTile + 1 < num_keys && sees(keys[1]));
   };
 
   // 2. over the queries
@@ -61,7 +59,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
     const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
     const A* const lse = arrays.lse + (b * p.H + h) * p.T_q;
     const A* const delta = arrays.delta + (b * p.H + h) * p.T_q;
-    const ScoreChange<A> change(p, arrays.heads, h);
+    const HeadScores<A> change(arrays.scores, h, p.mask.diagonal);
     for (int t = first / kSimtTile * kSimtTile; t <= last; t += kSimtTile) {
       if (passed_over(t)) continue;
       const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
@@ -76,7 +74,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
       ASHLAR_UNROLL
       for (int c = 0; c < 4; ++c) {
         const int query = thread.x + 16 * c;
-        const KeyRange seen = key_range(p, b, t + query);
+        const KeyRange seen = p.mask.range(b, t + query);
         const bool any = seen.first <= seen.last;
         const A row_lse = any ? lse[t + query] : A{0}, row_delta = any ? delta[t + query] : A{0};
         ASHLAR_UNROLL
@@ -123,24 +121,24 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
   const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
   const int t = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / parts) * kSimtTile;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
-  const auto scale = static_cast<A>(p.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
+  const auto scale = static_cast<A>(arrays.scores.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
 
   // 1. what is seen
-  const TileRange tiles = visible_tiles<kSimtTile>(p, b, t, min(t + kSimtTile, p.T_q));
+  const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
   KeyRange seen[4];
   A lse[4], delta[4], dq[4][kSimtColumns<A>] = {};
   ASHLAR_UNROLL
   for (int r = 0; r < 4; ++r) {
     const int row = t + 4 * thread.y + r;
     const int64_t at = (b * p.H + h) * p.T_q + row;
-    seen[r] = key_range(p, b, row);
+    seen[r] = p.mask.range(b, row);
     lse[r] = seen[r].first <= seen[r].last ? arrays.lse[at] : A{0};
     delta[r] = seen[r].first <= seen[r].last ? arrays.delta[at] : A{0};
   }
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
-  const ScoreChange<A> change(p, arrays.heads, h);
+  const HeadScores<A> change(arrays.scores, h, p.mask.diagonal);
 
   // 2. over the keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {

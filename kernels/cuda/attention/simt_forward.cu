@@ -1,5 +1,5 @@
 // Attention forward without tensor cores: fp32 and fp64 storage, and bf16 where head_dim is beyond the tiles of
-// forward.cu. The formula and the steps are those of forward.cu, the products are plain fused multiply-adds in the
+// tensor_core_forward.cu. The formula and the steps are the same, the products are plain fused multiply-adds in the
 // accumulate type:
 //   1. the range of key tiles that one of the block's 64 queries sees;
 //   2. for each tile of 64 keys:
@@ -12,16 +12,15 @@
 // A block makes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each with all of the softmax.
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/reduce.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-/// With kBiases there may be T5's: in fp32 they take the registers of a second block on an SM.
+/// kBiases: supports T5's biases and listed ranges; in fp32 they use so many registers that an SM runs one block
+/// instead of two.
 template <typename S, bool kBiases>
 __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, ForwardArrays<S> arrays) {
   using A = AccumulateOf<S>;
@@ -31,23 +30,35 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   const int first_column = static_cast<int>(blockIdx.x) % parts * kSimtWidth<A>;
   const int t = (static_cast<int>(gridDim.x - 1 - blockIdx.x) / parts) * kSimtTile;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
-  const auto scale = static_cast<A>(p.scale);
+  const auto scale = static_cast<A>(arrays.scores.scale);
 
   // 1. what is seen
-  const TileRange tiles = visible_tiles<kSimtTile>(p, b, t, min(t + kSimtTile, p.T_q));
-  KeyRange seen[4];
+  const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
+  // Registers hold the ranges by position. Listed ranges, which only the kernel with biases knows, would spill there.
+  ASHLAR_SHARED(KeyRange, listed, [kBiases ? kSimtTile : 1]);
+  KeyRange by_position[4];
   A row_max[4], row_sum[4], out[4][kSimtColumns<A>];
   ASHLAR_UNROLL
   for (int r = 0; r < 4; ++r) {
-    seen[r] = key_range(p, b, t + 4 * thread.y + r);
+    const int row = 4 * thread.y + r;
+    if constexpr (kBiases) {
+      if (thread.x == 0) listed[row] = p.mask.range(b, t + row);
+    } else {
+      by_position[r] = p.mask.range<false>(b, t + row);
+    }
     row_max[r] = -infinity<A>();
     row_sum[r] = 0;
     ASHLAR_UNROLL
     for (int s = 0; s < kSimtColumns<A>; ++s) out[r][s] = 0;
   }
+  if constexpr (kBiases) __syncthreads();
+  const auto seen = [&](int r) {
+    if constexpr (kBiases) return listed[4 * thread.y + r];
+    return by_position[r];
+  };
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
-  const ScoreChange<A, kBiases> change(p, arrays.heads, h);
+  const HeadScores<A, kBiases> change(arrays.scores, h, p.mask.diagonal);
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q);
 
   // 2. over the keys
@@ -61,12 +72,13 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
     ASHLAR_UNROLL
     for (int r = 0; r < 4; ++r) {
       // b. the mask
+      const KeyRange range = seen(r);
       A largest = row_max[r];
       ASHLAR_UNROLL
       for (int c = 0; c < 4; ++c) {
         const int key = j + thread.x + 16 * c;
-        s[r][c] = seen[r].contains(key) ? change.template apply<false>(scale * s[r][c], t + 4 * thread.y + r, key)
-                                        : -infinity<A>();
+        s[r][c] = range.contains(key) ? change.template apply<false>(scale * s[r][c], t + 4 * thread.y + r, key)
+                                      : -infinity<A>();
         largest = Max()(largest, s[r][c]);
       }
       // c. online softmax
@@ -95,10 +107,10 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   for (int r = 0; r < 4; ++r) {
     const A sum = warp_reduce(row_sum[r], Add(), 16);
     const int row = t + 4 * thread.y + r;
-    const bool empty = seen[r].first > seen[r].last;
+    const bool empty = seen(r).first > seen(r).last;
     factor[r] = empty ? A{0} : static_cast<A>(p.dropout.keep_scale) / sum;
     A lse = empty ? -infinity<A>() : row_max[r] + logarithm(sum);
-    if (arrays.heads.sinks != nullptr) factor[r] *= join_sink(static_cast<A>(widen(arrays.heads.sinks[h])), lse);
+    if (arrays.scores.sinks != nullptr) factor[r] *= join_sink(static_cast<A>(widen(arrays.scores.sinks[h])), lse);
     if (thread.x == 0 && first_column == 0 && row < p.T_q) arrays.lse[(b * p.H + h) * p.T_q + row] = lse;
   }
   simt_store<S>(
@@ -123,7 +135,9 @@ void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stre
       .block = dim3(kSimtThreads),
       .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
   run_kernel(stream, launch,
-             arrays.heads.biases != nullptr ? simt_forward_kernel<S, true> : simt_forward_kernel<S, false>, p, arrays);
+             arrays.scores.biases != nullptr || p.mask.last_keys != nullptr ? simt_forward_kernel<S, true>
+                                                                            : simt_forward_kernel<S, false>,
+             p, arrays);
 }
 template void forward_simt(const Problem&, const ForwardArrays<BF16>&, Stream&);
 template void forward_simt(const Problem&, const ForwardArrays<float>&, Stream&);

@@ -1,11 +1,10 @@
 // What the passes of attention want to know beforehand, one small kernel each:
 //   delta[b, h, t] = sum_d out dout, which is sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2, line 4);
 //   and of it the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
-//   the first key that each query sees, by its document, window and chunk, and the range of these in tiles of queries,
-//   so that a block of keys passes over tiles that begin after it.
+//   the first and the last key that each query sees, by its document, window and chunk, and the range of first keys in
+//   tiles of queries, so that a block of keys passes over tiles that begin after it.
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/reduce.h"
 #include "kernels/cuda/host/launch_kernel.h"
@@ -54,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   using A = AccumulateOf<S>;
   ASHLAR_SHARED(A, sums, [kThreads / 32]);
   const int h = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  const A sink = widen(arrays.heads.sinks[h]);
+  const A sink = widen(arrays.scores.sinks[h]);
   A sum = 0;
   for (int64_t n = thread; n < int64_t{p.B} * p.T_q; n += kThreads) {
     const int64_t at = (n / p.T_q * p.H + h) * p.T_q + n % p.T_q;
@@ -69,27 +68,27 @@ __global__ void __launch_bounds__(kThreads)
   dsinks[h] = total;
 }
 
-/// A warp for each tile of 32 queries. Positions are less than 2^31.
-__global__ void __launch_bounds__(kThreads) first_keys_kernel(Problem p, int* first_keys, int2* tile_keys) {
+/// A warp for each tile of 32 queries.
+__global__ void __launch_bounds__(kThreads)
+    key_ranges_kernel(Problem p, int* first_keys, int* last_keys, int4* tile_keys) {
   static_assert(kQueryTile == 32);
   const int tiles = (p.T_q + kQueryTile - 1) / kQueryTile;
   const int64_t tile = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   if (tile >= int64_t{p.B} * tiles) return;
   const int lane = threadIdx.x % 32, t = static_cast<int>(tile % tiles) * kQueryTile + lane;
-  const int64_t row = tile / tiles * p.T_q + t;
-  int first = p.T_kv;
+  const int64_t b = tile / tiles;
+  KeyRange keys{p.T_kv, -1};
   if (t < p.T_q) {
-    const int i = static_cast<int>(p.q_start) + t;
-    const int document = p.doc_start != nullptr ? p.doc_start[row] : 0;
-    const int position = max(max(i - p.window + 1, i - i % p.chunk), document);
-    first = min(max(position - static_cast<int>(p.kv_start), 0), p.T_kv);
-    first_keys[row] = first;
+    keys = p.mask.find_range(b, t);
+    first_keys[b * p.T_q + t] = keys.first;
+    if (last_keys != nullptr) last_keys[b * p.T_q + t] = keys.last;
   }
   if (tile_keys == nullptr) return;
-  const bool any = t < p.T_q && first <= last_key(p, t);
-  const int smallest = __reduce_min_sync(0xffffffffU, any ? first : p.T_kv);
-  const int largest = __reduce_max_sync(0xffffffffU, any ? first : 0);
-  if (lane == 0) tile_keys[tile] = make_int2(smallest, largest);
+  const int smallest = __reduce_min_sync(0xffffffffU, keys.first <= keys.last ? keys.first : p.T_kv);
+  const int largest = __reduce_max_sync(0xffffffffU, t < p.T_q ? keys.first : 0);
+  const int largest_last = __reduce_max_sync(0xffffffffU, keys.last);
+  const int smallest_last = __reduce_min_sync(0xffffffffU, t < p.T_q ? keys.last : p.T_kv);
+  if (lane == 0) tile_keys[tile] = make_int4(smallest, largest, largest_last, smallest_last);
 }
 
 }  // namespace
@@ -117,11 +116,11 @@ template void sink_gradient(const Problem&, const BackwardArrays<BF16>&, float*,
 template void sink_gradient(const Problem&, const BackwardArrays<float>&, float*, bool, Stream&);
 template void sink_gradient(const Problem&, const BackwardArrays<double>&, double*, bool, Stream&);
 
-void first_keys(const Problem& p, int* first_keys, int2* tile_keys, Stream& stream) {
+void key_ranges(const Problem& p, int* first_keys, int* last_keys, int4* tile_keys, Stream& stream) {
   const int64_t tiles = int64_t{p.B} * ((p.T_q + kQueryTile - 1) / kQueryTile);
   const Launch launch{
-      .name = "attention_first_keys", .grid = dim3(blocks_for(tiles, kThreads / 32)), .block = dim3(kThreads)};
-  run_kernel(stream, launch, first_keys_kernel, p, first_keys, tile_keys);
+      .name = "attention_key_ranges", .grid = dim3(blocks_for(tiles, kThreads / 32)), .block = dim3(kThreads)};
+  run_kernel(stream, launch, key_ranges_kernel, p, first_keys, last_keys, tile_keys);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

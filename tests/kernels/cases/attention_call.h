@@ -29,7 +29,8 @@ struct AttentionCase {
   double softcap = 0;
   bool alibi = false, sinks = false;
   int64_t D_v = 0;         // 0: D
-  int64_t t5_buckets = 0;  // 0: no table of biases; the bucket of distance n is floor(sqrt(n)) up to the last
+  int64_t t5_buckets = 0;  // 0: no table of biases; AttentionReference::bucket_of says which distance has which
+  bool causal = true;
 
   int64_t width() const { return D_v > 0 ? D_v : D; }
 };
@@ -38,7 +39,8 @@ inline std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
   return out << "B" << c.B << " T_q" << c.T_q << " T_kv" << c.T_kv << " H" << c.H << " G" << c.G << " D" << c.D
              << " q_start" << c.q_start << " kv_start" << c.kv_start << " p" << c.p << " documents" << c.documents
              << " align" << c.align << " window" << c.window << " chunk" << c.chunk << " softcap" << c.softcap
-             << " alibi" << c.alibi << " sinks" << c.sinks << " D_v" << c.D_v << " t5_buckets" << c.t5_buckets;
+             << " alibi" << c.alibi << " sinks" << c.sinks << " D_v" << c.D_v << " t5_buckets" << c.t5_buckets
+             << (c.causal ? "" : " not causal");
 }
 
 /// The arrays of one call in storage dtype S: q, k, v (and their gradients) lie in one fused row when the queries are
@@ -52,19 +54,9 @@ struct AttentionCall {
 
   explicit AttentionCall(const AttentionCase& c, unsigned seed = 1) : config(c), random(seed) {
     AttentionShape& s = shape;
-    s = {.B = c.B,
-         .T_q = c.T_q,
-         .T_kv = c.T_kv,
-         .H = c.H,
-         .G = c.G,
-         .D = c.D,
-         .D_v = c.D_v,
-         .q_start = c.q_start,
-         .kv_start = c.kv_start};
-    s.variant = {.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D)),
-                 .softcap = c.softcap,
-                 .window = c.window,
-                 .chunk = c.chunk};
+    s = {.B = c.B, .T_q = c.T_q, .T_kv = c.T_kv, .H = c.H, .G = c.G, .D = c.D, .D_v = c.D_v};
+    s.mask = {.causal = c.causal, .window = c.window, .chunk = c.chunk, .q_start = c.q_start, .kv_start = c.kv_start};
+    s.scores = {.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.D)), .softcap = c.softcap};
     fused = c.T_q == c.T_kv && c.q_start == c.kv_start;
     q_stride = aligned(c.H * c.D + (fused ? c.G * (c.D + c.width()) + 5 : 3));
     kv_stride = fused ? q_stride : aligned(c.G * (c.D + c.width()) + 1);
@@ -80,25 +72,30 @@ struct AttentionCall {
       for (int64_t n = 0; n < c.B * c.T_q; ++n) {
         const int64_t i = c.q_start + n % c.T_q;
         docs.push_back(static_cast<int32_t>(document_of(i)));
+        int64_t end = i + 1;
+        while (end < 1000 && document_of(end) == document_of(i)) ++end;
+        doc_ends.push_back(static_cast<int32_t>(end));
       }
-      s.doc_start = test::view_of(docs);
+      s.mask.doc_start = test::view_of(docs);
+      if (!c.causal) s.mask.doc_end = test::view_of(doc_ends);
     }
     if (c.alibi) {
       for (int64_t h = 0; h < c.H; ++h) slopes.push_back(static_cast<A>(std::exp2(-1.5 * static_cast<double>(h) - 1)));
-      s.alibi_slopes = stat_view(slopes);
+      s.scores.alibi_slopes = stat_view(slopes);
     }
     if (c.sinks) {
       fill(sinks, c.H);
       dsinks.assign(static_cast<size_t>(c.H), A(kUntouched));
-      s.sinks = view(sinks, 0, 1, c.H, c.H);
+      s.scores.sinks = view(sinks, 0, 1, c.H, c.H);
     }
     if (c.t5_buckets > 0) {  // rows are longer than H
       fill(t5_bias, c.t5_buckets * t5_stride());
       dt5_bias.assign(t5_bias.size(), A(kUntouched));
-      for (int64_t n = 0; n <= (c.t5_buckets - 1) * (c.t5_buckets - 1); ++n)
-        t5_buckets.push_back(static_cast<int32_t>(AttentionReference::root(n)));
-      s.t5_bias = view(t5_bias, 0, c.t5_buckets, c.H, t5_stride());
-      s.t5_buckets = test::view_of(t5_buckets);
+      const int64_t farthest = (c.t5_buckets - 1) * (c.t5_buckets - 1);
+      for (int64_t n = c.causal ? 0 : -farthest; n <= farthest; ++n)
+        t5_buckets.push_back(static_cast<int32_t>(AttentionReference::bucket_of(n, c.t5_buckets, c.causal)));
+      s.scores.t5_bias = view(t5_bias, 0, c.t5_buckets, c.H, t5_stride());
+      s.scores.t5_buckets = test::view_of(t5_buckets);
     }
     fill(qs, c.B * s.q_batch_stride);
     fill(kvs, fused ? 0 : c.B * s.kv_batch_stride);
@@ -288,7 +285,7 @@ struct AttentionCall {
   std::mt19937 random;
   AttentionShape shape;
   test::DeviceStruct<StepScalars> scalars;
-  test::Integers docs, t5_buckets;
+  test::Integers docs, doc_ends, t5_buckets;
   bool fused = false;
   int64_t q_stride = 0, kv_stride = 0;
   test::DeviceVector<S> qs, kvs, dout, out, dqs, dkvs, sinks, t5_bias;
@@ -321,5 +318,48 @@ struct AttentionBound {
     }
   }
 };
+
+/// Forward and backward of a case on a backend, within what rounding explains; nothing else is written.
+template <typename S>
+void check_against_reference(const AttentionCase& c, const test::BackendUnderTest& under_test) {
+  SCOPED_TRACE(::testing::PrintToString(c));
+  AttentionCall<S> run(c);
+  run.under_test = under_test;
+  AttentionReference reference = run.reference();
+  reference.forward();
+  run.forward();
+  const AttentionBound<S> bound(reference, 0, under_test);
+  bound.expect(run.out_rows(run.out), reference.out, reference.out_size, "out");
+  run.expect_gaps_untouched(run.out, run.out_layout());
+  for (size_t i = 0; i < run.lse.size(); ++i) {
+    const double want = reference.lse[i], got = static_cast<double>(run.lse[i]);
+    if (std::isinf(want)) {
+      ASSERT_EQ(got, want) << "lse[" << i << "]";
+    } else {
+      ASSERT_LE(std::abs(got - want), bound.relative + bound.unit * std::abs(want)) << "lse[" << i << "]";
+    }
+  }
+  reference.backward(run.out_rows(run.dout), run.out_rows(run.out));
+  run.backward();
+  const AttentionBound<S> gradient(reference, c.T_q * c.H / c.G, under_test);
+  gradient.expect(run.q_rows(run.dqs), reference.dq, reference.dq_size, "dq");
+  gradient.expect(run.k_rows(run.dkv_store()), reference.dk, reference.dk_size, "dk");
+  gradient.expect(run.v_rows(run.dkv_store()), reference.dv, reference.dv_size, "dv");
+  run.expect_gaps_untouched(run.dqs, run.q_layout());
+  if (!run.fused) run.expect_gaps_untouched(run.dkvs, run.kv_layout());
+  if (c.sinks) {  // the terms of a sum over samples and queries, and what lse errs by
+    const AttentionBound<S> sinks(reference, c.B * c.T_q, under_test);
+    const std::vector<double> got(run.dsinks.begin(), run.dsinks.end());
+    sinks.expect(got, reference.dsinks, reference.dsinks_size, "dsinks");
+  }
+  if (c.t5_buckets > 0) {  // no tensor core multiplies dS for it
+    const AttentionBound<S> biases(reference, c.B * c.T_q, under_test);
+    biases.expect(run.t5_rows(run.dt5_bias), reference.dbiases, reference.dbiases_size, "dt5_bias");
+    for (int64_t i = 0; i < std::ssize(run.dt5_bias); ++i) {
+      if (i % run.t5_stride() < c.H) continue;
+      ASSERT_EQ(static_cast<double>(run.dt5_bias[i]), AttentionCall<S>::kUntouched) << "between the rows, " << i;
+    }
+  }
+}
 
 }  // namespace ashlar::testing

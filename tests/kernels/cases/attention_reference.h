@@ -39,25 +39,34 @@ struct AttentionReference {
     while ((r + 1) * (r + 1) <= n) ++r;
     return r;
   }
+  /// i - j of a query and a key.
+  int64_t distance(int64_t t, int64_t j) const { return shape.mask.q_start + t - shape.mask.kv_start - j; }
+  /// The tests' buckets of a distance: its root, up to a last one; keys ahead have half of the buckets.
+  static int64_t bucket_of(int64_t distance, int64_t buckets, bool causal) {
+    const int64_t ahead = causal ? 0 : buckets / 2, behind = buckets - ahead;
+    if (distance >= 0 || ahead == 0) return std::min(root(std::abs(distance)), behind - 1);
+    return behind + std::min(root(-distance), ahead - 1);
+  }
   int64_t bias_at(int64_t h, int64_t t, int64_t j) const {
-    const int64_t buckets = std::ssize(biases) / shape.H;
-    return std::min(root(shape.q_start + t - shape.kv_start - j), buckets - 1) * shape.H + h;
+    return bucket_of(distance(t, j), std::ssize(biases) / shape.H, shape.mask.causal) * shape.H + h;
   }
   bool seen(int64_t b, int64_t t, int64_t j) const {
-    const int64_t i = shape.q_start + t, position = shape.kv_start + j;
-    const auto [scale, softcap, window, chunk] = shape.variant;
-    if (window > 0 && i - position >= window) return false;
-    if (chunk > 0 && i / chunk != position / chunk) return false;
-    return position <= i && (!shape.doc_start || position >= shape.doc_start.as<int32_t>()[b * shape.T_q + t]);
+    const Mask& m = shape.mask;
+    const int64_t i = m.q_start + t, position = m.kv_start + j, row = b * shape.T_q + t;
+    if (m.causal && position > i) return false;
+    if (m.window > 0 && std::abs(i - position) >= m.window) return false;
+    if (m.chunk > 0 && i / m.chunk != position / m.chunk) return false;
+    if (m.doc_start && position < m.doc_start.as<int32_t>()[row]) return false;
+    return !m.doc_end || position < m.doc_end.as<int32_t>()[row];
   }
   double factor(int64_t b, int64_t h, int64_t t, int64_t j) const {
     const DropoutArgs& drop = shape.dropout;
     if (!drop.active()) return 1;
     const auto S = static_cast<uint64_t>(drop.sequence_length);
     const uint64_t e = ((static_cast<uint64_t>((drop.first_sample + b) * drop.heads + drop.head0 + h)) * S +
-                        static_cast<uint64_t>(shape.q_start + t)) *
+                        static_cast<uint64_t>(shape.mask.q_start + t)) *
                            S +
-                       static_cast<uint64_t>(shape.kv_start + j);
+                       static_cast<uint64_t>(shape.mask.kv_start + j);
     return Philox::uniform(drop.words(e / 4, drop.step())[e % 4]) >= drop.p ? 1 / (1 - drop.p) : 0;
   }
 
@@ -72,17 +81,17 @@ struct AttentionReference {
       double dot = 0, size = 0;
       for (int64_t d = 0; d < shape.D; ++d) {
         dot += q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d];
-        size += std::abs(shape.variant.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
+        size += std::abs(shape.scores.scale * q[q_at(b, t, h) + d] * k[k_at(b, j, h) + d]);
       }
-      p[j] = shape.variant.scale * dot;
-      if (shape.variant.softcap > 0) {
-        const double cosh = std::cosh(p[j] / shape.variant.softcap);
+      p[j] = shape.scores.scale * dot;
+      if (shape.scores.softcap > 0) {
+        const double cosh = std::cosh(p[j] / shape.scores.softcap);
         derivatives[j] = 1 / (cosh * cosh);
-        p[j] = shape.variant.softcap * std::tanh(p[j] / shape.variant.softcap);
-        size += shape.variant.softcap;
+        p[j] = shape.scores.softcap * std::tanh(p[j] / shape.scores.softcap);
+        size += shape.scores.softcap;
       }
       if (!slopes.empty()) {
-        const double bias = slopes[h] * static_cast<double>(shape.q_start + t - shape.kv_start - j);
+        const double bias = slopes[h] * static_cast<double>(std::abs(distance(t, j)));
         p[j] -= bias;
         size += std::abs(bias);
       }
@@ -154,9 +163,9 @@ struct AttentionReference {
           dbiases[bias_at(h, t, j)] += p[j] * (m * dp - delta);
           dbiases_size[bias_at(h, t, j)] += p[j] * (m * dp_size + delta_size);
         }
-        const double ds = shape.variant.scale * derivatives[j] * p[j] * (m * dp - delta);
+        const double ds = shape.scores.scale * derivatives[j] * p[j] * (m * dp - delta);
         // The derivative of the soft cap, 1 - tanh^2, errs by roundings of 1.
-        const double ds_size = std::abs(shape.variant.scale) * p[j] * (m * dp_size + delta_size);
+        const double ds_size = std::abs(shape.scores.scale) * p[j] * (m * dp_size + delta_size);
         for (int64_t d = 0; d < shape.D; ++d) {
           dk[kv + d] += ds * q[at + d];
           dq[at + d] += ds * k[kv + d];

@@ -11,54 +11,11 @@ namespace ashlar {
 namespace {
 
 using testing::AttentionReference;
+using testing::check_against_reference;
 
 template <typename S>
 using Call = testing::AttentionCall<S>;
 using Case = testing::AttentionCase;
-template <typename S>
-using Bound = testing::AttentionBound<S>;
-
-template <typename S>
-void check_against_reference(const Case& c, const test::BackendUnderTest& under_test) {
-  SCOPED_TRACE(::testing::PrintToString(c));
-  Call<S> run(c);
-  run.under_test = under_test;
-  AttentionReference reference = run.reference();
-  reference.forward();
-  run.forward();
-  const Bound<S> bound(reference, 0, under_test);
-  bound.expect(run.out_rows(run.out), reference.out, reference.out_size, "out");
-  run.expect_gaps_untouched(run.out, run.out_layout());
-  for (size_t i = 0; i < run.lse.size(); ++i) {
-    const double want = reference.lse[i], got = static_cast<double>(run.lse[i]);
-    if (std::isinf(want)) {
-      ASSERT_EQ(got, want) << "lse[" << i << "]";
-    } else {
-      ASSERT_LE(std::abs(got - want), bound.relative + bound.unit * std::abs(want)) << "lse[" << i << "]";
-    }
-  }
-  reference.backward(run.out_rows(run.dout), run.out_rows(run.out));
-  run.backward();
-  const Bound<S> gradient(reference, c.T_q * c.H / c.G, under_test);
-  gradient.expect(run.q_rows(run.dqs), reference.dq, reference.dq_size, "dq");
-  gradient.expect(run.k_rows(run.dkv_store()), reference.dk, reference.dk_size, "dk");
-  gradient.expect(run.v_rows(run.dkv_store()), reference.dv, reference.dv_size, "dv");
-  run.expect_gaps_untouched(run.dqs, run.q_layout());
-  if (!run.fused) run.expect_gaps_untouched(run.dkvs, run.kv_layout());
-  if (c.sinks) {  // the terms of a sum over samples and queries, and what lse errs by
-    const Bound<S> sinks(reference, c.B * c.T_q, under_test);
-    const std::vector<double> got(run.dsinks.begin(), run.dsinks.end());
-    sinks.expect(got, reference.dsinks, reference.dsinks_size, "dsinks");
-  }
-  if (c.t5_buckets > 0) {  // no tensor core multiplies dS for it
-    const Bound<S> biases(reference, c.B * c.T_q, under_test);
-    biases.expect(run.t5_rows(run.dt5_bias), reference.dbiases, reference.dbiases_size, "dt5_bias");
-    for (int64_t i = 0; i < std::ssize(run.dt5_bias); ++i) {
-      if (i % run.t5_stride() < c.H) continue;
-      ASSERT_EQ(static_cast<double>(run.dt5_bias[i]), Call<S>::kUntouched) << "between the rows, " << i;
-    }
-  }
-}
 
 std::vector<Case> grid() {
   std::vector<Case> cases;
@@ -261,11 +218,13 @@ class Attention : public ::testing::Test {
 
 TEST_F(Attention, GradientsEqualFiniteDifferences) {
   const Case plain{.B = 1, .T_q = 67, .T_kv = 67, .H = 2, .G = 1, .D = 12};
-  std::vector<Case> cases = {plain, plain, plain, plain, plain};
+  std::vector<Case> cases = {plain, plain, plain, plain, plain, plain, plain};
   cases[1].p = 0.25, cases[1].documents = true;
   cases[2].window = 9, cases[2].softcap = 1, cases[2].sinks = true;
   cases[3].alibi = true, cases[3].softcap = 3, cases[3].chunk = 20, cases[3].p = 0.25;
   cases[4].t5_buckets = 6, cases[4].softcap = 1, cases[4].p = 0.25;
+  cases[5].causal = false, cases[5].documents = true, cases[5].t5_buckets = 6, cases[5].p = 0.25;
+  cases[6].causal = false, cases[6].window = 20, cases[6].alibi = true, cases[6].sinks = true;
   for (const Case& c : cases) {
     SCOPED_TRACE(::testing::PrintToString(c));
     Call<double> run(c);
@@ -352,7 +311,7 @@ TEST_F(Attention, TellsNeighboursApart) {
       table.t5_buckets.push_back(n);
       for (int64_t h = 0; h < 2; ++h) table.t5_bias[n * table.t5_stride() + h] = -sloped.slopes[h] * n;
     }
-    table.shape.t5_buckets = test::view_of(table.t5_buckets);
+    table.shape.scores.t5_buckets = test::view_of(table.t5_buckets);
     sloped.forward();
     table.forward();
     for (size_t i = 0; i < table.out.size(); ++i) EXPECT_NEAR(table.out[i], sloped.out[i], 1e-13);
@@ -399,7 +358,7 @@ TEST_F(Attention, CacheInChunksEqualsWhole) {
       AttentionForward args = whole.forward_args();
       test::DeviceVector<double> chunk_lse(c.H * n);
       args.shape.T_q = n;
-      args.shape.q_start = t;
+      args.shape.mask.q_start = t;
       args.shape.T_kv = t + n;
       args.q.data = whole.qs.data() + t * whole.q_stride;
       args.q.rows = n;
@@ -426,7 +385,7 @@ TEST_F(Attention, DocumentsEqualSeparateCalls) {
   Call<double> packed(c);
   for (size_t n = 0; n + 1 < starts.size(); ++n)
     packed.docs.insert(packed.docs.end(), starts[n + 1] - starts[n], starts[n]);
-  packed.shape.doc_start = test::view_of(packed.docs);
+  packed.shape.mask.doc_start = test::view_of(packed.docs);
   packed.forward();
   packed.backward();
   for (size_t n = 0; n + 1 < starts.size(); ++n) {

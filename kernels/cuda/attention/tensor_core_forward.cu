@@ -16,8 +16,6 @@
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
@@ -70,7 +68,8 @@ struct OnlineSoftmax {
   }
 };
 
-/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+/// With kChanges scores may be more than scale * q.k, last keys may be listed, and whether there is dropout is known at
+/// run time.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
@@ -81,13 +80,19 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
 
   // 1. what is seen
-  const TileRange tiles = visible_tiles<kKeys>(p, b, t, min(t + Plan::kRows, p.T_q));
-  KeyRange seen[kRowTiles][2];
+  const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
+  // Of each row the first key. The last one is found again for each tile: in registers it would spill.
+  int first_seen[kRowTiles][2];
+  const int row = t + warp_row + lane.g;
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) {
     ASHLAR_UNROLL
-    for (int half = 0; half < 2; ++half) seen[m][half] = key_range(p, b, t + warp_row + 16 * m + 8 * half + lane.g);
+    for (int half = 0; half < 2; ++half) first_seen[m][half] = p.mask.range(b, row + 16 * m + 8 * half).first;
   }
+  const auto last_seen = [&](int m, int half) {
+    const int at = row + 16 * m + 8 * half;
+    return kChanges ? p.mask.last_key(b, min(at, p.T_q - 1)) : p.mask.last_by_position(at);
+  };
 
   // 2. the first copies
   const Tile<kD> q_tile(shared);
@@ -107,14 +112,14 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   }
 
   // A scale below zero negates the queries; a scale of zero must not turn -inf into NaN.
-  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;
-  const float scale = fmaxf(fabsf(static_cast<float>(p.scale)), 1e-30F);
-  const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;
+  const float scale = fmaxf(fabsf(static_cast<float>(arrays.scores.scale)), 1e-30F);
+  const int warp_last_key = p.mask.last_key(b, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
   const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   HeadDropout dropout;
   if (drops) dropout = HeadDropout(p, b, h);
-  ScoreChange<float> change;
-  if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, h);
+  HeadScores<float> change;
+  if constexpr (kChanges) change = HeadScores<float>(arrays.scores, h, p.mask.diagonal);
   const float softmax_scale = kChanges ? 1.0F : scale;  // changed scores are scaled before
   Accumulator<kD / 8> out[kRowTiles];
   OnlineSoftmax softmax[kRowTiles];
@@ -150,7 +155,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
       // b. the mask
       ASHLAR_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const KeyRange range = seen[m][half];
+        const KeyRange range{first_seen[m][half], last_seen(m, half)};
         if (range.first <= j && j + kKeys - 1 <= range.last) continue;
         ASHLAR_UNROLL
         for (int n = 0; n < kColumns; ++n) {
@@ -184,33 +189,25 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   }
 
   // 4. results
-  ASHLAR_UNROLL
-  for (int m = 0; m < kRowTiles; ++m) {
+  const auto finish = [&](int m) {
     float factor[2];
     ASHLAR_UNROLL
     for (int half = 0; half < 2; ++half) {
       float sum = softmax[m].sum[half];
       sum += __shfl_xor_sync(0xffffffffU, sum, 1);
       sum += __shfl_xor_sync(0xffffffffU, sum, 2);
-      const int row = t + warp_row + 16 * m + 8 * half + lane.g;
-      const bool empty = seen[m][half].first > seen[m][half].last;
+      const int at = row + 16 * m + 8 * half;
+      const bool empty = first_seen[m][half] > last_seen(m, half);
       factor[half] = empty ? 0.0F : static_cast<float>(p.dropout.keep_scale) / sum;
       float lse = empty ? -INFINITY : fmaf(softmax[m].max[half], softmax_scale, logarithm(sum));
-      if (arrays.heads.sinks != nullptr) factor[half] *= join_sink(widen(arrays.heads.sinks[h]), lse);
-      if (lane.q == 0 && row < p.T_q) arrays.lse[(b * p.H + h) * p.T_q + row] = lse;
+      if (arrays.scores.sinks != nullptr) factor[half] *= join_sink(widen(arrays.scores.sinks[h]), lse);
+      if (lane.q == 0 && at < p.T_q) arrays.lse[(b * p.H + h) * p.T_q + at] = lse;
     }
-    store_rows<kD / 8>(
-        out[m], [&](int half) { return factor[half]; }, q_tile, warp_row + 16 * m,
-        {.to = arrays.out.head(b, h, p.D),
-         .row_stride = arrays.out.row,
-         .align = arrays.out.align,
-         .row = t + warp_row + 16 * m,
-         .limit = p.T_q,
-         .first = 0,
-         .D = p.D,
-         .accumulate = false},
-        lane);
-  }
+    return float2{factor[0], factor[1]};
+  };
+  store_rows<kRowTiles, kD / 8>(out, finish, q_tile, warp_row,
+                                {.rows = arrays.out, .b = b, .h = h, .row = t + warp_row, .limit = p.T_q, .D = p.D},
+                                lane);
 }
 
 template <typename Plan, bool kDropout, bool kChanges>
@@ -225,7 +222,7 @@ void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream)
 /// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
 template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
 void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  if (arrays.scores.change() || p.mask.last_keys != nullptr) return launch<ChangesPlan, true, true>(p, arrays, stream);
   p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
                     : launch<Plan, false, false>(p, arrays, stream);
 }

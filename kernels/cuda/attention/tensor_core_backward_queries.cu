@@ -16,8 +16,6 @@
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -45,7 +43,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
 
   // 1. what is seen
-  const TileRange tiles = visible_tiles<kKeys>(p, b, t, min(t + Plan::kRows, p.T_q));
+  const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
 
   // 2. the first copies
   const Tile<kD> q_tile(shared), dout_tile(shared + Tile<kD>::elements(Plan::kRows));
@@ -73,21 +71,21 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
     for (int half = 0; half < 2; ++half) {
       const int row = t + warp_row + 16 * m + 8 * half + lane.g;
       const int64_t at = (b * p.H + h) * p.T_q + row;
-      seen[m][half] = key_range(p, b, row);
+      seen[m][half] = p.mask.range(b, row);
       lse_log2[m][half] = row < p.T_q ? arrays.lse[at] * kLog2E : 0.0F;
       delta[m][half] = row < p.T_q ? arrays.delta[at] : 0.0F;
     }
   }
 
-  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the queries
-  const float scale = fabsf(static_cast<float>(p.scale)), scale_log2 = scale * kLog2E;
+  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the queries
+  const float scale = fabsf(static_cast<float>(arrays.scores.scale)), scale_log2 = scale * kLog2E;
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
-  const int warp_last_key = last_key(p, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
+  const int warp_last_key = p.mask.last_key(b, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
   const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   HeadDropout dropout;
   if (drops) dropout = HeadDropout(p, b, h);
-  ScoreChange<float> change;
-  if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, h);
+  HeadScores<float> change;
+  if constexpr (kChanges) change = HeadScores<float>(arrays.scores, h, p.mask.diagonal);
   Accumulator<kD / 8> dq[kRowTiles];
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(dq[m]);
@@ -152,21 +150,21 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   }
 
   // 4. the gradient
-  const auto signed_scale = static_cast<float>(p.scale);
-  ASHLAR_UNROLL
-  for (int m = 0; m < kRowTiles; ++m) {
-    store_rows<kD / 8>(
-        dq[m], [&](int) { return signed_scale; }, q_tile, warp_row + 16 * m,
-        {.to = arrays.dq.head(b, h, p.D),
-         .row_stride = arrays.dq.row,
-         .align = arrays.dq.align,
-         .row = t + warp_row + 16 * m,
-         .limit = p.T_q,
-         .first = 0,
-         .D = p.D,
-         .accumulate = arrays.accumulate != 0},
-        lane);
-  }
+  const auto signed_scale = static_cast<float>(arrays.scores.scale);
+  store_rows<kRowTiles, kD / 8>(
+      dq,
+      [&](int) {
+        return float2{signed_scale, signed_scale};
+      },
+      q_tile, warp_row,
+      {.rows = arrays.dq,
+       .b = b,
+       .h = h,
+       .row = t + warp_row,
+       .limit = p.T_q,
+       .D = p.D,
+       .accumulate = arrays.accumulate != 0},
+      lane);
 }
 
 template <typename Plan, bool kDropout, bool kChanges>
@@ -181,7 +179,7 @@ void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream
 /// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
 template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
 void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  if (arrays.scores.change()) return launch<ChangesPlan, true, true>(p, arrays, stream);
   p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
                     : launch<Plan, false, false>(p, arrays, stream);
 }

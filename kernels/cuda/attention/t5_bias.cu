@@ -12,9 +12,7 @@
 // No order depends on what else runs: the same bits in every run.
 
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
 #include "kernels/cuda/attention/simt_tile.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -22,46 +20,46 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kDiagonals = 2 * kSimtTile - 1;
-constexpr uint32_t kNoBucket = 0xffffffffU;
 static_assert(kBiasQueries == kSimtTile);
 
 template <typename S>
-__global__ void __launch_bounds__(kThreads) gather_biases_kernel(int H, BiasTable<S> table, AccumulateOf<S>* biases) {
+__global__ void __launch_bounds__(kThreads) gather_biases_kernel(int H, Scores<S> scores, AccumulateOf<S>* biases) {
   const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < int64_t{H} * table.distances; i += step) {
-    const int64_t h = i / table.distances, n = i % table.distances;
-    biases[i] = static_cast<AccumulateOf<S>>(widen(table.bias[table.buckets[n] * table.row + h]));
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < int64_t{H} * scores.distances; i += step) {
+    const int64_t h = i / scores.distances, n = i % scores.distances;
+    biases[i] = static_cast<AccumulateOf<S>>(widen(scores.t5_bias[scores.t5_buckets[n] * scores.t5_row + h]));
   }
 }
 
 template <typename S>
 __global__ void __launch_bounds__(kSimtThreads)
-    bias_gradient_kernel(Problem p, BackwardArrays<S> arrays, BiasTable<S> table, double* partials) {
+    bias_gradient_kernel(Problem p, BackwardArrays<S> arrays, double* partials) {
   using A = AccumulateOf<S>;
   ASHLAR_DYNAMIC_SHARED(SimtShared<A>, shared);
   const SimtThread thread;
   const int tile_of_queries = static_cast<int>(gridDim.x - 1 - blockIdx.x), t = tile_of_queries * kSimtTile;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
-  const auto scale = static_cast<A>(p.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
+  const Scores<S>& scores = arrays.scores;
+  const auto scale = static_cast<A>(scores.scale), keep_scale = static_cast<A>(p.dropout.keep_scale);
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
-  double* const sums = partials + ((b * gridDim.x + tile_of_queries) * p.H + h) * table.num_buckets;
-  for (int i = thread.index; i < table.num_buckets; i += kSimtThreads) sums[i] = 0;
+  double* const sums = partials + ((b * gridDim.x + tile_of_queries) * p.H + h) * scores.num_buckets;
+  for (int i = thread.index; i < scores.num_buckets; i += kSimtThreads) sums[i] = 0;
 
   // 1. what is seen
-  const TileRange tiles = visible_tiles<kSimtTile>(p, b, t, min(t + kSimtTile, p.T_q));
+  const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
   KeyRange seen[4];
   A lse[4], delta[4];
   ASHLAR_UNROLL
   for (int r = 0; r < 4; ++r) {
     const int row = t + 4 * thread.y + r;
     const int64_t at = (b * p.H + h) * p.T_q + row;
-    seen[r] = key_range(p, b, row);
+    seen[r] = p.mask.range(b, row);
     lse[r] = seen[r].first <= seen[r].last ? arrays.lse[at] : A{0};
     delta[r] = seen[r].first <= seen[r].last ? arrays.delta[at] : A{0};
   }
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
-  const ScoreChange<A> change(p, arrays.heads, h);
+  const HeadScores<A> change(arrays.scores, h, p.mask.diagonal);
   constexpr int kStride = SimtShared<A>::kWeightsStride;
 
   // 2. over the keys
@@ -95,15 +93,14 @@ __global__ void __launch_bounds__(kSimtThreads)
       A sum = 0;
       for (int query = max(difference, 0); query < min(kSimtTile, kSimtTile + difference); ++query)
         sum += shared->weights[query * kStride + query - difference];
-      const int distance = p.diagonal + t - j + difference;
       shared->rows[thread.index] = sum;
       shared->kept[thread.index] =
-          distance < 0 ? kNoBucket : static_cast<uint32_t>(table.buckets[min(distance, table.distances - 1)]);
+          static_cast<uint32_t>(scores.t5_buckets[scores.entry(p.mask.diagonal + t - j + difference)]);
     }
     __syncthreads();
 
     // d. buckets
-    for (int bucket = thread.index; bucket < table.num_buckets; bucket += kSimtThreads) {
+    for (int bucket = thread.index; bucket < scores.num_buckets; bucket += kSimtThreads) {
       double sum = sums[bucket];
       for (int i = 0; i < kDiagonals; ++i) {
         if (shared->kept[i] == static_cast<uint32_t>(bucket)) sum += static_cast<double>(shared->rows[i]);
@@ -130,38 +127,36 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <typename S>
-void gather_biases(const Problem& p, const BiasTable<S>& table, AccumulateOf<S>* biases, Stream& stream) {
+void gather_biases(const Problem& p, const Scores<S>& scores, AccumulateOf<S>* biases, Stream& stream) {
   const Launch launch{.name = "attention_gather_biases",
-                      .grid = dim3(std::min(blocks_for(int64_t{p.H} * table.distances, kThreads), 1024U)),
+                      .grid = dim3(std::min(blocks_for(int64_t{p.H} * scores.distances, kThreads), 1024U)),
                       .block = dim3(kThreads)};
-  run_kernel(stream, launch, gather_biases_kernel<S>, p.H, table, biases);
+  run_kernel(stream, launch, gather_biases_kernel<S>, p.H, scores, biases);
 }
-template void gather_biases(const Problem&, const BiasTable<BF16>&, float*, Stream&);
-template void gather_biases(const Problem&, const BiasTable<float>&, float*, Stream&);
-template void gather_biases(const Problem&, const BiasTable<double>&, double*, Stream&);
+template void gather_biases(const Problem&, const Scores<BF16>&, float*, Stream&);
+template void gather_biases(const Problem&, const Scores<float>&, float*, Stream&);
+template void gather_biases(const Problem&, const Scores<double>&, double*, Stream&);
 
 template <typename S>
-void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, const BiasTable<S>& table, double* partials,
-                   AccumulateOf<S>* dbias, int64_t row, bool accumulate, Stream& stream) {
+void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, double* partials, AccumulateOf<S>* dbias,
+                   int64_t row, bool accumulate, Stream& stream) {
   const int64_t parts = int64_t{p.B} * blocks_for(p.T_q, kBiasQueries);
+  const int buckets = arrays.scores.num_buckets;
   if (parts > 0) {
     const Launch launch{.name = "attention_bias_gradient",
                         .grid = dim3(blocks_for(p.T_q, kBiasQueries), p.H, p.B),
                         .block = dim3(kSimtThreads),
                         .shared_bytes = sizeof(SimtShared<AccumulateOf<S>>)};
-    run_kernel(stream, launch, bias_gradient_kernel<S>, p, arrays, table, partials);
+    run_kernel(stream, launch, bias_gradient_kernel<S>, p, arrays, partials);
   }
   const Launch launch{.name = "attention_add_partials",
-                      .grid = dim3(blocks_for(int64_t{p.H} * table.num_buckets, kThreads)),
+                      .grid = dim3(blocks_for(int64_t{p.H} * buckets, kThreads)),
                       .block = dim3(kThreads)};
-  run_kernel(stream, launch, add_partials_kernel<AccumulateOf<S>>, p.H, table.num_buckets, parts, partials, dbias, row,
+  run_kernel(stream, launch, add_partials_kernel<AccumulateOf<S>>, p.H, buckets, parts, partials, dbias, row,
              accumulate);
 }
-template void bias_gradient(const Problem&, const BackwardArrays<BF16>&, const BiasTable<BF16>&, double*, float*,
-                            int64_t, bool, Stream&);
-template void bias_gradient(const Problem&, const BackwardArrays<float>&, const BiasTable<float>&, double*, float*,
-                            int64_t, bool, Stream&);
-template void bias_gradient(const Problem&, const BackwardArrays<double>&, const BiasTable<double>&, double*, double*,
-                            int64_t, bool, Stream&);
+template void bias_gradient(const Problem&, const BackwardArrays<BF16>&, double*, float*, int64_t, bool, Stream&);
+template void bias_gradient(const Problem&, const BackwardArrays<float>&, double*, float*, int64_t, bool, Stream&);
+template void bias_gradient(const Problem&, const BackwardArrays<double>&, double*, double*, int64_t, bool, Stream&);
 
 }  // namespace ashlar::ASHLAR_DEV::attention

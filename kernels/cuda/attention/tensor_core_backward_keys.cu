@@ -18,8 +18,6 @@
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/attention/score_change.h"
-#include "kernels/cuda/attention/visible.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -39,43 +37,53 @@ struct KeysPlan {
 };
 
 /// The query tiles of one block: index i is tile first + i % tiles of query head i / tiles of the group.
-template <typename Plan>
+template <typename Plan, bool kListed>
 struct QueryTiles {
   int first, tiles, end;
-  const int2*
+  const int4*
       keys;  ///< of this sample's tiles of kQueryTile queries, null where documents, windows and chunks hide nothing
   int num_keys;
   int j, last_key;  ///< keys of the block
 
   __device__ QueryTiles(const Problem& p, const BackwardArrays<BF16>& arrays, int64_t b, int j_first)
       : num_keys((p.T_q + kQueryTile - 1) / kQueryTile), j(j_first), last_key(min(j_first + Plan::kRows, p.T_kv) - 1) {
-    first = min(max(j - p.diagonal, 0), p.T_q) / Plan::kQueries;  // that of the first query that may see key j
-    tiles = max(last_query_of_position(p, last_key) / Plan::kQueries + 1 - first, 0);
+    first = p.mask.first_query(j) / Plan::kQueries;
+    tiles = max(p.mask.last_query(last_key) / Plan::kQueries + 1 - first, 0);
     end = tiles * p.group();
     keys = arrays.tile_keys != nullptr ? arrays.tile_keys + b * num_keys : nullptr;
   }
 
   __device__ int query(int i) const { return (first + i % tiles) * Plan::kQueries; }
   __device__ int head(int i) const { return i / tiles; }
-  /// The smallest and the largest first key of the tile's queries.
-  __device__ int2 first_keys(int i) const {
-    if (keys == nullptr) return {0, 0};
+  /// Of the tile's queries, as kernels.h says: the listed part of one, or of several together.
+  __device__ int4 listed(int i) const {
     const int at = query(i) / kQueryTile;
-    int2 both = keys[at];
+    int4 all = keys[at];
     for (int n = 1; n < Plan::kQueries / kQueryTile && at + n < num_keys; ++n) {
-      both.x = min(both.x, keys[at + n].x);
-      both.y = max(both.y, keys[at + n].y);
+      const int4 more = keys[at + n];
+      all = {min(all.x, more.x), max(all.y, more.y), max(all.z, more.z), min(all.w, more.w)};
     }
-    return both;
+    return all;
   }
-  /// The first index from i on whose documents reach the block's keys.
+  /// The first index from i on whose queries may see one of the block's keys.
   __device__ int next(int i) const {
-    while (i < end && first_keys(i).x > last_key) ++i;
+    for (; keys != nullptr && i < end; ++i) {
+      const int4 tile = listed(i);
+      if (tile.x <= last_key && (!kListed || tile.z >= j)) break;
+    }
     return i;
+  }
+  /// Every query of the tile, the first of them t, sees every key of the block.
+  __device__ bool open(const KeyMask& mask, int i, int t) const {
+    const int end_key = j + Plan::kRows - 1;
+    if (keys == nullptr) return end_key <= mask.last_by_position(t);
+    const int4 tile = listed(i);
+    return tile.y <= j && end_key <= (kListed ? tile.w : mask.last_by_position(t));
   }
 };
 
-/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+/// With kChanges scores may be more than scale * q.k, last keys may be listed, and whether there is dropout is known at
+/// run time.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kQueries = Plan::kQueries, kRowTiles = Plan::kRowTiles, kColumns = kQueries / 8;
@@ -88,7 +96,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   const int first_column = static_cast<int>(blockIdx.x) % Plan::kParts * kWidth;
 
   // 1. who sees
-  const QueryTiles<Plan> tiles(p, arrays, b, j);
+  const QueryTiles<Plan, kChanges> tiles(p, arrays, b, j);
 
   // 2. the first copies
   const Tile<kD> k_tile(shared), v_tile(shared + Tile<kD>::elements(Plan::kRows));
@@ -119,8 +127,8 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     cp_async_commit_group();
   }
 
-  const uint32_t flip = p.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the keys
-  const float scale = fabsf(static_cast<float>(p.scale)), scale_log2 = scale * kLog2E;
+  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the keys
+  const float scale = fabsf(static_cast<float>(arrays.scores.scale)), scale_log2 = scale * kLog2E;
   const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
   Accumulator<kWidth / 8> dk[kRowTiles], dv[kRowTiles];
@@ -150,10 +158,10 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     multiply_rows<kRowTiles, kColumns>(ds, v_tile, warp_row, dout_tile, 0, lane);
 
     // b. probabilities and the gradients of the scores
-    const bool open = tiles.first_keys(now).y <= j && j + Plan::kRows - 1 <= last_key(p, t);
+    const bool open = tiles.open(p.mask, now, t);
     KeptQueries<kRowTiles, kColumns> kept;
-    ScoreChange<float> change;
-    if constexpr (kChanges) change = ScoreChange<float>(p, arrays.heads, g * p.group() + tiles.head(now));
+    HeadScores<float> change;
+    if constexpr (kChanges) change = HeadScores<float>(arrays.scores, g * p.group() + tiles.head(now), p.mask.diagonal);
     if (drops) {
       const HeadDropout dropout(p, b, g * p.group() + tiles.head(now));
       kept = KeptQueries<kRowTiles, kColumns>(dropout, t, j + warp_row, lane);
@@ -199,7 +207,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
       for (int n = 0; n < kColumns; ++n) {
         ASHLAR_UNROLL
         for (int x = 0; x < 2; ++x) {
-          const KeyRange range = key_range(p, b, t + 8 * n + 2 * lane.q + x);
+          const KeyRange range = p.mask.range<kChanges>(b, t + 8 * n + 2 * lane.q + x);
           ASHLAR_UNROLL
           for (int m = 0; m < kRowTiles; ++m) {
             ASHLAR_UNROLL
@@ -218,25 +226,28 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   }
 
   // 4. the gradients
-  const auto signed_scale = static_cast<float>(p.scale);
-  ASHLAR_UNROLL
-  for (int m = 0; m < kRowTiles; ++m) {
-    StoreRows out{.to = arrays.dk.head(b, g, p.D),
-                  .row_stride = arrays.dk.row,
-                  .align = arrays.dk.align,
-                  .row = j + warp_row + 16 * m,
-                  .limit = p.T_kv,
-                  .first = first_column,
-                  .D = p.D,
-                  .accumulate = arrays.accumulate != 0};
-    store_rows<kWidth / 8>(
-        dk[m], [&](int) { return signed_scale; }, k_tile, warp_row + 16 * m, out, lane);
-    out.to = arrays.dv.head(b, g, p.D);
-    out.row_stride = arrays.dv.row;
-    out.align = arrays.dv.align;
-    store_rows<kWidth / 8>(
-        dv[m], [&](int) { return 1.0F; }, v_tile, warp_row + 16 * m, out, lane);
-  }
+  const auto signed_scale = static_cast<float>(arrays.scores.scale);
+  StoreRows out{.rows = arrays.dk,
+                .b = b,
+                .h = g,
+                .row = j + warp_row,
+                .limit = p.T_kv,
+                .first = first_column,
+                .D = p.D,
+                .accumulate = arrays.accumulate != 0};
+  store_rows<kRowTiles, kWidth / 8>(
+      dk,
+      [&](int) {
+        return float2{signed_scale, signed_scale};
+      },
+      k_tile, warp_row, out, lane);
+  out.rows = arrays.dv;
+  store_rows<kRowTiles, kWidth / 8>(
+      dv,
+      [&](int) {
+        return float2{1.0F, 1.0F};
+      },
+      v_tile, warp_row, out, lane);
 }
 
 template <typename Plan, bool kDropout, bool kChanges>
@@ -251,7 +262,7 @@ void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream
 /// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
 template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
 void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.heads.change_scores(p)) return launch<ChangesPlan, true, true>(p, arrays, stream);
+  if (arrays.scores.change() || p.mask.last_keys != nullptr) return launch<ChangesPlan, true, true>(p, arrays, stream);
   p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
                     : launch<Plan, false, false>(p, arrays, stream);
 }
@@ -259,7 +270,7 @@ void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream
 }  // namespace
 
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (p.D <= 16) return launch<KeysPlan<16, 2, 64>>(p, arrays, stream);
+  if (p.D <= 16) return launch<KeysPlan<16, 2, 64>, KeysPlan<16, 1, 64>>(p, arrays, stream);
   if (p.D <= 32) return launch<KeysPlan<32, 2, 64>, KeysPlan<32, 1, 64>>(p, arrays, stream);
   if (p.D <= 64) return launch<KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
   if (p.D <= 96) return launch<KeysPlan<96, 1, 64>>(p, arrays, stream);

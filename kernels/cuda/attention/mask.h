@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/backend/attention.h"
+#include "kernels/cuda/dev/kernel.h"
+
+/// Which keys a query sees. Query t sees key j (both counted from the call's first) iff
+/// first_key(b, t) <= j <= last_key(b, t). Where these are not known from t alone, one small kernel has put them into
+/// arrays beforehand (kernels.h, key_ranges). Neither descends from query to query.
+namespace ashlar::ASHLAR_DEV::attention {
+
+/// Keys that one query sees.
+struct KeyRange {
+  int first, last;
+
+  __device__ bool contains(int j) const { return j >= first && j <= last; }
+};
+
+/// The contract's Mask as plain numbers and device addresses. Positions are less than 2^31, and what is added to them
+/// too.
+struct KeyMask {
+  static constexpr int kEveryKey = 0x7fffffff;  ///< longer than every sequence
+
+  int T_q = 0, T_kv = 0;
+  int64_t q_start = 0, kv_start = 0;
+  int diagonal = 0;       ///< q_start - kv_start: the distance i - j of query 0 and key 0
+  int last_diagonal = 0;  ///< by its position query t sees no key behind last_diagonal + t
+  bool limited = false;   ///< a query's position hides early keys, by:
+  int window = kEveryKey, chunk = kEveryKey;
+  const int32_t *doc_start = nullptr, *doc_end = nullptr;  ///< [B * T_q] or null
+  bool listed_last_keys = false;                           ///< last_diagonal does not say it all
+  const int* first_keys = nullptr;                         ///< [B * T_q], null where it is 0 for all
+  const int* last_keys = nullptr;                          ///< [B * T_q], null where last_diagonal says it
+
+  static KeyMask of(const AttentionShape& s) {
+    const Mask& m = s.mask;
+    const auto limit = [](int64_t keys) {
+      return keys > 0 && keys < kEveryKey ? static_cast<int>(keys) : int{kEveryKey};
+    };
+    const int64_t diagonal = m.q_start - m.kv_start;
+    const int64_t last = m.causal ? diagonal : m.window > 0 ? std::min(diagonal + m.window, s.T_kv) - 1 : s.T_kv - 1;
+    return {.T_q = static_cast<int>(s.T_q),
+            .T_kv = static_cast<int>(s.T_kv),
+            .q_start = m.q_start,
+            .kv_start = m.kv_start,
+            .diagonal = static_cast<int>(diagonal),
+            .last_diagonal = static_cast<int>(last),
+            .limited = m.window > 0 || m.chunk > 0,
+            .window = limit(m.window),
+            .chunk = limit(m.chunk),
+            .doc_start = static_cast<const int32_t*>(m.doc_start.data),
+            .doc_end = static_cast<const int32_t*>(m.doc_end.data),
+            .listed_last_keys = !m.causal && (m.chunk > 0 || m.doc_end)};
+  }
+  /// Of arrays of key ranges, what the call needs.
+  bool listed_first_keys() const { return doc_start != nullptr || limited; }
+
+  /// The keys of query t by its position and document, as the arrays have them.
+  __device__ KeyRange find_range(int64_t b, int t) const {
+    const int i = static_cast<int>(q_start) + t;
+    int first = max(i - window + 1, i - i % chunk), last = min(last_diagonal + t, T_kv - 1);
+    if (doc_start != nullptr) first = max(first, doc_start[b * T_q + t]);
+    first = min(max(first - static_cast<int>(kv_start), 0), T_kv);
+    if (chunk != kEveryKey) last = min(last, last_of_chunk(i) - static_cast<int>(kv_start));
+    if (doc_end != nullptr) last = min(last, doc_end[b * T_q + t] - 1 - static_cast<int>(kv_start));
+    return {first, max(last, -1)};
+  }
+  /// The first key that a query sees if it sees any, and the last; -1 for none.
+  __device__ int first_key(int64_t b, int t) const { return first_keys == nullptr ? 0 : first_keys[b * T_q + t]; }
+  __device__ int last_key(int64_t b, int t) const {
+    return last_keys == nullptr ? max(last_by_position(t), -1) : last_keys[b * T_q + t];
+  }
+  /// The same where last_keys is null; below 0 for none.
+  __device__ int last_by_position(int t) const { return min(last_diagonal + t, T_kv - 1); }
+  /// Queries past the last see no key. Without kListed last_keys is null, which saves registers.
+  template <bool kListed = true>
+  __device__ KeyRange range(int64_t b, int t) const {
+    if (t >= T_q) return {T_kv, -1};
+    return {first_key(b, t), kListed ? last_key(b, t) : last_by_position(t)};
+  }
+  /// The first query that may see key j by its position, at most T_q, and the last, at most T_q - 1; below 0 for none.
+  __device__ int first_query(int j) const { return min(max(j - last_diagonal, 0), T_q); }
+  __device__ int last_query(int j) const {
+    if (!limited) return T_q - 1;
+    const auto at = static_cast<uint32_t>(kv_start) + static_cast<uint32_t>(j);
+    const uint32_t end = min(min(at + window, at - at % chunk + chunk), 0x7fffffffU);
+    return max(min(static_cast<int>(end) - 1 - static_cast<int>(q_start), T_q - 1), -1);
+  }
+
+ private:
+  __device__ int last_of_chunk(int i) const {
+    return static_cast<int>(min(static_cast<uint32_t>(i - i % chunk) + chunk - 1, 0x7fffffffU));
+  }
+};
+
+/// Tiles of kKeys keys that one of the queries [t, t_end) sees: all threads of the block call it, at one place.
+struct TileRange {
+  int begin, end;
+};
+template <int kKeys>
+__device__ TileRange visible_tiles(const KeyMask& mask, int64_t b, int t, int t_end) {
+  const int end = mask.last_key(b, t_end - 1) + 1;
+  int first = 0;
+  if (mask.first_keys != nullptr) {
+    ASHLAR_SHARED(int, warp_first, [32]);
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    first = mask.T_kv;
+    for (int i = t + static_cast<int>(threadIdx.x); i < t_end; i += blockDim.x)
+      first = min(first, mask.first_key(b, i));
+    first = __reduce_min_sync(0xffffffffU, first);
+    if (threadIdx.x % 32 == 0) warp_first[warp] = first;
+    __syncthreads();
+    for (int w = 0; w < warps; ++w) first = min(first, warp_first[w]);
+  }
+  return {first / kKeys, (end + kKeys - 1) / kKeys};
+}
+
+}  // namespace ashlar::ASHLAR_DEV::attention
