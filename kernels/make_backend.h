@@ -10,7 +10,7 @@
 
 namespace ashlar::kernels {
 
-/// Which backend to use, and its limits.
+/// Selects a backend and its limits.
 struct BackendConfig {
   /// "cpu": the host's own cores; "cuda": an NVIDIA GPU
   std::string device = "cpu";

@@ -7,7 +7,7 @@
 
 namespace ashlar::launch {
 
-/// How this process was started.
+/// Ranks of the job that this process belongs to.
 struct World {
   int64_t ranks = 1;
   int64_t rank = 0;

@@ -10,7 +10,7 @@ namespace ashlar {
 
 class Tape;
 
-/// What a node recomputes in backward instead of storing: nothing, norm and activation outputs, or a whole block.
+/// Values recomputed in backward instead of stored: none, norm and activation outputs, or a whole block.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
 inline constexpr EnumName<Recompute> kRecomputeNames[] = {
     {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kBlock, "block"}};

@@ -37,7 +37,7 @@ class Tape {
  public:
   /// A node's backward; it receives the complete gradient of its result, which the tape no longer holds.
   using Backward = std::function<void(Tape& tape, Tensor dy)>;
-  /// The same for a node that communicates its gradient: starts the exchange and returns the function that finishes it.
+  /// Backward of a node that communicates its gradient: starts the exchange and returns the function that finishes it.
   using Exchange = std::function<std::function<void(Tape& tape)>(Tensor dy)>;
 
   Tape(Backend& backend, Stream& stream) : backend_(backend), stream_(stream) {}
@@ -56,7 +56,8 @@ class Tape {
   std::vector<Var> split_columns(Var x, const std::vector<int64_t>& widths);
   /// Appends a node with one result, named by its op. `backward` is called only if the result received a gradient.
   void record(const Var& result, Backward backward);
-  /// The same with an exchange: the weight work of the previously run node is executed between its start and its end.
+  /// Appends a node with an exchange: the weight work of the previously run node is executed between its start and its
+  /// end.
   void record_exchange(const Var& result, Exchange exchange);
 
   /// Sets the gradient of a value before `backward`.

@@ -8,7 +8,7 @@
 
 namespace ashlar {
 
-/// How to recompute a value from stored tensors instead of storing it for backward.
+/// Recomputes a value from stored tensors instead of storing it for backward.
 struct Rematerialize {
   /// Starts the communication; the returned function is called once and returns the value.
   std::function<std::function<Tensor()>()> start;

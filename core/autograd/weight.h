@@ -21,7 +21,7 @@ class ParamSync {
 class Weight {
  public:
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when frozen or in inference
-  int64_t contributions = 0;  ///< of this step, in main_grad or being added to it
+  int64_t contributions = 0;  ///< contributions of this step that are in main_grad or being added to it
   /// Every rank of the tensor group has the same values and a partial gradient.
   bool grad_partial = false;
 

@@ -59,7 +59,7 @@ struct ActivationBackward {
   MutView dx;                            ///< [N, F] storage dtype, by mode
   MutView dup;                           ///< [N, F] storage dtype, by mode; absent without up
   MutView dscalars{};                    ///< [2] accumulate dtype, by scalars_mode; or absent
-  GradMode mode = GradMode::kOverwrite;  ///< for dx and dup
+  GradMode mode = GradMode::kOverwrite;  ///< mode of dx and dup
   GradMode scalars_mode = GradMode::kAccumulate;
   Activation kind = Activation::kSilu;
   double clamp = 0;

@@ -5,19 +5,21 @@
 
 namespace ashlar {
 
-/// Which kernels compute attention. kAuto: cuDNN's where they serve the call, else our own. kCudnn: else an error.
+/// Kernels that compute attention. kAuto: cuDNN if it supports the call, else our own. kOwn: our own. kCudnn: cuDNN, or
+/// an error.
 enum class AttentionKernels : uint8_t { kAuto, kOwn, kCudnn };
 inline constexpr EnumName<AttentionKernels> kAttentionKernelsNames[] = {
     {AttentionKernels::kAuto, "auto"}, {AttentionKernels::kOwn, "own"}, {AttentionKernels::kCudnn, "cudnn"}};
 constexpr std::span<const EnumName<AttentionKernels>> names_of(AttentionKernels) { return kAttentionKernelsNames; }
 
-/// Which keys a query sees, one type from a model's configuration to the kernels. i = q_start + t_q and
-/// j = kv_start + t_kv are absolute positions of a query and a key. Key j is seen iff all of these hold:
+/// The attention mask: the keys that a query sees. One type from the configuration of a model to the kernels. i =
+/// q_start + t_q and j = kv_start + t_kv are absolute positions of a query and a key. Key j is seen iff all of these
+/// hold:
 ///   causal           j <= i
 ///   window W         causal: i - j < W, the query itself counted; otherwise |i - j| < W, so W - 1 keys on either side
 ///   chunk C          floor(j/C) = floor(i/C)
 ///   documents        j >= doc_start and, where not causal, j < doc_end
-/// What is absent hides nothing. Keys that no query of a block sees cost nothing: work is T * window, not T * T.
+/// An absent field hides nothing. Keys that no query of a block sees cost nothing: work is T * window, not T * T.
 /// Sources: causal Vaswani et al. 2017; windows Beltagy et al. 2020 (arXiv:2004.05150), both sides Warner et al. 2024
 /// (arXiv:2412.13663, ModernBERT; its local attention of 128 tokens sees |i - j| <= 64, W = 65).
 struct Mask {
@@ -52,12 +54,12 @@ struct Mask {
   }
 };
 
-/// What a score is, one type from a model's configuration to the kernels:
+/// The formula of a score; one type from the configuration of a model to the kernels:
 ///   s = scale * q.k    [s = softcap * tanh(s / softcap)]    [s -= alibi_h * |i - j|]    [s += t5_bias[bucket][h]]
 /// and p_j = exp(s_j) / (sum exp(s) [+ exp(sink_h)]). The bucket of distance n = i - j is in t5_buckets, of M entries:
 ///   causal           entry min(n, M-1)
 ///   otherwise        entry n + (M-1)/2, at least 0 and at most M-1, M odd: distances of both signs, 0 in the middle
-/// What a configuration has is described: such a view has a shape, and memory only in a call.
+/// A configuration sets only the shapes of the views; their memory is set in a call.
 /// Sources: soft cap Gemma Team 2024 (arXiv:2408.00118) section 2; ALiBi Press et al. 2022 (arXiv:2108.12409); T5 bias
 /// Raffel et al. 2020 (arXiv:1910.10683) section 2.1; sinks Agarwal et al. 2025 (arXiv:2508.10925) section 2.
 struct ScoreChange {
@@ -72,7 +74,7 @@ struct ScoreChange {
   auto views() const { return std::tie(alibi_slopes, sinks, t5_bias, t5_buckets); }
 };
 
-/// What attention forward and backward share. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
+/// Arguments common to attention forward and backward. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
 /// q.data + b*q_batch_stride + t*q.stride + h*D; k alike with kv_batch_stride; v with v_batch_stride and heads D_v
 /// apart. Keys and values may be those of the queries' tokens, of earlier ones as well (a cache), or of another source.
 /// Softmax in the accumulate dtype, then dropout on the probabilities. Tensor cores multiply probabilities, and the
@@ -85,8 +87,8 @@ struct AttentionShape {
   int64_t H = 0, G = 0, D = 0;  ///< query heads, KV heads (G divides H), head_dim of q and k: 1 to 512
   int64_t D_v = 0;              ///< head_dim of v and out: 1 to 512; 0 = D
   int64_t q_batch_stride = 0;   ///< elements from sample to sample, for q (and dq)
-  int64_t kv_batch_stride = 0;  ///< for k (and dk)
-  int64_t v_batch_stride = 0;   ///< for v (and dv); 0 = kv_batch_stride
+  int64_t kv_batch_stride = 0;  ///< batch stride of k (and dk)
+  int64_t v_batch_stride = 0;   ///< batch stride of v (and dv); 0 = kv_batch_stride
   DropoutArgs dropout;
 
   int64_t v_dim() const { return D_v > 0 ? D_v : D; }
@@ -109,14 +111,14 @@ struct AttentionForward {
 struct AttentionBackward {
   ConstView dout;      ///< [B*T_q, H*D_v] storage dtype
   ConstView q, k, v;   ///< as in forward
-  ConstView out;       ///< [B*T_q, H*D_v] the forward's result
-  ConstView lse;       ///< [B, H, T_q] the forward's result
+  ConstView out;       ///< [B*T_q, H*D_v] output of the forward pass
+  ConstView lse;       ///< [B, H, T_q] output of the forward pass
   ConstView delta;     ///< [B, H, T_q] accumulate dtype, or absent
   MutView dq;          ///< [B*T_q, H*D] storage dtype, strides and batch stride of q, by mode
-  MutView dk, dv;      ///< as k and v, their strides, by mode; summed over the query heads of a KV head
+  MutView dk, dv;      ///< shapes and strides of k and v, by mode; summed over the query heads of a KV head
   MutView dsinks{};    ///< [H] accumulate dtype, by sinks_mode: - sum_{b,t} exp(sink_h - lse) delta; or absent
   MutView dt5_bias{};  ///< [buckets, H] accumulate dtype, by t5_mode: the sum of the gradients of the scores of a
-                       ///< bucket and head, in the same order however the call is cut; or absent
+                       ///< bucket and head, in an order that does not depend on how the call is divided; or absent
   GradMode mode = GradMode::kOverwrite;
   GradMode sinks_mode = GradMode::kAccumulate;
   GradMode t5_mode = GradMode::kAccumulate;

@@ -11,7 +11,7 @@
 
 namespace ashlar {
 
-/// How a backward kernel treats the content of its output.
+/// Selects whether a backward kernel skips, overwrites or adds to its output.
 enum class GradMode : uint8_t {
   kSkip,        ///< not needed: the view is absent, nothing is written
   kOverwrite,   ///< first contribution: previous content is undefined and not read
@@ -75,9 +75,9 @@ struct DropoutArgs {
   int64_t heads = 0;            ///< attention: query heads of the whole model
 
   bool active() const { return p > 0; }
-  /// For kernels: the current step, to be read once per call.
+  /// Returns the current step. For kernels, which read it once per call.
   uint32_t step() const { return static_cast<uint32_t>(struct_of<StepScalars>(scalars).philox_step); }
-  /// For kernels: the four words that decide elements 4*block .. 4*block+3 in the given step.
+  /// Returns the four random words for elements 4*block .. 4*block+3 in the given step. For kernels.
   Philox::Counter words(uint64_t block, uint32_t step) const {
     return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site, step},
                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

@@ -20,8 +20,8 @@ struct ConcatSharedHeadBackward {
   ConstView dy;                          ///< [N, heads*(S+P)] storage dtype, read
   MutView dshared;                       ///< [N, S] storage dtype, by mode
   MutView down;                          ///< [N, heads*P] storage dtype, by mode
-  int64_t heads = 0;                     ///< as in forward
-  GradMode mode = GradMode::kOverwrite;  ///< for both
+  int64_t heads = 0;                     ///< number of heads, as in forward
+  GradMode mode = GradMode::kOverwrite;  ///< mode of both gradients
 
   auto views() const { return std::tie(dy, dshared, down); }
 };

@@ -14,7 +14,7 @@ struct ResidualForward {
   MutView y;         ///< [N, C] storage dtype, written; may be x
   DropoutArgs dropout;
   DropoutArgs dropout2;
-  double scale = 1;  ///< of both branches
+  double scale = 1;  ///< factor of both branches
 
   auto views() const { return std::tie(x, delta, delta2, y, dropout, dropout2); }
 };
@@ -41,7 +41,7 @@ struct Clamp {
 
 /// dx (+)= dy where -limit <= x <= limit, 0 elsewhere.
 struct ClampBackward {
-  ConstView dy, x;  ///< [N, C] storage dtype, read; x the forward's
+  ConstView dy, x;  ///< [N, C] storage dtype, read; x is the input of the forward pass
   MutView dx;       ///< [N, C] storage dtype, by mode
   double limit = 0;
   GradMode mode = GradMode::kOverwrite;

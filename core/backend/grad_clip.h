@@ -10,7 +10,7 @@ struct SquaresSegment {
   int64_t begin = 0;  ///< elements from the start of x
   int64_t size = 0;
   int64_t first = 0;
-  int64_t slot = 0;         ///< which sum it adds to; ascending from segment to segment
+  int64_t slot = 0;         ///< index of the sum that it adds to; ascending from segment to segment
   int64_t first_chunk = 0;  ///< number of chunks in earlier segments
 
   int64_t num_chunks() const;

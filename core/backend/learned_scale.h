@@ -18,7 +18,7 @@ struct LearnedScale {
 /// only on the shape: the same bits for any thread count and on every GPU.
 struct LearnedScaleBackward {
   ConstView dy;  ///< [N, C] storage dtype, read
-  ConstView x;   ///< [N, C] storage dtype, read; the forward's
+  ConstView x;   ///< [N, C] storage dtype, input of the forward pass; read-only
   ConstView s;   ///< [1] storage dtype, read
   MutView dx;    ///< [N, C] storage dtype, by dx_mode; absent with kSkip; may alias dy when kOverwrite
   MutView ds;    ///< [1] accumulate dtype, by param_mode; absent with kSkip

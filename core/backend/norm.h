@@ -21,14 +21,13 @@ struct NormVariant {
 /// layernorm  y = (x - mean) * rstd * g [+ b],  mean over the row, rstd = 1/sqrt(mean((x-mean)^2) + eps)
 /// rmsnorm    y = x * rstd * g [+ b],           rstd = 1/sqrt(mean(x^2) + eps)
 /// g = gamma (or 1 + gamma with unit_offset), absent gamma = 1, absent beta = 0. One rounding at the store.
-/// With `heads` a row is so many groups of D = C / heads columns side by side, each a row of its own to the norm: means
-/// over D, the statistics of head h of row n at h*N + n. Gains and biases are [D], shared by all heads, or [C].
-/// Source: Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467)
-/// eq. 4.
+/// With `heads`, a row consists of `heads` groups of D = C / heads adjacent columns, each normalized separately: means
+/// over D, the statistics of head h of row n at h*N + n. Gains and biases are [D], shared by all heads, or [C]. Source:
+/// Ba et al. 2016 (arXiv:1607.06450) section 3, biased variance; Zhang & Sennrich 2019 (arXiv:1910.07467) eq. 4.
 struct NormForward {
   ConstView x;      ///< [N, C] storage dtype, read
   ConstView gamma;  ///< [C] or [D] storage dtype, read, or absent
-  ConstView beta;   ///< as gamma
+  ConstView beta;   ///< shape and dtype of gamma, or absent
   MutView y;        ///< [N, C] storage dtype, written; may not alias x
   MutView mean;     ///< [heads*N] accumulate dtype, written; layernorm only, absent for rmsnorm
   MutView rstd;     ///< [heads*N] accumulate dtype, written
@@ -47,8 +46,8 @@ struct NormBackward {
   ConstView mean;   ///< [heads*N] accumulate dtype; absent for rmsnorm
   ConstView rstd;   ///< [heads*N] accumulate dtype
   MutView dx;       ///< [N, C] storage dtype, by dx_mode; may alias dy when kOverwrite
-  MutView dgamma;   ///< of the size of gamma, accumulate dtype by param_mode, or absent
-  MutView dbeta;    ///< as dgamma
+  MutView dgamma;   ///< size of gamma, accumulate dtype, by param_mode; or absent
+  MutView dbeta;    ///< size of beta, accumulate dtype, by param_mode; or absent
   GradMode dx_mode = GradMode::kOverwrite;
   GradMode param_mode = GradMode::kAccumulate;
   NormVariant variant;  ///< eps is not used: rstd includes it
@@ -57,8 +56,8 @@ struct NormBackward {
   auto views() const { return std::tie(dy, x, gamma, mean, rstd, dx, dgamma, dbeta); }
 };
 
-// The same computation in five parts, for statistics across ranks (a normalized width sharded over tensor ranks).
-// Between the parts the caller adds the row sums of all ranks; C_total is the whole width.
+// The norm in five parts, for statistics across ranks (a normalized width sharded over tensor ranks). Between the parts
+// the caller adds the row sums of all ranks; C_total is the whole width.
 
 /// sum[n] = sum_c x, sum_squares[n] = sum_c (x - shift)^2 with shift = center[n] if given, else 0.
 /// layernorm calls it twice (sums, then centred squares), rmsnorm once.

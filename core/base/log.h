@@ -8,7 +8,7 @@
 
 namespace ashlar {
 
-/// Which lines are dropped first when their reader falls behind: step lines first, warnings last.
+/// Kind of a line. If the reader falls behind, step lines are dropped first and warnings last.
 enum class LineKind : uint8_t { kStep, kInfo, kWarning };
 
 /// Output of information and warnings. Owned by main and passed down; one object per process, never global. Each text

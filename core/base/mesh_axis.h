@@ -45,7 +45,7 @@ class AxisSet {
   constexpr AxisSet operator-(AxisSet other) const { return AxisSet(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const AxisSet&) const = default;
 
-  /// As a number below 2^kNumAxes, and back.
+  /// Converts to a number below 2^kNumAxes; the constructor converts back.
   constexpr uint32_t bits() const { return bits_; }
   constexpr explicit AxisSet(uint32_t bits) : bits_(bits) {}
 

@@ -11,7 +11,7 @@ namespace ashlar {
 /// Damerau 1964; no letter is changed twice).
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// Whether this many edits between two words are a typing mistake: at most a third of the longer word's letters, and
+/// True if this many edits between two words are a typing mistake: at most a third of the longer word's letters, and
 /// always one. More edits would make the guess misleading. Used by every "did you mean".
 bool is_slip(size_t distance, std::string_view a, std::string_view b);
 

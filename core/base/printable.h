@@ -13,7 +13,7 @@ namespace ashlar {
 /// split inside a character.
 std::string escaped(std::string_view text, size_t most = 120);
 
-/// The same in single quotes, with quotes in the text escaped: for external names in messages.
+/// Escapes a text, with its quotes, and encloses it in single quotes: for external names in messages.
 std::string printable(std::string_view text, size_t most = 120);
 
 /// A whole message with names in it: control characters are escaped as above, but backslashes are kept, because the

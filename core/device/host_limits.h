@@ -29,7 +29,7 @@ int64_t memory_left_bytes(const FileReader& read = read_host_file);
 /// Limits of this process that may have caused a failed allocation, with advice: "this process has 812 MiB of addresses
 /// and may have 1000 (ulimit -v 1024000); raise that limit". Empty if no limit is set.
 std::string memory_limits_text();
-/// The same, or without limits the machine's free memory: "the machine has 512 MiB of memory left".
+/// memory_limits_text(), or without limits the free memory of the machine: "the machine has 512 MiB of memory left".
 std::string memory_state_text();
 
 }  // namespace ashlar

@@ -10,7 +10,7 @@ namespace ashlar {
 /// libraries do not support that.
 class SharedLibrary {
  public:
-  /// Where to search, and advice for a user without the library.
+  /// Files to try, and advice for a user without the library.
   struct Place {
     const char* name;                  ///< for messages: "NCCL"
     std::vector<std::string> sonames;  ///< tried in order; one with a slash is a path
@@ -29,7 +29,7 @@ class SharedLibrary {
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
   }
-  /// The same; null if the library lacks it.
+  /// Returns the function, or null if the library lacks it.
   template <typename Function>
   Function* optional_function(const char* name) const {
     return reinterpret_cast<Function*>(find(name));

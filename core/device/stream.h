@@ -19,7 +19,7 @@ class Stream {
   virtual void record(Event& event) = 0;    ///< records the current end of the queue
   virtual void wait_for(Event& event) = 0;  ///< later work waits for the point currently recorded in the event
   virtual void* native() = 0;
-  /// Whether calls return only after their work is done, as on the CPU.
+  /// True if calls return only after their work is done, as on the CPU.
   virtual bool synchronous() const { return false; }
 };
 

@@ -56,14 +56,14 @@ Exponent exponent_of(FileDType dtype) {
   }
 }
 
-/// Whether `size` bytes, at most a word, contain a non-finite element.
+/// True if `size` bytes, at most a word, contain a non-finite element.
 bool has_non_finite(const Exponent& e, const std::byte* bytes, size_t size) {
   uint64_t word = 0;
   std::memcpy(&word, bytes, size);
   return (((word & e.bits) + e.lowest) & e.sign) != 0;
 }
 
-/// The same for a block; its length is constant, so that the loop is vectorised.
+/// Tests a block of constant length, so that the loop is vectorised.
 constexpr size_t kBlockWords = 512;
 bool block_has_non_finite(const Exponent& e, const std::byte* bytes) {
   uint64_t any = 0;

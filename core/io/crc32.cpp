@@ -31,7 +31,7 @@ __attribute__((target("pclmul,sse4.1"))) __m128i fold(__m128i x, __m128i k, __m1
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/// For a multiple of 16 bytes, at least 64; `crc` and the result are inverted.
+/// Computes the CRC of a multiple of 16 bytes, at least 64; `crc` and the result are inverted.
 __attribute__((target("pclmul,sse4.1"))) uint32_t crc32_folded(std::span<const std::byte> bytes, uint32_t crc) {
   const __m128i by_512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
   const __m128i by_128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);

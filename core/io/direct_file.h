@@ -37,7 +37,7 @@ class DirectWriter {
   /// The number of `bytes` that can be written now without a copy.
   size_t writable_as_it_is(std::span<const std::byte> bytes) const;
   void flush();
-  void write_blocks(std::span<const std::byte> left);  ///< from the current aligned file position
+  void write_blocks(std::span<const std::byte> left);  ///< writes from the current file position, which is aligned
 
   int fd_;
   std::filesystem::path path_;

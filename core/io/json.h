@@ -21,16 +21,16 @@ void reading_json(const std::function<Error(const std::string& sentence)>& probl
 inline constexpr int kMaxJsonDepth = 200;
 
 enum class JsonKeys {
-  kLastWins,  ///< of equal keys in an object the last counts, as in Python
+  kLastWins,  ///< the last of equal keys in an object counts, as in Python
   kUnique,    ///< equal keys in an object are an error: for files that only this program writes
 };
 
 /// Parses external JSON; call inside `reading_json`, which converts its exceptions: invalid JSON, nesting deeper than
 /// kMaxJsonDepth, duplicate keys where they must be unique. The only places that call the library's parser.
 nlohmann::json parse_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);
-/// The same, preserving the order of keys.
+/// parse_json that preserves the order of keys.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);
-/// Nothing for a text that parse_json refuses.
+/// Returns nullopt for a text that parse_json refuses.
 std::optional<nlohmann::json> try_parse_json(std::string_view text, JsonKeys keys = JsonKeys::kLastWins);
 
 }  // namespace ashlar::io

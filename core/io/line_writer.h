@@ -28,7 +28,7 @@ class LineWriter {
  public:
   struct Options {
     size_t most_bytes = size_t{256} << 10;  ///< queue limit
-    /// How long `finish` waits for a reader without progress, and in total.
+    /// Longest wait of `finish` for a reader without progress, and in total.
     std::chrono::milliseconds patience{2000}, longest{10000};
   };
   explicit LineWriter(int fd) : LineWriter(fd, Options{}) {}

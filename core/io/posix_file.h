@@ -78,7 +78,7 @@ class InputFile {
   int64_t size_bytes_ = 0;
 };
 
-/// For read_text_file of a file without a size limit.
+/// The size limit to pass to read_text_file for a file of any size.
 inline constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 
 /// A whole small file as text. Throws an input error when it is longer than `max_bytes`.

@@ -64,7 +64,7 @@ using Metadata = std::map<std::string, std::string>;
 
 /// Layout: 8-byte little-endian header length, JSON header, data (https://github.com/huggingface/safetensors#format).
 struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  ///< in the order of their bytes
+  std::vector<TensorEntry> tensors;  ///< ordered by their position in the file
   Metadata metadata;
 };
 

@@ -28,7 +28,7 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   for (const auto& [tensor, file] : root["weight_map"].items()) {
     if (!file.is_string()) throw damaged("the file of ", printable(tensor), " is not a string");
     const auto& name = file.get_ref<const std::string&>();
-    // A shard must be beside its index; a path could read files outside the model.
+    // A shard must be in the folder of its index; a path could read files outside the model.
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
       throw damaged("the file of ", printable(tensor), " is ", printable(name), ", which is not a file name");
     }

@@ -10,9 +10,9 @@ namespace ashlar::nn {
 /// A contiguous part of the flat buffers. Tensors that contain only a rank's parts store them packed, one after
 /// another.
 struct FlatRange {
-  int64_t begin = 0;      ///< in the flat buffers
+  int64_t begin = 0;      ///< offset in the flat buffers
   int64_t size = 0;       ///< elements; 0 is allowed
-  int64_t packed_at = 0;  ///< in a packed tensor
+  int64_t packed_at = 0;  ///< offset in a packed tensor
 
   int64_t end() const { return begin + size; }
   bool operator==(const FlatRange&) const = default;

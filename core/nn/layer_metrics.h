@@ -9,7 +9,7 @@
 
 namespace ashlar::nn {
 
-/// How the values of ranks, layers and micro-batches are combined.
+/// Operation that combines the values of ranks, layers and micro-batches.
 enum class Join : uint8_t { kSum, kMax };
 /// The divisor of the combined value.
 enum class Per : uint8_t { kStep, kValidTarget, kToken };

@@ -32,7 +32,7 @@ struct Extent {
   static Extent whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
   /// Part `index` of `parts` equal parts, which must divide n.
   static Extent part(int64_t n, int64_t parts, int64_t index);
-  /// The same part if each entry has `n` elements (heads to rows).
+  /// Returns this part in units of elements if each entry has `n` elements (heads to rows).
   Extent times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
   int64_t end() const { return begin + size; }
 };
@@ -46,11 +46,11 @@ struct ShardedTensor {
   Shape global_shape;  ///< [rows, cols], or [cols] for a vector
   int64_t global_row = 0, global_col = 0;
   int64_t rows = 0, cols = 0;  ///< local size; a vector has one row
-  int64_t storage_row = 0;     ///< matrices: row of the storage; vectors: first element of the storage
+  int64_t storage_row = 0;     ///< offset of this tensor in the storage: in rows for a matrix, in elements for a vector
   InitRule init;
   TensorAxes axes;
-  /// Whether this rank is the first of the ranks of one replica with this part (zero::SharedTensors): only there it
-  /// counts in norms and totals and is saved.
+  /// True on the first of the ranks of one replica that hold this part (zero::SharedTensors): only this rank saves it
+  /// and counts it in norms and totals.
   bool main_replica = true;
 
   bool vector() const { return global_shape.rank() == 1; }
@@ -80,7 +80,8 @@ struct Parameter {
   }
   /// The axes over which weights are replicated and the optimizer state is sharded; Bug when its tensors differ.
   AxisSet replica_axes() const;
-  /// For a parameter of vectors shared by ranks of one replica, such as norms: these ranks. Otherwise nothing.
+  /// Returns the ranks of one replica that share the vectors of this parameter, e.g. of a norm; nullopt for other
+  /// parameters.
   std::optional<SharedVectors> shared_vectors() const;
 };
 
@@ -107,7 +108,7 @@ class ParameterStore {
     const ShardedTensor* tensor;
     int64_t flat_begin;
   };
-  /// In order of `add` until `arrange`; then ascending in the flat buffers.
+  /// Ordered by `add` until `arrange`, then by offset in the flat buffers.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
   /// Every sharded tensor, ordered by global name.
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }

@@ -17,7 +17,7 @@ struct TensorAxes {
 };
 /// A tensor that every rank along `axes` holds completely, with its complete gradient.
 constexpr TensorAxes replicated_over(AxisSet axes) { return {.replicated_over = kReplicaAxes | axes}; }
-/// The same, with a partial gradient on each of these ranks.
+/// A tensor that every rank along `axes` holds completely, with a partial gradient on each.
 constexpr TensorAxes replicated_and_summed_over(AxisSet axes) {
   return {.replicated_over = kReplicaAxes | axes, .grad_summed_over = kReplicaAxes | axes};
 }

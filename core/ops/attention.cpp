@@ -6,7 +6,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Rows behind those that a cache holds; a sample's rows are `capacity` apart.
+/// Appends rows to those in a cache. Samples are `capacity` rows apart.
 void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const Tensor& held,
             const AttentionCache& cache) {
   for (int64_t b = 0; b < o.B; ++b) {
@@ -16,14 +16,14 @@ void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const
   }
 }
 
-/// All rows that a cache holds once new ones are in it; the batch stride tells where a sample begins.
+/// Returns all rows of a cache, including the new ones; samples are found by the batch stride.
 ConstView held_rows(const Tensor& held, int64_t rows) {
   ConstView view = held.view();
   view.rows = rows;
   return view;
 }
 
-/// What the kernels see of the inputs' rows.
+/// Views of q, k and v in the rows of the inputs.
 struct Columns {
   Tensor q, k, v;
 
@@ -53,13 +53,14 @@ void check_inputs(const std::vector<Var>& inputs, const AttentionOptions& o) {
   }
 }
 
-/// A forward: what it made, and what backward is told again.
+/// The outputs of a forward pass and the shape that its backward pass needs.
 struct Forward {
   Tensor out, lse;
   AttentionShape shape;
 };
 
-/// Read at each use: where parameters are gathered anew between forward and backward a value has another place.
+/// Reads the weights again at each use: if parameters are gathered anew between forward and backward, their address
+/// changes.
 void read_weights(const Ctx& ctx, const AttentionOptions& o, ScoreChange& scores) {
   if (o.sinks != nullptr) scores.sinks = o.sinks->read(ctx.stream).view();
   if (o.t5_bias != nullptr) scores.t5_bias = o.t5_bias->read(ctx.stream).view();
@@ -128,8 +129,8 @@ void backward(const Ctx& ctx, const Forward& made, const Tensor& dout, const Col
                                  ctx.stream);
 }
 
-/// The gradient's rows may be a slice of a wider row, or not, independently of the value's; the kernel has one batch
-/// stride for both, so where layouts differ value and gradient go through buffers of their own.
+/// Gradients of the inputs. The kernel has one batch stride for a value and its gradient; if their layouts differ (one
+/// is a slice of wider rows), both are copied to separate buffers.
 class Gradients {
  public:
   Gradients(const Ctx& ctx, Tape& tape, const std::vector<Var>& inputs) : ctx_(ctx) {
@@ -150,7 +151,7 @@ class Gradients {
   GradMode mode() const { return direct_ ? targets_[0].mode : GradMode::kOverwrite; }
   const std::vector<Tensor>& values() const { return values_; }
   const std::vector<Tensor>& grads() const { return grads_; }
-  /// To where they belong.
+  /// Copies the gradients to their targets, unless the kernel has already written them there.
   void finish() const {
     for (size_t i = 0; i < targets_.size() && !direct_; ++i) {
       if (!targets_[i].wanted()) continue;

@@ -9,7 +9,8 @@ namespace ashlar::ops {
 /// computes input gradients only. `w` and `bias` must outlive the tape.
 Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias);
 
-/// The same in two parts, for kernels that fuse more with the product: the call to make, then the node.
+/// `linear` in two parts, for kernels that fuse more with the product: begin_linear returns the kernel call,
+/// record_linear records the node.
 struct LinearCall {
   Made made;
   Tensor y;
@@ -18,11 +19,12 @@ struct LinearCall {
 LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias);
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias);
 
-/// The same with the whole matrix on every tensor rank, for any placement of x [N, K]: rows in, rows out. No bias for
-/// partial sums.
+/// `linear` with the whole matrix on every tensor rank. Accepts any placement of x [N, K]; the output has the rows of
+/// x. No bias if x is a partial sum.
 Var whole_linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias = nullptr);
 
-/// The same product without a gradient, with a result in the accumulate dtype: logits for evaluation and generation.
+/// The product of `linear` without a gradient, with a result in the accumulate dtype: logits for evaluation and
+/// generation.
 Tensor logits(const Ctx& ctx, const Tensor& x, const Tensor& w, const Weight* bias);
 
 /// dw (+)= dy^T x, dbias (+)= column sums of dy, each with the weight's mode.

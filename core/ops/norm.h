@@ -16,8 +16,8 @@ struct NormWeights {
 /// consumers recompute the output from x instead of storing it.
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The same for a row that every tensor rank uses for its slice of the following operations: the same input and output
-/// values on all ranks, with partial gradients of row and weights.
+/// `norm` of a row that every tensor rank uses for its slice of the following operations: input and output are equal on
+/// all ranks; the gradients of row and weights are partial on each.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
 /// The residual stream x + dropout(branch) and its norm: the same values and gradients as `residual` and `norm`, by one

@@ -193,7 +193,7 @@ std::vector<Slice*> crossing(std::vector<Slice>& slices, const Reduction* ranks)
   return found;
 }
 
-/// Whether an earlier part has already written the gradient of the heads that this one reads.
+/// True if an earlier part has already written the gradient of the heads that this one reads.
 bool written_before(const std::vector<Slice>& slices, size_t i) {
   for (size_t j = 0; j < i; ++j)
     if (slices[j].from < slices[i].from + slices[i].width && slices[i].from < slices[j].from + slices[j].width)

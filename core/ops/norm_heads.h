@@ -8,7 +8,7 @@
 
 namespace ashlar::ops {
 
-/// The norm of some heads of a row.
+/// Parameters of the norm of some heads of a row.
 struct HeadNorm {
   NormWeights weights;
   NormVariant variant;

@@ -16,7 +16,8 @@ struct Branch {
 /// branches only. A branch without dropout and factor shares its gradient with the stream instead of copying it.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 
-/// The same in two parts, for kernels that fuse more with the addition: the call to make, then the node.
+/// `residual` in two parts, for kernels that fuse more with the addition: begin_residual returns the kernel call,
+/// record_residual records the node.
 struct ResidualCall {
   Made made;
   Tensor y;

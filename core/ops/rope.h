@@ -9,7 +9,7 @@ namespace ashlar::ops {
 /// factor * cos(t f_m), factor * sin(t f_m) for positions t < P and frequencies f_m; m < dims/2.
 struct RopeTables {
   Tensor cos, sin;      ///< [P, dims/2] accumulate dtype
-  Tensor q_cos, q_sin;  ///< the same for queries with a factor by position; else absent
+  Tensor q_cos, q_sin;  ///< tables of the queries if they have a factor per position; else absent
 
   /// `query_factors`: empty, or one per position, which multiplies the query there; requires rotation of whole heads.
   static RopeTables make(const Ctx& ctx, int64_t positions, const std::vector<double>& frequencies, double factor = 1,

@@ -8,7 +8,7 @@
 
 namespace ashlar::optim {
 
-/// Which ranges' squares are added to which sums: a table in device memory, created once.
+/// A table in device memory, created once: for each range, the sum that its squares are added to.
 class SquaresTable {
  public:
   /// first_chunk is filled in here; slots must ascend.

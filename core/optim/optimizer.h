@@ -10,7 +10,7 @@
 
 namespace ashlar::optim {
 
-/// The weight decay of a role.
+/// Returns the weight decay of a role.
 double decay_of(nn::Role role, const OptimizerOptions& options);
 
 /// An update rule over the parts of a store that this rank owns: fp32 master weights (the values themselves if the
@@ -40,7 +40,7 @@ class Optimizer {
     StateName name;
     nn::FlatTensor tensor;
   };
-  const std::vector<State>& state() const { return state_; }  ///< in the order of Rule::state
+  const std::vector<State>& state() const { return state_; }  ///< ordered as Rule::state
   const nn::FlatTensor& state(std::string_view suffix) const;
   const OptimizerOptions& options() const { return options_; }
 

@@ -25,7 +25,7 @@ struct StateName {
   std::string_view description;  ///< "the ... of embed.tokens.weight": "first moments"
 };
 
-/// How the state of a rule may be sharded over replicas.
+/// Positions at which the state of a rule may be sharded over replicas.
 enum class Cut : uint8_t {
   kElement,  ///< anywhere: each weight is updated from its own gradient and state
   kTensor,   ///< only between tensors: the rule needs whole matrices

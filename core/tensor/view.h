@@ -84,7 +84,7 @@ const T& struct_of(const ConstView& v) {
   check_struct<T>(v);
   return *static_cast<const T*>(v.data);
 }
-/// The same for several T, contiguous.
+/// Reads a contiguous table of T.
 template <typename T>
 std::span<const T> table_of(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);

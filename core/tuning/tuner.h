@@ -12,7 +12,7 @@ namespace ashlar {
 struct TunedChoices {
   struct Section {
     std::string library;                         ///< name and version; the meaning of a choice depends on the library
-    std::map<std::string, std::string> choices;  ///< answers by question; empty: not chosen yet
+    std::map<std::string, std::string> choices;  ///< the choice of each operation; empty: not chosen yet
     bool operator==(const Section&) const = default;
   };
   std::string device;                       ///< device model: "NVIDIA H100 80GB HBM3, sm_90"
@@ -21,31 +21,32 @@ struct TunedChoices {
   bool operator==(const TunedChoices&) const = default;
 };
 
-/// One JSON object.
+/// Returns the choices as one JSON object.
 std::string to_json(const TunedChoices& choices);
 /// Damaged-data error that names `source` when the text was not written by to_json.
 TunedChoices choices_from_json(std::string_view text, std::string_view source);
 
-/// Why choices `made` elsewhere cannot be used here: "device: X, made on Y" or "gemm: cublasLt 13.1.0, made with
-/// cublasLt 12.8.4". Empty if they can. A section missing on one side is not a reason.
+/// Returns the reason why choices `made` elsewhere cannot be used here: "device: X, made on Y" or "gemm: cublasLt
+/// 13.1.0, made with cublasLt 12.8.4". Empty if they can. A section missing on one side is not a reason.
 std::string why_not(const TunedChoices& here, const TunedChoices& made);
-/// The questions of `asked` without an answer in `made`.
+/// Returns the operations of `asked` that have no choice in `made`.
 TunedChoices unanswered(const TunedChoices& asked, const TunedChoices& made);
-/// `first` plus the answers found only in `second`. Both are for the same device and libraries.
+/// Returns `first` with the choices that only `second` has. Both are for the same device and libraries.
 TunedChoices united(TunedChoices first, const TunedChoices& second);
 /// Number of choices in all sections.
 int64_t num_choices(const TunedChoices& choices);
 
-/// The part of a backend with tunable choices. Work with an unanswered question uses the library's first suggestion.
+/// Interface to the tunable choices of a backend (e.g. GEMM algorithms). An operation that has not been tuned yet uses
+/// the library's default heuristic.
 class Tuner {
  public:
   virtual ~Tuner() = default;
-  /// Device, libraries, and every question asked so far, with the active answers.
+  /// Returns the device, the libraries, and every operation run so far with its active choice.
   virtual TunedChoices met() const = 0;
-  /// Measures an answer to each question; the host waits. Ranks with the same device and libraries may use the answers
-  /// of one rank, including those for questions they have not asked.
+  /// Measures a choice for each operation in `questions`; the host waits. Ranks with the same device and libraries may
+  /// use the choices of one rank, also for operations that they have not run.
   virtual TunedChoices measure(const TunedChoices& questions) = 0;
-  /// Activates these answers. Throws an input error if the library refuses one.
+  /// Activates these choices. Throws an input error if the library rejects one.
   virtual void use(const TunedChoices& choices) = 0;
 };
 

@@ -31,23 +31,23 @@ struct DocumentPiece {
   bool ends = false;
 };
 
-/// How documents are separated.
+/// Rules that separate documents.
 struct DocumentRules {
   CutRule cut_rule = CutRule::kAnyByte;
-  const Tokenizer* tokenizer = nullptr;  ///< for CutRule::kWords
-  DocumentSeparator separator;           ///< for text files
+  const Tokenizer* tokenizer = nullptr;  ///< used with CutRule::kWords
+  DocumentSeparator separator;           ///< used for text files
   BadLines bad_lines = BadLines::kStop;
   /// For counting words: long texts are split before a space between two ASCII letters, where every splitting pattern
   /// splits (or by cut_rule, if there is none in 64 KB).
   bool between_words = false;
-  std::string text_field;  ///< of JSON objects
+  std::string text_field;  ///< name of the text field of JSON objects
   int64_t vocab_size = 0;  ///< for token files: ids are in [0, vocab_size),
   int32_t eod_id = -1;     ///< and this id ends a document, if there is no index
 };
 
-/// What was skipped or changed while reading a block.
+/// Counts of items skipped or changed while reading a block.
 struct ReadCounts {
-  int64_t empty_documents = 0;  ///< without text
+  int64_t empty_documents = 0;  ///< documents without text
   int64_t bad_lines = 0;        ///< JSON lines and elements skipped
   int64_t bad_places = 0;       ///< invalid UTF-8 or lone surrogates, skipped or replaced
 };
@@ -70,7 +70,7 @@ class BlockReader {
   /// file together contain each of its bytes once. A TextError, from the lines themselves or thrown by `visit` with an
   /// offset in the piece's text, becomes an input error with file, line and byte offset.
   ReadCounts read(const Block& block, const Check& check, const Visit& visit, const Turn& turn) const;
-  /// The digest only, without parsing.
+  /// Returns the digest only, without parsing.
   Digest digest(const Block& block, const Turn& turn) const;
 
  private:
@@ -105,7 +105,7 @@ class BlockReader {
   DocumentRules rules_;
   TextCutter cutter_;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, std::shared_ptr<SourceBytes>> packed_;  ///< by file
+  mutable std::map<int64_t, std::shared_ptr<SourceBytes>> packed_;  ///< compressed files, by file index
   mutable std::map<int64_t, std::shared_ptr<const MegatronIndex>> indexes_;
 };
 

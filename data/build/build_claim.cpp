@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a build may use this file name.
+/// True if a build may use this file name.
 bool of_a_build(const std::string& name) {
   const std::string whole = io::without_partial(name).string();
   const bool shard = whole.ends_with(".h5");

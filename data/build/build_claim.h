@@ -9,9 +9,9 @@
 
 namespace ashlar::data {
 
-/// Which files of the output folder a build may delete or overwrite: those named by its journal, or by a valid manifest
-/// whose shards they are. A folder with other files of such names is refused before anything is changed. The destructor
-/// removes the copy of standard input, and the journal of a build that cannot be resumed.
+/// The files of the output folder that a build may delete or overwrite: those named by its journal, or by a valid
+/// manifest whose shards they are. A folder with other files of such names is refused before anything is changed. The
+/// destructor removes the copy of standard input, and the journal of a build that cannot be resumed.
 class BuildClaim {
  public:
   explicit BuildClaim(const OutputFolder& folder);

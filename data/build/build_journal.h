@@ -30,7 +30,7 @@ class BuildJournal {
   void remove();
   void start_over();  ///< empties the journal
 
-  /// Whether a file of that name belongs to the build: an auxiliary file, or a shard of name_shards, finished or not.
+  /// True if a file of that name belongs to the build: an auxiliary file, or a shard of name_shards, finished or not.
   /// False without a journal.
   bool names(const std::string& file) const;
   void name_shards(Part part, int64_t count);  ///< durable on return, before the first shard is created

@@ -22,21 +22,21 @@ struct Block {
   int64_t stream_start = 0;      ///< number of tokens before it
   int64_t validation_start = 0;  ///< number of those in the validation part
   int64_t digested = 0;          ///< 1 if its text was read for counting
-  Digest digest;                 ///< of that text
+  Digest digest;                 ///< digest of that text
 };
 static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
 
 /// Decides the content of each shard. Created before the first shard is written, so that shards can be written by any
 /// number of threads, and again after a kill, with the same bytes.
 struct BuildPlan {
-  std::string fingerprint;  ///< of options and sizes; the text itself is compared by the blocks' digests
+  std::string fingerprint;  ///< hash of options and sizes; the text itself is compared by the digests of blocks
   std::string tokenizer_json;
   SplitRule rule = SplitRule::kNone;
   double share = 0;
   int64_t cut = 0;  ///< kTail: tokens of the train part
   int64_t documents = 0;
   int64_t empty_documents = 0;
-  int64_t special_spellings = 0;  ///< of special tokens in text
+  int64_t special_spellings = 0;  ///< number of spellings of special tokens in text
   int64_t bad_lines = 0, bad_places = 0;
   int64_t tokens = 0;
   int64_t validation_tokens = 0;
@@ -64,7 +64,7 @@ struct BlockCount {
   int64_t empty_documents = 0;
   int64_t special_spellings = 0;
   int64_t bad_lines = 0, bad_places = 0;
-  std::optional<Digest> digest;  ///< of the text, if it was read
+  std::optional<Digest> digest;  ///< digest of the text, if it was read
 };
 
 /// Fills the plan from the counts of its blocks, given in order, then `finish`.

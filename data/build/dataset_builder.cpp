@@ -85,7 +85,7 @@ class Builder {
   void check_space(int64_t bytes) const;
   /// The tokens of a block for the two parts, without those already written.
   struct Encoded {
-    Digest digest;  ///< of the block's text
+    Digest digest;  ///< digest of the text of the block
     std::vector<int32_t> tokens[2];
     std::vector<int64_t> starts[2];  ///< in these tokens
     int64_t written[2] = {0, 0};     ///< number of tokens of the block already written
@@ -284,7 +284,7 @@ void Builder::check_block(int64_t i, const Digest& digest) const {
   throw SourceChanged{str_cat(sources_.files[block.file].shown, " (bytes ", block.begin, " to ", block.end, ")")};
 }
 
-/// Whether the text of every block in a finished shard is recorded, so that this run can compare it.
+/// True if the text of every block in a finished shard is recorded, so that this run can compare it.
 bool Builder::text_known(const BuildJournal::Entry& entry) const {
   const int64_t begin = entry.shard * plan_.shard_tokens, end = begin + entry.info.tokens;
   const auto blocks = static_cast<int64_t>(plan_.blocks.size());

@@ -35,7 +35,7 @@ struct BuildOptions {
   bool overwrite = false;                    ///< replace a finished dataset built from other input
   int stdin_descriptor = 0;
   std::function<void(const BuildProgress&)> progress;  ///< called by one thread at a time
-  std::function<void(const std::string&)> note;        ///< one-line remarks
+  std::function<void(const std::string&)> note;        ///< prints a one-line note
 };
 
 struct BuildReport {

@@ -29,7 +29,7 @@ class PartWriter {
   /// Before the first feed: marks an existing shard.
   void mark_done(int64_t shard, const ShardInfo& info);
   int64_t tokens_missing() const;
-  /// Whether any of tokens [begin, end) was missing at the start. Constant while shards are written, so thread-safe.
+  /// True if any of tokens [begin, end) was missing at the start. Constant while shards are written, so thread-safe.
   bool needs(int64_t begin, int64_t end) const;
 
   /// Tokens [position, position + tokens.size()) of the part; documents begin at `starts`, counted from `position`.

@@ -21,15 +21,15 @@ class BatchSource {
   virtual bool next(Batch& batch) = 0;
 };
 
-/// What one data-parallel index reads. Micro-step m at position p has global samples [p + m*B*dp_size, + B*dp_size);
-/// index d gets rows [d*B, (d+1)*B) of them, so the samples of a step are the same on any mesh.
+/// The samples that one data-parallel index reads. Micro-step m at position p has global samples [p + m*B*dp_size, +
+/// B*dp_size); index d gets rows [d*B, (d+1)*B) of them, so the samples of a step are the same on any mesh.
 struct StreamOptions {
   int64_t sequence_length = 0;  ///< T
   int64_t micro_batch = 0;      ///< B, rows of one micro-batch on one index
   int64_t dp_index = 0;
   int64_t dp_size = 1;
   DocumentRule documents;
-  int64_t vocab_size = 0;  ///< of the model; a dataset with a larger vocabulary is an error
+  int64_t vocab_size = 0;  ///< vocabulary of the model; a dataset with a larger one is an error
   /// The token count of a micro-batch of a ValidationStream is a multiple of this, even for short ones: the number of
   /// ranks that shard its rows.
   int64_t rows_multiple = 1;
@@ -66,7 +66,7 @@ class TrainStream final : public BatchSource {
   struct Group {
     int64_t epoch = -1, group = -1;
     int64_t last_use = 0;
-    std::map<int64_t, Run> runs;  ///< by chunk
+    std::map<int64_t, Run> runs;  ///< indexed by chunk
   };
   struct Input {
     std::unique_ptr<TokenDataset> dataset;
@@ -108,8 +108,8 @@ class ValidationStream final : public BatchSource {
 
   StreamOptions options_;
   std::unique_ptr<TokenDataset> dataset_;
-  int64_t windows_ = 0;    ///< of the part
-  int64_t sequences_ = 0;  ///< those of them that are read
+  int64_t windows_ = 0;    ///< number of windows of the part
+  int64_t sequences_ = 0;  ///< number of windows that are read
   int64_t num_batches_ = 0;
   int64_t step_ = 0;
   std::vector<int32_t> row_, counts_;

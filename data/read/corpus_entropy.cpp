@@ -14,7 +14,7 @@ class PairCounts {
  public:
   explicit PairCounts(int64_t vocab) : vocab_(vocab), table_(vocab <= kMaxTable ? vocab * vocab : 0, 0) {}
 
-  /// The count before this one.
+  /// Counts a pair; returns the count before this one.
   int64_t add(int32_t a, int32_t b) { return table_.empty() ? map_[a * vocab_ + b]++ : table_[a * vocab_ + b]++; }
 
   int64_t get(int32_t a, int32_t b) const {

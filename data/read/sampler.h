@@ -24,8 +24,8 @@ class KeyedPermutation {
 /// Position of a sample in a part's stream.
 struct WindowAddress {
   int64_t epoch = 0;
-  int64_t group = 0;   ///< of 64 chunks in this epoch's order
-  int64_t chunk = 0;   ///< that holds the window's first token
+  int64_t group = 0;   ///< group of 64 chunks, in the order of this epoch
+  int64_t chunk = 0;   ///< chunk that holds the first token of the window
   int64_t window = 0;  ///< tokens [window*T, window*T + T]
 };
 
@@ -41,7 +41,7 @@ class WindowOrder {
  public:
   static constexpr int64_t kGroupChunks = 64;
 
-  /// Fewer than T+1 tokens is an input error that names `name`.
+  /// Input error that names `name` if there are fewer than T+1 tokens.
   WindowOrder(const std::string& name, int64_t tokens, int64_t sequence_length, int64_t chunk_tokens, uint64_t seed);
 
   int64_t windows() const { return W_; }
@@ -59,7 +59,7 @@ class WindowOrder {
   uint64_t seed_;
 };
 
-/// Which dataset a global sample comes from, and its index among the samples of that dataset.
+/// The dataset of a global sample, and its index among the samples of that dataset.
 struct MixtureAddress {
   int64_t dataset = 0;
   int64_t sample = 0;

@@ -20,7 +20,7 @@ class ShardReader;
 class TokenDataset {
  public:
   explicit TokenDataset(const std::string& directory);
-  /// The same with the bytes of its manifest.json, read by the caller.
+  /// Opens a dataset with the bytes of its manifest.json, read by the caller.
   TokenDataset(const std::string& directory, const std::string& manifest_text);
   ~TokenDataset();
   TokenDataset(const TokenDataset&) = delete;
@@ -29,7 +29,7 @@ class TokenDataset {
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return *manifest_; }
   Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
-  /// Remarks for the user, one line each: e.g. that the dataset is in the old format.
+  /// Notes for the user, one line each, e.g. that the dataset is in the old format.
   std::vector<std::string> remarks() const;
   /// Another reader of the same dataset, for another thread; shares the manifest.
   std::unique_ptr<TokenDataset> reopened() const;

@@ -26,7 +26,7 @@ std::string tokenizer_fingerprint(const std::string& tokenizer_json);
 /// The fingerprint of earlier releases: 32 hex digits over all of to_json. Their checkpoints contain it.
 std::string old_tokenizer_fingerprint(const std::string& tokenizer_json);
 
-/// Whether two tokenizers give the same ids and texts. Fast if equal.
+/// True if two tokenizers give the same ids and texts. Fast if equal.
 bool same_tokenizer(const Tokenizer& one, const Tokenizer& other);
 
 }  // namespace ashlar::data

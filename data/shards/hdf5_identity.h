@@ -13,7 +13,7 @@ namespace ashlar::data {
 struct ShardIdentity {
   std::string part;   ///< "train", "validation"
   int64_t index = 0;  ///< among the shards of its part
-  Digest digest;      ///< of its tokens, see chunk_digest
+  Digest digest;      ///< digest of its tokens, see chunk_digest
 
   bool operator==(const ShardIdentity&) const = default;
   std::string text() const;  ///< "train shard 3 with token digest ..."

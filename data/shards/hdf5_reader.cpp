@@ -133,7 +133,7 @@ uint32_t fletcher32(std::span<const uint8_t> bytes) {
   return static_cast<uint32_t>(second << 16 | first);
 }
 
-/// Why a chunk cannot be read, from its bytes in the file, without HDF5's filters.
+/// Returns why a chunk cannot be read. Examines its bytes in the file, without HDF5's filters.
 std::string chunk_damage(const OpenDataset& set, int64_t chunk, const std::string& reason) {
   const auto offset = static_cast<hsize_t>(chunk * set.chunk);
   const size_t size = static_cast<size_t>(set.chunk) * H5Tget_size(set.type.get());

@@ -19,7 +19,7 @@ class ShardWriter {
   struct Args {
     std::string path;
     Part part = Part::kTrain;
-    int64_t index = 0;        ///< of the shard in its part
+    int64_t index = 0;        ///< index of the shard in its part
     int64_t first_chunk = 0;  ///< number of its first chunk in the part
     int64_t tokens = 0;
     bool wide = false;
@@ -34,7 +34,7 @@ class ShardWriter {
   int64_t tokens_written() const;
   int64_t documents_written() const;
   void finish();                 ///< after all tokens: writes the rest and closes
-  const Digest& digest() const;  ///< of the tokens, once finished
+  const Digest& digest() const;  ///< digest of the tokens, once finished
 
  private:
   struct Impl;
@@ -53,7 +53,7 @@ class ShardReader {
   /// Compares the file with its entry in the manifest: identity (part, index, token digest; absent in the old format),
   /// then size, shape and type.
   explicit ShardReader(const Args& args);
-  /// Whether all of that matches. Reads headers and attributes only; false for a file that is not a shard.
+  /// True if all of that matches. Reads headers and attributes only; false for a file that is not a shard.
   static bool accepts(const Args& args);
   ~ShardReader();
   ShardReader(const ShardReader&) = delete;

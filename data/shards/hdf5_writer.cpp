@@ -71,8 +71,8 @@ struct ShardWriter::Impl {
   Digest digest;
   Hdf5Handle file, token_set, document_set;
   std::vector<uint32_t> chunk;
-  std::vector<uint16_t> narrow_chunk;  ///< as stored
-  std::vector<uint64_t> documents;     ///< not yet written
+  std::vector<uint16_t> narrow_chunk;  ///< ids as stored
+  std::vector<uint64_t> documents;     ///< document starts that are not yet written
   int64_t in_chunk = 0, written = 0, documents_flushed = 0;
   bool failed = true;  ///< true during HDF5 calls, so that it stays true after a failure
 

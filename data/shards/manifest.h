@@ -23,8 +23,8 @@ struct ShardInfo {
   int64_t tokens = 0;
   int64_t documents = 0;  ///< documents that begin in this shard
   int64_t bytes = 0;      ///< size of the file
-  uint32_t crc32 = 0;     ///< of the whole file
-  Digest digest;          ///< of its tokens, see chunk_digest; zero in the old format
+  uint32_t crc32 = 0;     ///< CRC-32 of the whole file
+  Digest digest;          ///< digest of its tokens, see chunk_digest; zero in the old format
 };
 
 struct PartInfo {
@@ -36,7 +36,7 @@ struct PartInfo {
 /// `manifest.json`: description of a dataset. Written last, so a directory with a manifest is complete.
 struct Manifest {
   static constexpr int kVersion = 2;
-  static constexpr int kOldVersion = 1;  ///< without digests: read, never written by a build
+  static constexpr int kOldVersion = 1;  ///< format without digests: read, never written by a build
 
   int version = kVersion;
 
@@ -47,7 +47,7 @@ struct Manifest {
   bool wide = false;  ///< tokens stored as uint32 rather than uint16
   double validation_share = 0;
   std::string validation_rule;     ///< "documents", "tail" or "none"
-  std::string source_fingerprint;  ///< of options and the sizes of the inputs
+  std::string source_fingerprint;  ///< hash of options and the sizes of the inputs
   std::string
       source_digest;  ///< of their text; if both are equal, a rebuild gives the same dataset. Empty in the old format
   int64_t source_files = 0;

@@ -277,7 +277,7 @@ class LineReader {
   }
 
   std::string_view text_;
-  char* bytes_ = nullptr;  ///< the same, if strings are requested
+  char* bytes_ = nullptr;  ///< the same bytes as text_, writable; null if strings are not requested
   bool replace_ = false;
   size_t at_ = 0;
   int64_t replaced_ = 0;

@@ -38,7 +38,7 @@ class SourceBytes {
   std::unique_ptr<Unpacker> unpacker_;
   std::string window_;  ///< unpacked bytes from window_begin_ on
   int64_t window_begin_ = 0;
-  int64_t released_ = 0;              ///< all bytes before
+  int64_t released_ = 0;              ///< all bytes before this offset are released
   std::map<int64_t, int64_t> ahead_;  ///< released ranges after that: begin, end
 };
 

@@ -106,7 +106,7 @@ struct Looking {
   std::mutex mutex;
   int64_t done = 0, total = 0;  ///< bytes of files that must be read completely
 
-  /// `tell`: report progress, for a large file.
+  /// `tell`: reports progress, for a large file.
   void read(int64_t bytes, bool tell) {
     const std::lock_guard lock(mutex);
     done += bytes;
@@ -247,7 +247,7 @@ Looked look_at(const Candidate& from, Looking& looking) {
   return looked;
 }
 
-/// Whether a name below `folder` on the way to `path` begins with a dot.
+/// True if a name below `folder` on the way to `path` begins with a dot.
 bool hidden_in(const fs::path& path, const fs::path& folder) {
   const fs::path below = path.lexically_relative(folder);
   return std::any_of(below.begin(), below.end(), [](const fs::path& name) { return name.string().starts_with('.'); });
@@ -279,7 +279,7 @@ int64_t refuse_twice(const std::vector<Candidate>& candidates) {
   int64_t bytes = 0;
   for (const Candidate& candidate : candidates) {
     struct stat st;
-    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // said when it is opened
+    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // reported when it is opened
     const auto [at, fresh] = seen.emplace(std::pair(st.st_dev, st.st_ino), &candidate);
     bytes += st.st_size;
     if (fresh) continue;

@@ -32,9 +32,9 @@ struct SourceList {
   std::vector<SourceFile> files;  ///< as given; folders recursively, sorted by path; none empty
   int64_t bytes = 0;
   int64_t empty_files = 0;    ///< skipped
-  int64_t other_entries = 0;  ///< in folders: neither regular files nor folders, skipped
+  int64_t other_entries = 0;  ///< skipped entries of folders that are neither files nor folders
   int64_t binary_files = 0;   ///< skipped by skip_binary
-  int64_t hidden_files = 0;   ///< in folders: skipped
+  int64_t hidden_files = 0;   ///< skipped hidden files of folders
 };
 
 struct SourceQuery {

@@ -13,8 +13,8 @@ constexpr int64_t kStride = 251;           // after that, test one byte in this 
 bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80U; }
 
-/// Whether to ask the tokenizer about a place: before white space, or before a full stop or comma of Chinese and
-/// Japanese, which are written without spaces.
+/// True if a text might be split here, so that the tokenizer is asked: before white space, or before a full stop or
+/// comma of Chinese and Japanese, which are written without spaces.
 bool worth_asking(std::string_view text, size_t at) {
   if (white(text[at - 1])) return false;
   return text[at] == ' ' || text[at] == '\n' || text.substr(at).starts_with("\xe3\x80\x82") ||

@@ -20,7 +20,7 @@ class DocumentSeparator {
   explicit DocumentSeparator(const std::string& option);
 
   explicit operator bool() const { return blank_line_ || !text_.empty(); }
-  /// Whether two adjacent separators enclose an empty document; otherwise they are one wide separator.
+  /// True if two adjacent separators enclose an empty document; otherwise they are one wide separator.
   bool counts_empty() const { return !text_.empty(); }
   /// Bytes of `text` between two documents. Blank lines: a run of blank lines. A text: the text and one line break
   /// after it.
@@ -29,7 +29,7 @@ class DocumentSeparator {
   };
   /// The first at or after `from`; `line_begins`: a line begins at `from`.
   std::optional<Found> find(std::string_view text, size_t from, bool line_begins) const;
-  /// Whether a file may be split at `at` into blocks that find the same separators as the whole: in the middle of a
+  /// True if a file may be split at `at` into blocks that find the same separators as the whole: in the middle of a
   /// line, after a byte of a document, not near the separator's text.
   bool may_cut(std::string_view text, size_t at) const;
 

@@ -22,7 +22,7 @@ std::string_view name_of(TokenType type);  ///< "uint16", ...
 struct TokenLayout {
   std::string_view form;  ///< "llm.c", "nanoGPT", "Megatron", "NumPy", "raw"
   TokenType type = TokenType::kUint16;
-  int64_t offset = 0;  ///< of the first id, in bytes
+  int64_t offset = 0;  ///< offset of the first id, in bytes
   int64_t tokens = 0;
   std::string index;  ///< Megatron: the .idx file with the document starts; empty otherwise
 };

@@ -46,9 +46,9 @@ class Unpacker::Stream {
   virtual ~Stream() = default;
   /// Consumes from `in` and fills `out`, both advanced. Returns an error text for invalid bytes, or nothing.
   virtual std::string step(std::string_view& in, std::span<char>& out) = 0;
-  /// Whether the file may end here.
+  /// True if the file may end here.
   virtual bool complete() const = 0;
-  /// Whether it has buffered output that needs no more input.
+  /// True if it has buffered output that needs no more input.
   virtual bool holds_more() const = 0;
 };
 

@@ -79,7 +79,7 @@ void AddedTokens::make_finders() {
   size_t bytes[2] = {0, 0};
   for (const AddedToken& token : tokens_) bytes[token.normalized ? 1 : 0] += token.pattern.size();
   for (size_t kind : {size_t{0}, size_t{1}}) finders_[kind].tokens = ByteTrie(bytes[kind]);
-  // Of tokens with the same pattern the first counts; a trie keeps the last.
+  // The first of several tokens with the same pattern counts; a trie keeps the last.
   for (size_t i = tokens_.size(); i > 0; --i) {
     const AddedToken& token = tokens_[i - 1];
     if (token.pattern.empty()) continue;
@@ -134,7 +134,7 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segmen
       if (found->lstrip) begin = std::max(skip_space_back(text, begin), done);
       if (found->rstrip) end = skip_space(text, end);
       if (done < begin) segments.push_back({span(done, begin), -1});
-      // As in the reference: text removed by an earlier rstrip is not matched again.
+      // Text removed by an earlier rstrip is not matched again, as in the `tokenizers` library.
       if (begin < end) segments.push_back({span(begin, end), found->id});
       done = end;
     }

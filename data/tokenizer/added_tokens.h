@@ -49,7 +49,7 @@ class AddedTokens {
 
  private:
   struct Finder {
-    std::array<bool, 256> begins{};  ///< by first byte
+    std::array<bool, 256> begins{};  ///< true for bytes that begin a token
     bool any = false;
     ByteTrie tokens;  ///< indices into tokens_ by pattern
   };

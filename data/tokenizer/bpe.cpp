@@ -111,7 +111,7 @@ void BpeModel::symbols_of(std::string_view piece, std::vector<int32_t>& symbols)
     }
     const auto has = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)] >= 0; };
     if (options_.byte_fallback && std::all_of(character.begin(), character.end(), has)) {
-      // As in the reference: a pending unknown token follows them.
+      // A pending unknown token follows them, as in the `tokenizers` library.
       for (const char c : character) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
       continue;
     }

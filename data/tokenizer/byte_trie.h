@@ -32,8 +32,8 @@ class ByteTrie {
   static uint64_t key_of(int32_t node, uint8_t byte) { return static_cast<uint64_t>(node) * 256 + byte; }
   size_t slot_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ULL >> 24) & mask_; }
 
-  std::vector<int32_t> ids_{-1};  ///< by node
-  std::vector<uint64_t> keys_;    ///< of the hash table
+  std::vector<int32_t> ids_{-1};  ///< id of the token that ends at a node; -1: none
+  std::vector<uint64_t> keys_;    ///< keys of the hash table
   std::vector<int32_t> children_;
   size_t mask_ = 0;
 };

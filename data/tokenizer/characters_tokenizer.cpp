@@ -46,7 +46,7 @@ class CharactersScan final : public CorpusScan {
   }
 
  private:
-  std::vector<uint8_t> seen_;  ///< by code point
+  std::vector<uint8_t> seen_;  ///< indexed by code point
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ class CharactersTokenizer final : public Tokenizer {
 
  private:
   std::vector<char32_t> vocabulary_;
-  std::vector<int32_t> id_of_;  ///< by code point; -1 = not in the vocabulary
+  std::vector<int32_t> id_of_;  ///< indexed by code point; -1 = not in the vocabulary
 };
 
 std::unique_ptr<CorpusScan> make_characters_scan();

@@ -29,7 +29,7 @@ class Fields {
   const nlohmann::json* find(std::string_view key);  ///< null when absent or null
   const nlohmann::json& array(std::string_view key);
   bool is_text(std::string_view key);              ///< present and a string
-  size_t length(std::string_view key);             ///< of a list
+  size_t length(std::string_view key);             ///< number of entries of a list
   Fields element(std::string_view key, size_t i);  ///< entry i of a list, an object
   Fields object(std::string_view key);
   std::string text(std::string_view key);
@@ -54,7 +54,7 @@ class Fields {
 
   const nlohmann::json& object_;
   std::string path_;
-  std::shared_ptr<int> steps_;  ///< of the whole file
+  std::shared_ptr<int> steps_;  ///< number of steps of the whole file
   std::set<std::string, std::less<>> read_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
-// In transformers' order of adding.
+// In the order in which transformers adds them.
 constexpr const char* kKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
 constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
@@ -140,7 +140,7 @@ class FolderTokens {
   json config_;
 };
 
-/// The list as transformers keeps it.
+/// The list of added tokens, updated as transformers does.
 class List {
  public:
   List(const ModelTokens& model, std::vector<AddedToken>& tokens) : model_(model), tokens_(tokens) {

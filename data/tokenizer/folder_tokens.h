@@ -17,7 +17,7 @@ struct ModelTokens {
   std::function<std::optional<int32_t>(const std::string&)> id_of;
 };
 
-/// Adds to `tokens` those in the files beside a tokenizer, as transformers does when it loads the folder:
+/// Adds to `tokens` those in the other files of a tokenizer's folder, as transformers does when it loads the folder:
 /// `added_tokens_decoder` of tokenizer_config.json, otherwise added_tokens.json; then the special tokens of
 /// tokenizer_config.json and special_tokens_map.json, or those of the class (`usual`, see TokenizerClass). A token of
 /// the model keeps its id, another one gets the next id after all. Input errors: an invalid entry, an id that

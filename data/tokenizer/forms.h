@@ -32,7 +32,7 @@ struct TokenizerFiles {
   const std::string* find_ending(std::string_view ending, std::string* name = nullptr) const;
 };
 
-/// A tokenizer made of files by a form.
+/// A tokenizer that a form reads from files.
 class FormTokenizer : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -57,7 +57,7 @@ class FormTokenizer : public Tokenizer {
   std::optional<int32_t> bos_id() const { return bos_id_; }
   /// Last step of a form's open: stores the files, finds eos and bos in them.
   void keep(TokenizerFiles files);
-  /// For a form's open: the files give another result by the older rules.
+  /// Called by the open function of a form if the files give another result under the older rules.
   void rules_matter() { rules_ = 2; }
 
  protected:
@@ -74,18 +74,18 @@ class FormTokenizer : public Tokenizer {
 /// Reads a tokenizer's file, or the folder with one: `tokenizer.json` before `vocab.json` + `merges.txt` before
 /// `.tiktoken`. Input errors name the file and the unsupported field.
 std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path);
-/// Whether a file of this name belongs to a form.
+/// True if a file of this name belongs to a form.
 bool makes_form(const std::string& name);
-/// Whether a folder has a file of a form, supported or not.
+/// True if a folder has a file of a form, supported or not.
 bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<FormTokenizer> tokenizer_from_files(TokenizerFiles files);
 
-/// A row of `kForms` in forms.cpp: whether the files have a tokenizer of the form, which of them it reads, and how it
-/// is opened.
+/// A row of `kForms` in forms.cpp: the functions that detect a tokenizer of the form, select the files that it reads,
+/// and open it.
 struct Form {
   std::string_view name;
   bool (*there)(const TokenizerFiles& files);
-  bool (*reads)(std::string_view file);  ///< which form files it reads; those of other forms are ignored
+  bool (*reads)(std::string_view file);  ///< true for form files that it reads; files of other forms are ignored
   std::unique_ptr<FormTokenizer> (*open)(const TokenizerFiles& files);
 };
 

@@ -36,7 +36,7 @@ Json object_of(const HuggingFaceFiles& files, const char* name) {
   return at == files.bytes.end() ? Json::object() : io::parse_ordered_json(at->second);
 }
 
-/// Tokens with flags, reduced to their spelling: the flags are in tokenizer.json.
+/// Reduces tokens with flags to their spelling: the flags are in tokenizer.json.
 Json spelled(const Json& value) {
   if (value.is_array()) {
     Json list = Json::array();

@@ -101,7 +101,7 @@ class BpeModel final : public Model {
   Options options_;
   int32_t unk_ = -1;
   bool of_bytes_ = false;
-  std::array<int32_t, 256> byte_ids_{};  ///< of bytes, or of the tokens <0x..>
+  std::array<int32_t, 256> byte_ids_{};  ///< ids of bytes, or of the tokens <0x..>
   absl::flat_hash_map<std::string, int32_t> tokens_;
   std::vector<Slot> slots_;
   size_t mask_ = 0;

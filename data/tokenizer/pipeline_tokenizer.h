@@ -73,7 +73,7 @@ class PipelineTokenizer final : public FormTokenizer {
   Template template_;
   bool model_reads_bytes_ = false;
   bool marks_begin_words_ = false;  ///< no token has U+2581 after another character
-  std::vector<char> special_;       ///< by id
+  std::vector<char> special_;       ///< indexed by id
   int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;  ///< range of special ids
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;

@@ -13,7 +13,7 @@ namespace ashlar::data {
 /// A text and its pieces for the model, in order, none empty.
 struct Pieces {
   std::string_view text;    ///< `own`, or a text that outlives this
-  std::vector<Span> spans;  ///< of `text`
+  std::vector<Span> spans;  ///< spans of `text`
   bool at_start = false;    ///< the first piece is at the start of the encoded text
   std::string own;
   std::vector<Span> next;  ///< spans under construction

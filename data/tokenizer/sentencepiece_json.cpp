@@ -26,7 +26,7 @@ bool has(const SentencePieceModelFile& model, Type type) {
   return std::any_of(model.pieces.begin(), model.pieces.end(), [&](const auto& piece) { return piece.type == type; });
 }
 
-/// Why no tokenizer.json gives the same ids; empty if one does.
+/// Returns why no tokenizer.json gives the same ids; empty if one does.
 std::string obstacle(const SentencePieceModelFile& model) {
   if (model.space_as_suffix) return "treat_whitespace_as_suffix";
   if (!model.escape_spaces) return "escape_whitespaces = false";
@@ -131,7 +131,7 @@ Json post_processor(const SentencePieceModelFile& model, const std::vector<int32
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
-/// From pieces to text.
+/// Returns the decoder, which converts pieces to text.
 Json decoder(const SentencePieceModelFile& model) {
   Json steps = Json::array();
   steps.push_back(replace({{"String", kSpace}}, " "));

@@ -16,7 +16,7 @@ struct SentencePieceModelFile {
     float score = 0;
     Type type = Type::kNormal;
   };
-  std::vector<Piece> pieces;  ///< by id
+  std::vector<Piece> pieces;  ///< indexed by id
   bool unigram = true;        ///< otherwise BPE, or a kind that only the library supports
   bool byte_fallback = false;
   bool space_as_suffix = false;

@@ -42,7 +42,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
     sort_special();
   }
 
-  /// Tokens that are matched in the text before the library encodes the rest.
+  /// Stores the tokens that are matched in a text before the library encodes the rest.
   void take_added(std::vector<AddedToken> tokens, const std::string& where) {
     for (const AddedToken& token : tokens) vocabulary_size_ = std::max(vocabulary_size_, token.id + 1);
     for (size_t i = 0; i < file_.pieces.size(); ++i) vocabulary_.add(file_.pieces[i].text, static_cast<int32_t>(i));
@@ -147,13 +147,13 @@ class SentencePieceTokenizer final : public FormTokenizer {
   std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
   bool cuttable_ = false;
   std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
-  std::array<bool, 256> begins_special_{};                ///< by first byte
+  std::array<bool, 256> begins_special_{};                ///< true for bytes that begin a special token
   int32_t vocabulary_size_ = 0;
   Vocabulary vocabulary_;
   std::unique_ptr<AddedTokens> added_;  ///< null: none are looked for
 };
 
-/// The ids of the template before and after a text: not in a .model, but in the tokenizer_config.json beside it.
+/// The ids of the template before and after a text: not in a .model, but in tokenizer_config.json in its folder.
 std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::around() const {
   const std::string* const text = source().find("tokenizer_config.json");
   if (text == nullptr) return {};
@@ -168,7 +168,7 @@ std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::ar
   return {side("add_bos_token", llama, bos_id()), side("add_eos_token", false, eos_id())};
 }
 
-/// Whether a text may be split at a single space between letters, dropping that space: words begin with U+2581, which
+/// True if a text may be split at a single space between letters, dropping that space: words begin with U+2581, which
 /// the library adds before each text, and no piece has it after another character.
 bool SentencePieceTokenizer::may_be_cut() const {
   std::vector<int32_t> first;
@@ -298,7 +298,7 @@ void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files
 
 bool holds_sentencepiece(const TokenizerFiles& files) {
   const std::string* const model = files.find_ending(".model");
-  // Field 1 of the message: the first piece.
+  // A model begins with field 1 of the message, the first piece.
   return model != nullptr && model->starts_with('\n');
 }
 

@@ -8,7 +8,7 @@
 
 namespace ashlar::data {
 
-/// Whether the files have a SentencePiece model: one `.model` that begins like its protocol buffer. (Llama 3's
+/// True if the files have a SentencePiece model: one `.model` that begins like its protocol buffer. (Llama 3's
 /// tokenizer.model is a text list of ranks.)
 bool holds_sentencepiece(const TokenizerFiles& files);
 

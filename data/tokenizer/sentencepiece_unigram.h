@@ -32,7 +32,7 @@ class SentencePieceUnigram {
   std::vector<uint32_t> rules_;  ///< Darts' double array
   std::string rule_texts_;
   ByteTrie pieces_, user_defined_;
-  std::vector<float> scores_;  ///< by id
+  std::vector<float> scores_;  ///< indexed by id
   float unknown_score_ = 0;
   int32_t unknown_ = 0;
   std::array<int32_t, 256> bytes_{};

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-/// How text is split, and the special tokens with their ids.
+/// The pattern that splits text, and the special tokens with their ids.
 struct Splitting {
   std::string pattern;
   std::vector<std::pair<std::string, int32_t>> special;

@@ -43,7 +43,7 @@ class Tokenizer {
   /// End of document: a separate id that no text encodes to, or the eos token of the files, which a text with its
   /// spelling encodes to.
   virtual int32_t eod_id() const = 0;
-  /// Whether a token has this id: false beyond the vocabulary, and in the gaps that some files leave.
+  /// True if a token has this id: false beyond the vocabulary, and in the gaps that some files leave.
   virtual bool has_token(int32_t id) const { return id >= 0 && id < vocab_size(); }
   virtual CutRule cut_rule() const = 0;
   /// For kWords: whether a long text may be split at byte `at` of `window`, a part of it around that place. Returns the
@@ -56,23 +56,23 @@ class Tokenizer {
 
   /// Appends the ids of `text` to `ids`. Throws TextError when the text cannot be encoded.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  /// The same, but spellings of special tokens (and of eos and bos, regardless of their flag) are ordinary text: they
-  /// never become those tokens, so no document contains an end-of-document id. Appends the spellings to `found`. Other
-  /// added tokens of the files are vocabulary and stay tokens. Source: tokenizers, AddedVocabulary::find_matches with
-  /// encode_special_tokens (`split_special_tokens`).
+  /// Encodes like `encode`, but spellings of special tokens (and of eos and bos, regardless of their flag) are ordinary
+  /// text: they never become those tokens, so no document contains an end-of-document id. Appends the spellings to
+  /// `found`. Other added tokens of the files are vocabulary and stay tokens. Source: tokenizers,
+  /// AddedVocabulary::find_matches with encode_special_tokens (`split_special_tokens`).
   virtual void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                               std::vector<SpecialSpelling>& found) const {
     static_cast<void>(found);
     encode(text, ids);
   }
-  /// Whether the two encodings can differ.
+  /// True if the two encodings can differ.
   virtual bool has_special_tokens() const { return false; }
-  /// The same with the tokenizer's template for a model (of tokenizer.json: `<s> $A`).
+  /// Encodes like `encode` and adds the template for a model (in tokenizer.json: `<s> $A`).
   virtual void encode_with_template(std::string_view text, std::vector<int32_t>& ids) const { encode(text, ids); }
   /// The text of the ids. A separate end-of-document id decodes to nothing, an eos token of the files to its spelling.
   /// An id outside the vocabulary is an input error.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  /// Whether the id is one byte of a character among text tokens: its text depends on the ids around it.
+  /// True if the id is one byte of a character among text tokens: its text depends on the ids around it.
   virtual bool is_byte(int32_t) const { return false; }
 
   /// Everything that determines ids, as one JSON object; stored in manifests and checkpoints.
@@ -81,7 +81,7 @@ class Tokenizer {
   /// The files that it was read from, byte for byte; none for a built-in kind.
   virtual std::vector<TokenizerFile> files() const { return {}; }
 
-  /// The same tokenizer as a tokenizer.json for other programs. Input error if it cannot be expressed.
+  /// Returns this tokenizer as a tokenizer.json for other programs. Input error if it cannot be expressed.
   virtual std::string tokenizer_json_text() const = 0;
 
   /// 16 hex digits of to_json(): equal hashes mean equal files. Different files may define the same tokenizer:

@@ -18,7 +18,7 @@ enum class Steps : uint8_t {
   kRefused,
 };
 
-/// How a class uses a SentencePiece model.
+/// Handling of a SentencePiece model by a class.
 enum class ModelRule : uint8_t { kLibrary, kRefused };
 
 /// The template of a class.
@@ -30,7 +30,7 @@ enum class Around : uint8_t { kNothing, kClsSep, kEos };
 /// SentencePiece model is supported as its slow kind, whose ids are those of the library; 5.24 reads every model as
 /// `"legacy": false`. A tokenizer.json defines its own pipeline: the class has no effect there.
 struct TokenizerClass {
-  std::string_view name;  ///< without "Fast"
+  std::string_view name;  ///< name of the class, without "Fast"
   Steps pairs = Steps::kRefused;
   ModelRule model = ModelRule::kRefused;
   std::string_view why;    ///< reason of a refusal
@@ -49,7 +49,7 @@ std::string class_name_of(const TokenizerFiles& files);
 /// a class: vocab.json with merges.txt is GPT-2's, a SentencePiece model its library's.
 const TokenizerClass& class_for_pairs(const TokenizerFiles& files);
 const TokenizerClass& class_for_model(const TokenizerFiles& files);
-/// Whether config.json alone changes the meaning of the files.
+/// True if config.json alone changes the meaning of the files.
 bool config_json_decides(const TokenizerFiles& files, const std::string& config_json, bool pairs);
 
 /// The object in a file; empty if the file is absent. Input error for any other value.

@@ -20,7 +20,7 @@ std::string tokenizer_json_of_parts(const OrderedJson& parts, int indent = -1);
 /// the others.
 OrderedJson bpe_model_json(OrderedJson parts);
 
-/// Appends a token to an object that does not have it.
+/// Appends a token without checking for duplicates. Precondition: `vocab` does not contain it.
 void add_token(OrderedJson& vocab, const std::string& token, int64_t id);
 
 /// The pre-tokenizer and decoder "ByteLevel".

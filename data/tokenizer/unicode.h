@@ -26,11 +26,11 @@ CodeSet difference(const CodeSet& a, const CodeSet& b);
 CodeSet category(std::string_view name);
 
 bool is_white_space(char32_t c);  ///< White_Space
-CodeSet white_space();            ///< the same as a set
+CodeSet white_space();            ///< set of the code points for which is_white_space is true
 bool is_numeric(char32_t c);      ///< Nd, Nl, No of Unicode 17, as Digits sees them
 bool is_punctuation(char32_t c);  ///< P of Unicode 8 and ASCII punctuation, as Punctuation sees them
 bool is_word(char32_t c);         ///< Alphabetic, M, Nd, Pc, Join_Control of Unicode 16, as single_word sees them
-CodeSet word_characters();        ///< the same as a set
+CodeSet word_characters();        ///< set of the code points for which is_word is true
 /// `\w` of Oniguruma: includes superscripts and fractions of Latin-1, excludes Join_Control.
 CodeSet pattern_word_characters();
 

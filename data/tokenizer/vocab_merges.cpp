@@ -50,7 +50,7 @@ OrderedJson model_of(const TokenizerFiles& files, const json& vocab) {
   return bpe_model_json({{"vocab", vocab}, {"merges", merges_of(files)}});
 }
 
-/// As in older releases: always GPT-2's pattern, for every class.
+/// Builds the tokenizer.json of older releases: always GPT-2's pattern, for every class.
 std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
   const json config = object_in(files, "tokenizer_config.json");
   std::map<std::string, OrderedJson> added;

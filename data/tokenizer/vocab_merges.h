@@ -12,7 +12,7 @@ namespace ashlar::data {
 /// tokenizer_config.json. `files.rules` = 1 reads them as older releases did.
 std::string tokenizer_json_of_vocab_and_merges(const TokenizerFiles& files);
 
-/// Whether rules 1 gave other ids or another template than `now`, the tokenizer.json of the same files.
+/// True if rules 1 give other ids or another template than `now`, the tokenizer.json of the same files.
 bool pairs_differ_by_rules(const TokenizerFiles& files, const std::string& now);
 
 }  // namespace ashlar::data

@@ -33,7 +33,7 @@ class Vocabulary {
 /// each position. The longest in published tokenizers has some hundreds.
 inline constexpr size_t kMaxTokenBytes = 1024;
 
-/// Whether an id is too far beyond the number of tokens: memory grows with the largest id. Published vocabularies have
+/// True if an id is too far beyond the number of tokens: memory grows with the largest id. Published vocabularies have
 /// gaps of some hundreds.
 constexpr bool id_too_far(int64_t id, size_t tokens) { return id >= 4 * static_cast<int64_t>(tokens) + 100'000; }
 

@@ -33,7 +33,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Without a clamp and an offset the linear half is unchanged.
+/// Base of activations without clamp and offset: the linear half is unchanged.
 struct Plain {
   template <class D>
   HWY_INLINE VecOf<D> linear(D, VecOf<D> up) const {

@@ -15,7 +15,7 @@ enum class Isa : uint8_t {
   kBaseline,    ///< x86-64 without AVX2
   kAvx2,        ///< AVX2 + FMA
   kAvx512,      ///< AVX-512 F, BW, DQ, VL
-  kAvx512Bf16,  ///< the same with vdpbf16ps
+  kAvx512Bf16,  ///< kAvx512 with vdpbf16ps
 };
 std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_bf16"
 

@@ -7,7 +7,7 @@
 
 namespace ashlar::cpu {
 
-/// How to build a CpuBackend.
+/// Options of a CpuBackend.
 struct CpuOptions {
   int threads = 0;              ///< 0 = every core that this process may use
   Log* log = nullptr;           ///< capability notices; null = silent. Must outlive the backend.

@@ -31,7 +31,7 @@ void wake(const void* word, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, nullptr, nullptr, bits);
 }
 
-// Sleepers are woken by bit; threads from 31 on share one.
+// Bit of the futex mask that wakes a thread; threads from 31 on use the same bit.
 uint32_t bit_of(int thread) { return uint32_t{1} << std::min(thread, 31); }
 uint32_t bits_below(int count) { return count > 31 ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
 

@@ -52,7 +52,7 @@ class Threads {
     const void* work = nullptr;
     int count = 1;
   };
-  /// Whether a thread spins before it sleeps. After several unsuccessful spins it does not, for increasingly many
+  /// True if a thread spins before it sleeps. After several unsuccessful spins it does not, for increasingly many
   /// waits: the awaited thread probably shares its core or has none.
   class Waiter {
    public:

@@ -16,7 +16,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// Without a clamp and an offset the linear half is unchanged.
+/// Base of activations without clamp and offset: the linear half is unchanged.
 struct Plain {
   template <typename A>
   __device__ __forceinline__ A linear(A up) const {

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kerne
   });
 }
 
-/// Threads per row of this many columns: a power of two up to a warp, whole warps beyond, at most a block.
+/// Returns the number of threads per row: a power of two up to a warp, whole warps beyond, at most a block.
 int row_lanes(int64_t cols, int64_t width) { return row_layout(div_up(cols, width), 1, kThreads, 1).lanes; }
 
 }  // namespace

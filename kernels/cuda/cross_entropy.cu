@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxThreads = 512;
 constexpr int kReduceThreads = 512;
 
-/// LossShape in the form for kernels.
+/// LossShape as a kernel argument.
 struct Slice {
   const int32_t* targets;
   int64_t vocab_begin;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
   }
 }
 
-/// A thread processes a row of one masked column.
+/// One thread per (row, masked id): sets logits[row][id] to -inf if the id is in this rank's vocabulary shard.
 template <typename T>
 __global__ void loss_mask_kernel(Rows<T> logits, const int32_t* ids, int64_t vocab_begin, int64_t rows, int64_t count,
                                  int64_t cols) {
@@ -238,7 +238,7 @@ struct PlainGrad {
   A scale;
 };
 
-/// The same with a softcap (0: none), with log Z or the largest logit in the z-loss.
+/// Gradient of logits with a softcap (0: none), with log Z or the largest logit in the z-loss.
 template <typename A>
 struct CappedGrad {
   explicit CappedGrad(const LossBackward& args)
@@ -288,7 +288,7 @@ constexpr int kMostGradBlocks = 1;
 template <class Grad>
 constexpr int kGradBlocks = std::is_same_v<Grad, PlainGrad<float>> ? kMostGradBlocks : 1;
 
-/// For one row, in double.
+/// Factors of the target of one row, in double.
 struct TargetFactors {
   double max, weight, unit, z_coef;
 };

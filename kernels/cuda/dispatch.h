@@ -9,8 +9,8 @@
 #include "kernels/cuda/dev/vector.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
-/// How launchers choose a kernel's types and divide its work. Everything is a function of shapes and addresses, never
-/// of the device, so that bits are equal on every GPU.
+/// Helpers of kernel launchers: they choose the types of a kernel and divide its work. All depends on shapes and
+/// addresses only, never on the device, so that bits are equal on every GPU.
 namespace ashlar::ASHLAR_DEV {
 
 /// f(T()) with T the storage type; throws input_error for a dtype that is not one.
@@ -39,7 +39,7 @@ inline unsigned num_blocks(int64_t wanted, int64_t most) {
   return static_cast<unsigned>(std::min(std::max<int64_t>(wanted, 1), most));
 }
 
-/// How the threads of a block share rows: groups of `lanes`, each with its own row.
+/// Thread layout of a block: `groups` groups of `lanes` threads, each with its own row.
 struct RowLayout {
   int lanes = 1, groups = 1;
 

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0) sums[slot] = total;
 }
 
-/// One warp.
+/// Launched with one warp.
 __global__ void clip_gradients_kernel(const double* squares, int64_t n, const double* also_finite, int64_t others,
                                       ClipState* state, double* kept, double max_norm) {
   if (state->skip != 0) return;

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMaxRowLanes, sizeof(T) == 2 ? 2 : 1)
   }
 }
 
-/// The same for rows too wide to hold: read once for each step.
+/// Variant for rows too wide for registers: each step reads the row again.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormParams<T> a, Rows<const T> x) {
   using A = AccumulateOf<T>;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kMaxRowLanes)
   }
 }
 
-/// In place if the outputs are the inputs.
+/// Computes mean and rstd from the sums. The outputs may be the inputs.
 template <typename A>
 __global__ void __launch_bounds__(256)
     norm_statistics_kernel(const A* sum, const A* sum_squares, A* mean, A* rstd, int64_t rows, A inverse_total, A eps) {

@@ -25,7 +25,7 @@ struct BackwardParams {
   A inverse_total;  ///< 1 / width of the whole row
   bool layernorm, unit_offset, accumulate;
   int64_t rows;
-  int cols;       ///< of a row, or of a head
+  int cols;       ///< number of columns of a row, or of a head
   int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
 
   /// A block of grid.y = h processes head h.

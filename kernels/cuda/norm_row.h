@@ -4,7 +4,7 @@
 #include "kernels/cuda/dev/reduce.h"
 #include "kernels/cuda/dispatch.h"
 
-/// How norms share rows among threads, and the norm of one row by the group that holds it in registers.
+/// The thread layouts of the norm kernels, and the norm of one row by the group of threads that holds it in registers.
 namespace ashlar::ASHLAR_DEV {
 
 /// Vectors of a row held by a thread: 16 numbers of bf16 and fp32. Vector p of rank r is vector p * lanes + r of the
@@ -73,7 +73,7 @@ struct NormParams {
   A eps;
   bool unit_offset;
   int64_t rows;
-  int cols;       ///< of a row, or of a head
+  int cols;       ///< number of columns of a row, or of a head
   int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
 
   /// A block of grid.y = h processes head h: its columns, gains and statistics.
@@ -104,12 +104,12 @@ NormParams<T> norm_params(const NormForward& a) {
           .cols = static_cast<int>(a.x.cols / a.heads),
           .gain_step = gain_step(a.gamma ? a.gamma : a.beta, a.x.cols, a.heads)};
 }
-/// How norm_forward and residual_norm_forward share rows.
+/// Thread layout for norm_forward and residual_norm_forward: threads per row and rows per block.
 template <typename T>
 RowLayout norm_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, 256);
 }
-/// How kernels that sum over rows share them.
+/// Thread layout for kernels that sum over rows.
 template <typename T>
 RowLayout sums_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), 4, kMaxRowLanes, 256);
@@ -131,7 +131,7 @@ inline ColumnTiles column_tiles(int64_t rows, int64_t cols, int64_t width) {
   return tiles;
 }
 
-/// Whether a kernel may use the row kernels' vectors: every vector whole and aligned.
+/// True if a kernel may use the row kernels' vectors: every vector whole and aligned.
 template <typename... Views>
 bool norm_vectors(int64_t cols, int64_t width, const Views&... views) {
   return cols % width == 0 && rows_aligned_for(width, views...);

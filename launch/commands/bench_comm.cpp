@@ -60,7 +60,7 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Where the buffers are: on a device, or (null) on the host.
+/// Location of the buffers: on a device, or (null) on the host.
 struct Place {
   Backend* backend = nullptr;
   Stream& stream;

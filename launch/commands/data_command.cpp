@@ -194,7 +194,7 @@ Value named_option(Arguments& given, std::string_view option, std::initializer_l
   throw input_error(given.command(), "option ", option, " = ", printable(value), ": expected one of ", names);
 }
 
-/// What was skipped or changed, one line each.
+/// Prints what was skipped or changed, one line each.
 void print_remarks(const data::BuildReport& report, std::ostream& out) {
   const data::Manifest& m = report.manifest;
   if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";

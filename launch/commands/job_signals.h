@@ -47,7 +47,7 @@ class JobSignals {
   bool acknowledged_ = false;
 };
 
-/// "SIGTERM".
+/// Name of a signal, e.g. "SIGTERM".
 std::string signal_name(int signal);
 
 }  // namespace ashlar::launch

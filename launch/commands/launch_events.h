@@ -48,14 +48,14 @@ std::string event_line(const RunRestarted& event);
 
 /// A run is not restarted.
 struct RestartsEnded {
-  int64_t restarts = 0;  ///< in a row
+  int64_t restarts = 0;  ///< number of restarts in a row
   int64_t committed = 0;
 };
 std::string event_line(const RestartsEnded& event);
 
 /// Steps and time of a run with restarts.
 struct RunGoodput {
-  int64_t step = 0;  ///< of the newest checkpoint
+  int64_t step = 0;  ///< step of the newest checkpoint
   int64_t restarts = 0;
   Goodput goodput;
 };

@@ -23,7 +23,7 @@ bool begins_alike(std::string_view a, std::string_view b) {
   return a.substr(0, most) == b.substr(0, most);
 }
 
-/// Whether a line with this beginning can be forwarded before it is complete.
+/// True if a line with this beginning can be forwarded before it is complete.
 bool passes_at_once(std::string_view begun) {
   return begun.size() >= kSpoken.size() && begun[0] != '-' && !begins_alike(begun, kEventLoop) &&
          !begins_alike(begun, kForwarding);

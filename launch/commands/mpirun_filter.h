@@ -39,7 +39,7 @@ class MpirunFilter {
   std::vector<Held> held_;     ///< paragraphs that may repeat a rank's own line
   std::string spoken_;         ///< incomplete line of a rank, already forwarded
   std::vector<int64_t> lost_;  ///< ranks reported as lost
-  bool more_lost_ = false;     ///< and further ranks, reported as a count
+  bool more_lost_ = false;     ///< further ranks are lost, reported as a count
   bool passing_ = false;       ///< the current line is forwarded as it arrives
   bool rank_spoke_ = false;
   bool killed_ = false, acknowledged_ = false;

@@ -18,7 +18,7 @@ struct RanksWanted {
 
 /// Properties of this machine.
 struct MpirunHere {
-  std::string path;                      ///< of mpirun
+  std::string path;                      ///< path of mpirun
   std::string version;                   ///< output of `mpirun --version`
   std::vector<std::string> environment;  ///< names of the variables that are set
   std::string host = "localhost";        ///< name of this machine

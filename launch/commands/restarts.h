@@ -33,7 +33,7 @@ class RunProgress {
 
   int64_t committed() const { return committed_; }  ///< step of the newest checkpoint; 0: none
   const Goodput& goodput() const { return goodput_; }
-  /// Whether the directory was replaced since the beginning: `train --restart` has renamed the old one.
+  /// True if the directory was replaced since the beginning: `train --restart` has renamed the old one.
   bool renewed() const;
   /// Called after an attempt: counts its rows; those up to the newest checkpoint are kept.
   void look();
@@ -46,7 +46,7 @@ class RunProgress {
   std::filesystem::path run_dir_;
   std::optional<uint64_t> inode_;
   int64_t committed_ = 0;
-  std::optional<io::FileStamp> stamp_;  ///< of metrics.jsonl at the last read
+  std::optional<io::FileStamp> stamp_;  ///< stamp of metrics.jsonl at the last read
   uint64_t read_to_ = 0;                ///< bytes of metrics.jsonl that are counted and final
   Goodput goodput_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
@@ -55,11 +55,11 @@ class RunProgress {
 /// The run directory of `train WORDS`. Throws the errors that `train` would throw.
 std::filesystem::path run_directory_of(std::span<const std::string> words);
 
-/// How to restart a run; the actions are callbacks.
+/// Parameters of a run that is restarted; the actions are callbacks.
 struct RestartArgs {
   int64_t restarts = 0;  ///< allowed restarts in a row without a new committed step
   std::filesystem::path run_dir;
-  std::vector<std::string> words;                                 ///< of train
+  std::vector<std::string> words;                                 ///< arguments of `train`
   std::function<int(const std::vector<std::string>& words)> run;  ///< runs an attempt; returns its exit code
   std::function<bool()> told_to_end;                              ///< a signal has asked the job to end
   std::function<bool(std::chrono::milliseconds)> wait;            ///< true: a signal arrived meanwhile

@@ -26,20 +26,20 @@ class TimedSteps {
 
   void step(bool timed);  ///< untimed steps are warm-up
 
-  /// What this rank exchanges over one communicator per step.
+  /// Traffic of this rank over one communicator per step.
   struct Traffic {
     int64_t operations = 0;
-    int64_t bytes = 0;  ///< of whole vectors
+    int64_t bytes = 0;  ///< bytes of whole vectors
   };
   struct Result {
     double step_ms = 0, step_ms_min = 0, step_ms_max = 0;
     double forward_backward_ms = 0;
     double tokens_per_sec = 0;
-    double peak_flops = 0;  ///< of all ranks, measured between the steps
-    double share = 0;       ///< of the peak; 6 N + attention in full
+    double peak_flops = 0;  ///< peak FLOP/s of all ranks, measured between the steps
+    double share = 0;       ///< share of the peak; 6 N + attention in full
     double share_causal = 0;
-    int64_t gemms = 0;                       ///< of this rank, per step
-    std::map<std::string, Traffic> traffic;  ///< of this rank, per step, by communicator
+    int64_t gemms = 0;                       ///< matrix products of this rank, per step
+    std::map<std::string, Traffic> traffic;  ///< traffic of this rank, per step, by communicator
     int64_t allocator_calls = 0;             ///< system allocations during the timed steps
   };
   Result result() const;                                            ///< medians of the timed steps

@@ -110,7 +110,8 @@ Origins find_origins(const config::RawConfig& raw, bool restart, comm::ControlPl
   return found;
 }
 
-/// Sets keys that are not given to the values of their source, and returns them.
+/// Sets keys that are not given to their values in the checkpoint or run that the run continues or starts from; returns
+/// these keys.
 std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Origins& from) {
   const std::optional<std::string> init_from = raw.init_from();
   std::vector<config::DerivedValue> taken;
@@ -157,7 +158,7 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
                       .hardware_threads = session.cores.machine};
   const std::vector<config::DerivedValue> taken = take_values(raw, from);
   ResolvedRun run;
-  // Not as an initializer: when one throws, g++ 12 destroys the aggregate members before it twice.
+  // Assigned, not an initializer: if an initializer throws, g++ 12 destroys the earlier aggregate members twice.
   run.datasets = open_datasets(raw, manifests);
   if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
   const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);

@@ -21,7 +21,7 @@ struct TrainFromArgs {
   std::vector<std::string> ignored_keys;  ///< keys of its config.json, as for `ashlar import`
 };
 
-/// Called by all ranks; rank 0 imports (`import` true). The checkpoint goes to RUN_DIR.import, beside the run's
+/// Called by all ranks; rank 0 imports (`import` true). The checkpoint goes to RUN_DIR.import, next to the run's
 /// directory (run.dir of `overrides`, else runs/NAME of the Hugging Face directory). An import by an earlier start from
 /// the same directory is reused. Input error when that path has another model's import, or something else.
 TrainFrom train_from(const TrainFromArgs& args, bool import, Log& log);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether a directory is a run directory: it has a configuration and another file that only runs write.
+/// True if a directory is a run directory: it has a configuration and another file that only runs write.
 bool is_run_directory(const fs::path& dir) {
   const training::RunDirectory run(dir);
   std::error_code none;

@@ -7,7 +7,7 @@
 namespace ashlar::config {
 namespace {
 
-/// Whether a size of 0 stands for a missing value. A model alone needs no vocabulary or sequence length, so they may be
+/// True if a size of 0 stands for a missing value. A model alone needs no vocabulary or sequence length, so they may be
 /// absent there.
 bool is_missing(const KeySpec& spec, const Value& value) {
   const auto below = [&](double v) { return v < spec.low || (spec.low_open && v == spec.low); };

@@ -15,7 +15,7 @@ std::string joined(const char* words) {
   return text;
 }
 
-/// Why a known value is refused; empty when all values are supported.
+/// Returns why a known value is rejected; empty if all values are supported.
 std::string refusal(const KeySpec& s) {
   if (*s.unsupported != 0 && *s.instead == 0) return str_cat("not supported by this version: ", joined(s.unsupported));
   return "";

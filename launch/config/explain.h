@@ -8,8 +8,8 @@
 
 namespace ashlar::config {
 
-/// What the schema says about a key (`model.d_ff`), a section (`rope`) or everything (`all`).
-/// Throws Error(kInput) with the nearest key for anything else.
+/// Returns the documentation of a key (`model.d_ff`), a section (`rope`) or all keys (`all`). Throws Error(kInput) with
+/// the nearest key for anything else.
 std::string explain(std::string_view what);
 
 /// configs/README.md. Regenerated with `ashlar explain --markdown > configs/README.md`; a test compares.

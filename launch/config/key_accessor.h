@@ -26,7 +26,7 @@ struct Member {
   std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< nothing: the key is absent
   /// A word in place of a number (`head_dim^-0.5`) is left to the rule of its key; "none" empties an optional member.
   void (*set)(RunConfig&, const Value&) = nullptr;
-  std::vector<std::string_view> (*words)() = nullptr;  ///< of an enum, else null
+  std::vector<std::string_view> (*words)() = nullptr;  ///< words of an enum; null for other types
 };
 
 namespace detail {

@@ -16,8 +16,8 @@ struct RawValues {
   explicit RawValues(std::string file_name);
   std::string run_dir() const;  ///< given, else derived from the file name; empty when invalid
 
-  std::string name;                         ///< of the file, in messages
-  std::vector<std::optional<Value>> given;  ///< by index of schema()
+  std::string name;                         ///< name of the file in messages
+  std::vector<std::optional<Value>> given;  ///< indexed like schema()
   std::vector<uint8_t> bad;                 ///< given but invalid: `errors` has the error
   std::vector<uint8_t> overridden;          ///< has an override: the value of the file is not checked
   std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (take_values_from_run)
@@ -29,10 +29,11 @@ struct RawValues {
 /// The default of a Need::kDefault key as a value.
 Value fallback_value(const KeySpec& spec);
 
-/// Equal as numbers of a model: two programs may round the same formula differently.
+/// Compares two values; numbers are equal if they differ by rounding only, since two programs may round the same
+/// formula differently.
 bool same_value(const Value& a, const Value& b);
 
-/// As TOML: shortest text that reads back to the same value, strings quoted.
+/// Returns a value as TOML: the shortest text that reads back to the same value, strings quoted.
 std::string value_text(const Value& value);
 
 /// `section.key = got: expected ...; e.g. ...` with the place (`x.toml:3`, `command line`) at the end.

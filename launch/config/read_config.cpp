@@ -168,7 +168,7 @@ void unknown_key(RawValues& raw, std::string_view section, std::string_view key,
   raw.errors.push_back(str_cat(name, ": ", what, " (", place, ")"));
 }
 
-/// What an unparsable line was about: `section.key` when it looks like one.
+/// Returns the subject of a line that cannot be parsed: `section.key` if the line looks like one.
 std::string subject_of_line(const std::vector<std::string>& lines, size_t line) {
   std::string section;
   for (size_t i = 0; i < line; ++i) {
@@ -217,7 +217,7 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
 
 /// Parses the text. A value that is not TOML is reported, its line is removed, and the rest is parsed again, so that
 /// all errors are reported at once. If that does not lead to a file that parses, only the first error is reported.
-/// Overridden keys give no errors.
+/// Parses the text. Keys that are overridden give no errors.
 toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -343,7 +343,7 @@ void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   }
 }
 
-/// Of several overrides of one key the last counts.
+/// True if a later override sets the same key: the last one counts.
 bool is_replaced(std::span<const Override> overrides, size_t at) {
   const auto later = overrides.subspan(at + 1);
   return std::any_of(later.begin(), later.end(), [&](const Override& o) { return o.spec == overrides[at].spec; });

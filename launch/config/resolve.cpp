@@ -73,7 +73,7 @@ void resolve_train(Resolver& r) {
             " tokens; make it smaller, the rest of the batch is accumulated");
 }
 
-/// The older form of train.eval_sequences.
+/// Converts the deprecated key train.eval_batches to train.eval_sequences.
 void resolve_evaluation(Resolver& r) {
   if (!r.given("train.eval_batches")) return;
   const TrainSection& t = r.config().train;
@@ -111,8 +111,8 @@ void check_mesh(Resolver& r) {
             " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
 }
 
-/// What cuDNN's attention requires of the run when no other implementation is allowed. The requirements of its version
-/// and of the device are checked when they are opened.
+/// Checks the requirements of cuDNN's attention on the run if no other implementation is allowed. The requirements of
+/// its version and of the device are checked when they are opened.
 void check_attention(Resolver& r) {
   const RunConfig& c = r.config();
   if (r.facts().purpose == Purpose::kModel || c.train.attention != AttentionKernels::kCudnn) return;

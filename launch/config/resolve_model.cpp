@@ -60,7 +60,7 @@ void resolve_norms(Resolver& r, const ModelConfig& m) {
     r.derive("attn.qk_norm_eps", m.norm.variant.eps, {"norm.eps"}, "norm.eps");
 }
 
-/// The keys of a scaling type that have no default.
+/// Checks that the keys of a scaling type without a default are given.
 void resolve_scaling(Resolver& r, ModelConfig& m) {
   if (!r.valid({"rope.scaling"})) return;
   const auto required = [&](const char* key) {

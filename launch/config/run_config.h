@@ -46,7 +46,7 @@ struct RunSection {
   std::vector<std::string> init_change;  ///< model keys that may differ from it
   Device device = Device::kCpu;
   DType dtype = DType::kBFloat16;  ///< storage type: bf16, fp32 or fp64
-  int64_t threads = 1;             ///< of each rank
+  int64_t threads = 1;             ///< threads of each rank
   double hang_after = 60;          ///< seconds without progress beyond the longest step; 0 = off
   double stall_after = 600;        ///< limit while a rank waits for a file system
   HangAction hang_action = HangAction::kStop;
@@ -71,7 +71,7 @@ struct TrainSection {
   Recompute recompute = Recompute::kNone;
   AttentionKernels attention = AttentionKernels::kAuto;
   int64_t eval_every = 0;      ///< steps; 0 = only after the last step
-  int64_t eval_sequences = 0;  ///< per dataset; 0 = the whole validation part
+  int64_t eval_sequences = 0;  ///< sequences per dataset; 0 = the whole validation part
   bool operator==(const TrainSection&) const = default;
 };
 
@@ -130,7 +130,7 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// What the configuration is for. It decides which keys must be given, and whether the mesh must fit the ranks. kModel
+/// Purpose of the configuration. It decides which keys must be given, and whether the mesh must fit the ranks. kModel
 /// needs only the model sections (params, eval), kStep those and a mesh (bench step). The train, optimizer and data
 /// fields without a default are then 0 or empty when absent.
 enum class Purpose : uint8_t { kTrain, kStep, kModel };
@@ -208,10 +208,10 @@ class RawConfig {
 /// be opened.
 RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
 
-/// The same from text; `name` replaces the file name in messages and in the default of run.dir.
+/// Reads a configuration from text; `name` replaces the file name in messages and in the default of run.dir.
 RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides);
 
-/// How to treat a given key that differs from the checkpoint's.
+/// Treatment of a given key that differs from that of the checkpoint.
 enum class Differing : uint8_t {
   kError,  ///< an error with both values, unless run.init_change lists the key
   kStays,  ///< no error here: check_resume decides

@@ -26,7 +26,7 @@ enum class KeyType : uint8_t {
   kSources,  ///< data.path: a string, or a list of {path, weight}
 };
 
-/// What happens when a key is absent.
+/// Handling of an absent key.
 enum class Need : uint8_t {
   kDefault,   ///< has the value `fallback`
   kDerived,   ///< computed from other values by `rule`
@@ -47,11 +47,11 @@ struct Condition {
 struct KeySpec {
   const char* section = "";
   const char* key = "";
-  Member member;  ///< what it stands for in RunConfig; empty: a rule of resolve*.cpp reads the key
+  Member member;  ///< member of RunConfig that the key sets; empty: a rule of resolve*.cpp reads the key
   KeyType type = KeyType::kString;
   Need need = Need::kDefault;
   const char* fallback = "";  ///< default, as TOML text without quotes
-  const char* rule = "";      ///< how the default is derived
+  const char* rule = "";      ///< formula of the default
   double low = 0, high = 0;   ///< range of numbers
   bool low_open = false, high_open = false;
   const char* words = "";        ///< supported words, separated by |; "" of an enum: all its supported names
@@ -68,14 +68,14 @@ struct KeySpec {
   std::string name() const;  ///< "section.key"
 };
 
-/// The rule of keys whose default depends on optimizer.kind (optim::Rule).
+/// Text of the default of keys that depends on optimizer.kind (optim::Rule).
 inline constexpr const char* kRuleOfOptimizer = "that of optimizer.kind";
 
-/// What the keys of a section describe.
+/// Subject of the keys of a section.
 enum class Scope : uint8_t {
   kRun,
-  kModel,    ///< how a model is trained: dropout, loss, initial values
-  kWeights,  ///< how the weights are used; a run that starts from a checkpoint copies them from it
+  kModel,    ///< training of a model: dropout, loss, initial values
+  kWeights,  ///< use of the weights; a run that starts from a checkpoint copies these keys from it
 };
 
 struct SectionDoc {
@@ -85,7 +85,7 @@ struct SectionDoc {
 };
 
 std::span<const KeySpec> schema();
-std::span<const SectionDoc> sections();  ///< in the order of writing
+std::span<const SectionDoc> sections();  ///< ordered as written to a file
 
 Scope scope_of(const KeySpec& spec);
 /// True for the keys of Scope::kWeights except padding, whose rows are in no checkpoint.
@@ -93,7 +93,8 @@ bool is_weights_key(const KeySpec& spec);
 /// False when its condition does not hold.
 bool applies(const KeySpec& spec, const RunConfig& config);
 
-/// Whether its default depends on optimizer.kind, and that default.
+/// is_of_optimizer: true if the default of the key depends on optimizer.kind; default_of_optimizer returns that
+/// default.
 bool is_of_optimizer(const KeySpec& spec);
 Value default_of_optimizer(const KeySpec& spec, optim::OptimizerKind kind);
 
@@ -105,17 +106,17 @@ size_t key_index(std::string_view name);
 
 /// Names of keys in config.json of Hugging Face models and in papers, where they differ much from the names here.
 std::span<const std::pair<std::string_view, std::string_view>> other_names();
-/// The known key that a misspelt one most likely means: the key that other programs call so, the same key of another
-/// section, else the key with the fewest edits. Empty when a guess would be arbitrary: for an unknown section that
-/// resembles none, unless the key is known; in a section, for a key that is half wrong.
+/// Returns the known key that a misspelt one most likely means: the key that other programs call so, the same key of
+/// another section, else the key with the fewest edits. Empty when a guess would be arbitrary: for an unknown section
+/// that resembles none, unless the key is known; in a section, for a key that is half wrong.
 std::string nearest_key(std::string_view section, std::string_view key);
-/// The section that a misspelt name means; empty when none is near.
+/// Returns the section that a misspelt name most likely means; empty if none is near.
 std::string nearest_section(std::string_view name);
 std::string section_list();  ///< "run, model, ..."
 /// "did you mean the section rope?", or "expected one of run, model, ...".
 std::string section_guess(std::string_view name);
 
-/// What a value must be, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Supported values only.
+/// Describes valid values, e.g. `an integer from 1 to 1048576` or `one of relu, silu`. Supported values only.
 std::string expectation(const KeySpec& spec);
 /// A valid line `section.key = value`.
 std::string example_line(const KeySpec& spec);

@@ -24,7 +24,7 @@ constexpr Condition kHasTable = {"pos.type is learned or sinusoidal",
                                  "pos.type"};
 constexpr Condition kRope = {"pos.type = \"rope\"",
                              [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
-// Whether some layer has a window, or full attention. A cycle may be longer than the model is deep, so that a shallow
+// True if some layer has a window, or full attention. A cycle may be longer than the model is deep, so that a shallow
 // copy of a model keeps its keys. Defaults are accepted: stored configurations of earlier versions contain them.
 bool is_window(int64_t window) { return window >= 0; }
 bool has_windows(const model::AttentionConfig& attn) { return std::ranges::any_of(attn.window_cycle, is_window); }

@@ -9,7 +9,7 @@
 namespace ashlar::config {
 namespace {
 
-/// Scans TOML text for nesting only: it knows strings, comments, brackets and the dots of keys.
+/// Scans TOML text for nesting only: it recognizes strings, comments, brackets and the dots of keys.
 class DepthScan {
  public:
   explicit DepthScan(std::string_view text) : text_(text) {}

@@ -13,7 +13,7 @@ Value wanted_value(const RawValues& raw, const KeySpec& spec) {
   return given ? *given : fallback_value(spec);
 }
 
-/// Whether the key that this one depends on (schedule.kind for the decay) has the same value as in the run.
+/// True if the key that this one depends on (schedule.kind for the decay) has the same value as in the run.
 bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& stored) {
   for (const std::string_view key : split_words(spec.when.reads)) {
     const KeySpec& read = schema()[key_index(key)];
@@ -30,7 +30,7 @@ const KeySpec* older_form(const KeySpec& spec) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-/// Whether the value of the older key is already part of the stored value. A value in a file was there when the run
+/// True if the value of the older key is already part of the stored value. A value in a file was there when the run
 /// began; a value on the command line is new when it differs from the run's.
 bool is_settled(const RawValues& raw, const KeySpec& older, const RunConfig& stored) {
   if (raw.overridden[index_of(older)] == 0) return true;

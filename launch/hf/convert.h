@@ -11,7 +11,7 @@ namespace ashlar::hf {
 /// io::convert, and the index of the first finite element that became infinite, -1 when there is none.
 int64_t convert_elements(io::FileDType from, std::span<const std::byte> in, io::FileDType to, std::span<std::byte> out);
 
-/// dst [cols, rows] = src [rows, cols] transposed, elements of element_bytes 1, 2, 4 or 8.
+/// Transposes: dst [cols, rows] = src [rows, cols]^T. element_bytes: 1, 2, 4 or 8.
 void transpose(std::span<const std::byte> src, int64_t rows, int64_t cols, int64_t element_bytes,
                std::span<std::byte> dst);
 

@@ -50,7 +50,7 @@ std::string journal_text(const ExportFolder::Names& names) {
   return text;
 }
 
-/// True for a file in the folder itself that is neither hidden nor part of a model.
+/// True if `name` may be an extra (non-model) file of an export: a plain file name, not hidden, not a model file.
 bool may_be_beside(std::string_view name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos && !is_model_file(name);
 }

@@ -12,22 +12,22 @@
 namespace ashlar::hf {
 
 /// The folder that an export writes to. One process holds it; other ranks may write the files that it has claimed. Its
-/// journal is written before any other file. It gives the number of shards and the files beside the model, and so the
-/// names of all files of the export: the shards, the index, the tokenizer's files, and config.json, which is written
-/// last. An export that was killed leaves a journal and no config.json: no reader takes that for a model, and the next
-/// export to the folder removes it. A file that no journal names is never deleted or overwritten.
+/// journal is written before any other file. It lists the number of shards and the extra files, and so the names of all
+/// files of the export: the shards, the index, the tokenizer's files, and config.json, which is written last. An export
+/// that was killed leaves a journal and no config.json: no reader takes that for a model, and the next export to the
+/// folder removes it. A file that no journal names is never deleted or overwritten.
 class ExportFolder {
  public:
   static constexpr std::string_view kJournalFile = ".ashlar-export";
 
-  /// What an export will write beside config.json.
+  /// Files that an export will write in addition to config.json.
   struct Names {
     size_t shards = 0;
-    std::set<std::string> beside;  ///< files that are no part of a model: a tokenizer's
+    std::set<std::string> beside;  ///< extra files, not part of a model: those of a tokenizer
   };
 
   /// Makes the folder where it is missing and claims the names. What a killed export left is removed first, with a line
-  /// in the log. Input error for a folder that holds a model, part of one, one of the files beside, or a foreign
+  /// in the log. Input error for a folder that holds a model, part of one, one of the extra files, or a foreign
   /// journal, or that another export writes to: nothing is touched then.
   ExportFolder(std::filesystem::path path, Names names, Log& log);
   /// Files that were neither finished nor removed stay, with their journal.

@@ -21,7 +21,7 @@ struct HfConfig;   // hf_config.h
 struct Row {
   std::function<void(JsonReader&, HfConfig&)> read = nullptr;   ///< null: nothing to read
   std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
-  /// Checks what the family demands of a model and no key says: the reason why it cannot have the model, or "".
+  /// Checks requirements of the family on a model that no key gives. Returns why it cannot have the model, or "".
   std::function<std::string(const model::ModelConfig&)> limit = nullptr;
 };
 using Rows = std::vector<Row>;
@@ -29,7 +29,7 @@ using Rows = std::vector<Row>;
 /// The names of a family's tensors, without ".weight" and ".bias". The defaults are Llama's: a family gives those that
 /// differ. A name that no model of the family needs may stay as it is.
 struct TensorNames {
-  const char* prefix = "model.";  ///< of all but the head; files of a model without its head leave it out
+  const char* prefix = "model.";  ///< of all names but the head's; absent in files without a head
   const char* tokens = "embed_tokens";
   const char* positions = "";  ///< learned table
   const char* norm_embed = "";
@@ -39,7 +39,7 @@ struct TensorNames {
   const char* head = "lm_head";
   const char* head_alias = "";  ///< another name of the head: read, never written
 
-  // Of a block: below prefix + layers + number + ".".
+  // Names in a block, after prefix + layers + number + ".":
   const char* layers = "layers.";
   const char* norm1 = "input_layernorm";
   const char* norm2 = "post_attention_layernorm";
@@ -63,7 +63,7 @@ struct TensorNames {
 
   /// The rows of `qkv`: so many groups, each with its queries, then its keys, then its values. 0: one for each KV head.
   int64_t qkv_groups = 1;
-  bool qkv_values_first = false;  ///< in a group the values stand before the keys
+  bool qkv_values_first = false;  ///< the values of a group come before the keys
   bool transposed = false;        ///< matrices are stored [in, out] (Conv1D)
 
   /// Ends of the names of buffers (causal masks, rotary frequencies) that old files hold; they are left out.
@@ -73,14 +73,14 @@ struct TensorNames {
 };
 
 /// A family of Hugging Face models: all that import and export know of one class of transformers. Each is made by a
-/// function in a file of its own, families/NAME.cpp, which families.cpp lists. README.md says how to add one.
+/// function in a file of its own, families/NAME.cpp, which families.cpp lists. README.md describes how to add one.
 struct Family {
   std::string_view class_name;                         ///< "GPT2LMHeadModel", as in config.json `architectures`
   std::string_view model_type;                         ///< "gpt2", as in config.json `model_type`
   std::vector<std::string_view> old_class_names = {};  ///< in older files: read, never written
-  model::ModelConfig base = {};                        ///< the settings that all its models share and no key says
+  model::ModelConfig base = {};                        ///< settings of all its models that no key gives
   Rows rows = {};                                      ///< config.json
-  bool tied_by_default = false;                        ///< when config.json does not say whether the head is tied
+  bool tied_by_default = false;                        ///< used if config.json does not give it
   const char* init_std_key = "initializer_range";
   model::InitScheme init_scheme = model::InitScheme::kNormal;
   TensorNames tensors = {};

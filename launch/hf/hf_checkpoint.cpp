@@ -48,8 +48,8 @@ io::Metadata to_metadata(const HfConfig& config) {
   return metadata;
 }
 
-/// The integers of a comma-separated list. Another text is an error: the manifest has a checksum, so another program
-/// wrote it.
+/// Parses a comma-separated list of integers; a missing key is an empty list. Throws a damaged-data error for anything
+/// else: the manifest's checksum already passed, so malformed text means that another program wrote it.
 std::vector<int64_t> integers_of(const io::Metadata& metadata, const char* key) {
   std::vector<int64_t> values;
   const auto found = metadata.find(key);

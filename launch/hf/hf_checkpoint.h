@@ -12,14 +12,14 @@
 namespace ashlar::hf {
 
 struct ImportOptions {
-  std::vector<std::string> ignored_keys;  ///< of config.json
+  std::vector<std::string> ignored_keys;  ///< keys of config.json to ignore
   bool tokenizer = true;                  ///< false: its files are not read
 };
 
-/// What the import of a directory did.
+/// Result of the import of a directory.
 struct ImportReport {
   HfConfig config;        ///< with its notes
-  std::string tokenizer;  ///< what it is, for people; empty when there is none
+  std::string tokenizer;  ///< description of the tokenizer; empty if there is none
   int64_t tensors = 0;
   int64_t parameters = 0;
   int64_t bytes = 0;

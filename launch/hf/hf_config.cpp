@@ -149,7 +149,7 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
 
 namespace {
 
-/// The same model with attn.global_* only where these differ from the heads of the other layers.
+/// Returns the model with attn.global_* only if these differ from the heads of the other layers.
 ModelConfig with_canonical_heads(ModelConfig m) {
   const std::vector<int64_t> windows = model::layer_windows(m);
   const auto full = [](int64_t window) { return window < 0; };
@@ -194,7 +194,7 @@ std::vector<std::string> obstacles(const Family& family, const ModelConfig& conf
   for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
   }
-  // An error of reading back tells less than the setting that is its cause.
+  // The setting that causes an error of reading back explains more than that error.
   return found.empty() ? back.errors : found;
 }
 

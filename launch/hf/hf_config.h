@@ -11,12 +11,12 @@
 
 namespace ashlar::hf {
 
-/// What a config.json says beside the model. It is kept, so that an export can write it again.
+/// Values of a config.json that are not part of the model. They are kept so that an export can write them again.
 struct HfExtras {
   int64_t max_positions = 0;  ///< longest context it was made for; rotary models have no such setting
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
-  /// Those of generation_config.json, which `generate` of transformers stops at; empty: the same.
+  /// eos_token_id of generation_config.json, which stops `generate` of transformers; empty: the same ids.
   std::vector<int64_t> generation_eos_token_ids;
   std::optional<int64_t> pad_token_id;
   bool operator==(const HfExtras&) const = default;
@@ -27,8 +27,8 @@ struct HfConfig {
   const Family* family = nullptr;
   model::ModelConfig model;
   HfExtras extras;
-  /// What a reader of the file may not expect: sizes taken from the defaults of the class, keys that have no effect in
-  /// this class. One line each, to be printed.
+  /// Notes that a reader of the file may not expect: sizes taken from the defaults of the class, keys that have no
+  /// effect in this class. One line each, to be printed.
   std::vector<std::string> notes;
 };
 
@@ -43,11 +43,11 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
 /// file for a text that is no generation_config.json.
 std::vector<int64_t> parse_generation_eos(const std::string& json, const std::string& name);
 
-/// The same model in a canonical form: the shortest cycles of windows and rotary bases, one spelling for each setting
-/// of a kind of layers, no query temperature that is 1. Models with the same layers then compare as equal.
+/// Returns the model in a canonical form: the shortest cycles of windows and rotary bases, one spelling for each
+/// setting of a kind of layers, no query temperature that is 1. Models with the same layers then compare as equal.
 model::ModelConfig with_shortest_cycle(model::ModelConfig config);
 
-/// Why a family cannot have a model: one text for each setting in which they differ, e.g. `norm.type = rmsnorm:
+/// Returns why a family cannot have a model: one text for each setting in which they differ, e.g. `norm.type = rmsnorm:
 /// GPT2LMHeadModel has layernorm`. Empty when it can.
 std::vector<std::string> obstacles(const Family& family, const model::ModelConfig& config);
 

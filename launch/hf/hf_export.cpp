@@ -60,7 +60,7 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
 /// All that an export will write, except the weights. The same on all ranks.
 struct Plan {
   std::vector<TensorMapping> mappings;
-  std::vector<io::TensorSpec> tensors;      ///< of each mapping, as the files have it
+  std::vector<io::TensorSpec> tensors;      ///< tensor of each mapping, as in the files
   std::vector<std::vector<size_t>> shards;  ///< mappings of each file
   std::vector<int64_t> shard_bytes;
   std::string dtype, config_json;
@@ -84,7 +84,7 @@ Plan plan_export(const ExportArgs& args) {
   }
   plan.shards = cut_shards(bytes, args.max_shard_bytes);
   for (std::vector<size_t>& shard : plan.shards) {
-    // As the Hugging Face writer orders them: wide types first, so that each is aligned, then by name.
+    // Sorts as the Hugging Face writer does: wide types first, so that each is aligned, then by name.
     std::sort(shard.begin(), shard.end(), [&](size_t a, size_t b) {
       const auto key = [&](size_t i) {
         return std::pair(-io::size_of(plan.tensors[i].dtype), std::string_view(plan.tensors[i].name));
@@ -226,7 +226,7 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
   const std::vector<size_t>& mine = shares[static_cast<size_t>(ranks.rank())];
   size_t rounds = 0;
   for (const std::vector<size_t>& share : shares) rounds = std::max(rounds, share.size());
-  // In rounds, so that all ranks stop soon after the disk of one is full.
+  // Writes in rounds, so that all ranks stop soon after the disk of one is full.
   for (size_t round = 0; round < rounds; ++round) {
     comm::try_on_all_ranks(ranks, [&] {
       if (round < mine.size()) write_shard(plan, mine[round], args);

@@ -24,7 +24,7 @@ namespace ashlar::hf {
 class ImportedModel {
  public:
   const HfConfig& config() const { return config_; }
-  /// What the user may not expect of the config and the tensors, e.g. buffers that were left out. To be printed.
+  /// Notes on the config and the tensors that the user may not expect, e.g. buffers that were left out. To be printed.
   const std::vector<std::string>& notes() const { return config_.notes; }
 
   /// Name, shape and dtype of each of our tensors, in model order.
@@ -43,7 +43,8 @@ class ImportedModel {
     size_t part;
   };
   void bind(const std::string& directory);
-  /// Of the files, printable: those that are neither of the model nor known to be left out, which a note counts.
+  /// Returns the names, printable, of tensors in the files that are neither of the model nor known to be left out. Adds
+  /// a note that counts those left out.
   std::vector<std::string> unknown_names();
   void check_tied_head(const std::string& directory);
   void check_constant(const TensorMapping& mapping, const std::string& name, std::vector<std::string>& wrong);
@@ -51,7 +52,7 @@ class ImportedModel {
   io::SafetensorsModel files_;
   HfConfig config_;
   std::vector<TensorMapping> mappings_;
-  std::vector<std::string> file_names_;  // of each mapping, as the file spells it
+  std::vector<std::string> file_names_;  // name of the tensor of each mapping in the files
   std::vector<io::TensorSpec> tensors_;
   std::unordered_map<std::string, Place> places_;
   std::string transposed_name_;
@@ -64,7 +65,7 @@ class ImportedModel {
 /// F16, BF16 and F64 are read); damaged error for a file that is no safetensors file.
 ImportedModel import_hf(const std::filesystem::path& directory, const std::vector<std::string>& ignored_keys = {});
 
-/// Where an export takes our tensors from.
+/// Source of the tensors of an export.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -76,7 +77,7 @@ class TensorSource {
 
 struct ExportArgs {
   const HfConfig& config;
-  TensorSource& source;  ///< this rank's, of the same tensors on all
+  TensorSource& source;  ///< source of this rank; all ranks have the same tensors
   const std::filesystem::path& directory;
   std::optional<io::FileDType> dtype = std::nullopt;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
@@ -87,9 +88,9 @@ struct ExportArgs {
 
 struct Exported {
   int64_t tensors = 0;
-  int64_t bytes = 0;  ///< of all tensors
-  size_t files = 0;   ///< that hold tensors
-  std::string dtype;  ///< of most elements, as config.json says it
+  int64_t bytes = 0;  ///< bytes of all tensors
+  size_t files = 0;   ///< number of files that hold tensors
+  std::string dtype;  ///< dtype of most elements, as in config.json
 };
 
 /// Called by all ranks: writes `directory`/model.safetensors, or shards of it and their index (shards.h), and last of

@@ -140,7 +140,7 @@ class Builder {
     if (m_.ffn.act == Activation::kXielu) xielu(hf + "mlp.act_fn.", ours + "ffn.");
   }
 
-  /// The two scalars of xIELU, and the constants that the class stores beside them.
+  /// The two scalars of xIELU, and the constants that the class stores in addition.
   void xielu(const std::string& hf, const std::string& ours) {
     for (const char* scalar : {"alpha_p", "alpha_n"}) whole(hf + scalar, ours + scalar, {1});
     list_.push_back({.hf_name = hf + "beta", .constant = kXieluBeta});

@@ -25,8 +25,8 @@ struct TensorPart {
   std::vector<RowBlock> blocks;  ///< ascending in hf_row
 };
 
-/// A Hugging Face tensor as a composition of ours. The blocks of its parts cover its rows exactly once. So one list
-/// serves import and export, and neither loses a row.
+/// Maps one Hugging Face tensor to Ashlar tensors. Every row of the Hugging Face tensor belongs to exactly one block
+/// (no parts: see `constant`), so the same mapping is used for import and export.
 struct TensorMapping {
   std::string hf_name;
   std::vector<int64_t> hf_shape = {};  ///< as stored in the file

@@ -57,7 +57,7 @@ class JsonReader {
   }
   /// An error with a text of its own.
   void add_error(std::string text) { errors_.push_back(std::move(text)); }
-  size_t num_errors() const { return errors_.size(); }  ///< of all readers that share the list
+  size_t num_errors() const { return errors_.size(); }  ///< errors of all readers that share the list
   void add_note(std::string text) { notes_.push_back(std::move(text)); }
 
   bool was_read(const char* key) const { return read_.contains(key); }

@@ -9,7 +9,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// At every value.
+/// Keys without effect at every value.
 constexpr const char* kAlways[] = {
     // Identity, storage and bookkeeping.
     "architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "name_or_path",
@@ -18,7 +18,7 @@ constexpr const char* kAlways[] = {
     "unsloth_version", "unsloth_fixed", "transformers.js_config", "_from_model_config", "is_llama_config",
     "model_max_length", "max_sequence_length", "n_ctx", "seq_length", "verbose", "init_device", "base_model_tp_plan",
     "base_model_pp_plan",
-    // How the same results are computed and returned: kernels, fusions, caches, the precision of sums.
+    // Options of computing and returning the same results: kernels, fusions, caches, the precision of sums.
     "use_cache", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "experts_implementation", "gradient_checkpointing", "chunk_size_feed_forward",
     "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
@@ -46,7 +46,7 @@ constexpr const char* kAlways[] = {
     "remove_invalid_values", "repetition_penalty", "suppress_tokens", "target_lookbehind", "temperature", "top_k",
     "top_p", "typical_p"};
 
-/// What every class does anyway, as some published files say it.
+/// Keys without effect at one value, which is what every class does.
 constexpr NeutralKey kAtOneValue[] = {
     {"n_special", "0"},           {"full_attn_mod", "1"},         {"interpolate_factor", "1"},
     {"use_mrope", "false"},       {"scale_attn_weights", "true"}, {"learned_embeddings", "true"},

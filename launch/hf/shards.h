@@ -30,7 +30,7 @@ std::vector<std::vector<size_t>> share_shards(std::span<const int64_t> shard_byt
 /// "model-00001-of-00003.safetensors", counted from 0 here; "model.safetensors" when there is one.
 std::string shard_file(size_t shard, size_t count);
 
-/// Whether an export of any number of shards could have written a model file of that name.
+/// True if an export of any number of shards could have written a model file of that name.
 bool is_model_file(std::string_view name);
 
 /// The text of model.safetensors.index.json: `metadata.total_size`, the bytes of all tensors, and `weight_map`, the

@@ -14,7 +14,7 @@ namespace ashlar::training {
 
 struct CheckpointerArgs {
   comm::ControlPlane& ranks;
-  Log& log;  ///< of this rank; rank 0 logs what concerns all ranks
+  Log& log;  ///< log of this rank; rank 0 logs what concerns all ranks
   std::filesystem::path run_dir;
   int64_t keep = 0;                   ///< number of newest valid checkpoints to keep
   std::function<void()> check_owned;  ///< rank 0's RunDirectory::check_owned; called first when a save fails

@@ -38,7 +38,7 @@ class SharedManifests {
 /// error of all ranks (exit code 3): the one found by the lowest rank.
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets);
 
-/// Logs the remarks on the datasets (TokenDataset::remarks), each once, on rank 0.
+/// Logs the notes on the datasets (TokenDataset::remarks), each once, on rank 0.
 void say_remarks(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log);
 
 }  // namespace ashlar::training

@@ -49,7 +49,7 @@ Taken taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
           holder};
 }
 
-/// Whether the holder is a rank of an earlier attempt of the launch that started `self`. A rank that is about to end
+/// True if the holder is a rank of an earlier attempt of the launch that started `self`. A rank that is about to end
 /// has emptied its lock file.
 bool of_former_attempt(const std::optional<LockHolder>& holder, const LockHolder& self) {
   return !self.launch.empty() && (!holder || holder->launch == self.launch);
@@ -331,8 +331,8 @@ void DirectoryLock::remove_dead_holder() {
                     ", and this process cannot tell whether it still runs; if it does not, remove ", path.string()),
         holder};
   }
-  // Of several processes that find the holder dead one removes the file, and none removes a newer one: that needs the
-  // claim file.
+  // If several processes find the holder dead, exactly one removes the file and none removes a newer one: this requires
+  // the claim file.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claimed < 0) {
     throw input_error("run", "another process is taking over ", dir_.string(), "; try again; if this persists, remove ",

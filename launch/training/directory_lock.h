@@ -30,7 +30,7 @@ std::optional<LockHolder> parse_holder(const std::string& text);
 /// "process 4711 on node7 since 2026-03-01 12:00:00 UTC".
 std::string describe(const LockHolder& holder);
 
-/// Whether a holder is still alive, as far as `self` can tell.
+/// State of the process that holds a lock, as far as `self` can determine it.
 enum class Liveness { kAlive, kDead, kUnknown };
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self);
 

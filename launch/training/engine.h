@@ -20,17 +20,17 @@
 
 namespace ashlar::training {
 
-/// What an engine needs to run a model. Without `optimizer` only evaluation and generation are possible.
+/// Options of an engine. Without `optimizer` only evaluation and generation are possible.
 struct EngineOptions {
   model::ModelConfig model;
   DType dtype = DType::kFloat32;
   std::optional<optim::OptimizerOptions> optimizer;
   double clip = 0;  ///< largest gradient norm; 0 = off
   Recompute recompute = Recompute::kNone;
-  uint64_t seed = 0;            ///< for initial weights and dropout
+  uint64_t seed = 0;            ///< seed of initial weights and dropout
   int64_t sequence_length = 0;  ///< positions the rotary tables must cover
   bool sequence_parallel = false;
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< of training steps
+  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< schedule of training steps
   int64_t virtual_stages = 1;                                       ///< chunks per pipeline stage
   int64_t bucket_elems = 0;       ///< size of a gradient bucket; 0: chosen by the number of replicas
   std::optional<optim::Cut> cut;  ///< sharding of the optimizer state; absent: that of its rule
@@ -52,14 +52,14 @@ struct StepResult {
   double clip_scale = 1;
   int64_t tokens = 0;  ///< rows processed
   int64_t valid_targets = 0;
-  std::vector<std::pair<std::string, double>> layers;  ///< what layers have declared (nn::LayerMetrics), by metric
+  std::vector<std::pair<std::string, double>> layers;  ///< values of the metrics declared by layers (nn::LayerMetrics)
 };
 
 /// The result of a step on this rank, on the host.
 struct StepReport {
   LossStats losses;              ///< this rank's part of the sums
   nn::LayerMetricValues layers;  ///< this rank's part of the sums that layers declare
-  ClipState clip;                ///< of the whole model, the same on all ranks
+  ClipState clip;                ///< clip state of the whole model, the same on all ranks
 };
 
 /// This rank's part of a model with its parameters, optimizer and training step. Used by trainer, benchmarks,
@@ -106,8 +106,8 @@ class Engine {
   /// (all) Throws AllRanksError(kNonFinite) with step and tensor when loss or gradients are not finite; the step was
   /// skipped.
   void check_finite(const StepResult& result, int64_t step);
-  /// (all) The same for weights and optimizer state after the update of `step`, before they are saved. A finite
-  /// gradient can still make a weight non-finite, which would show a step later or never.
+  /// (all) Checks that weights and optimizer state are finite after the update of `step`, before they are saved; throws
+  /// as check_finite. A finite gradient can still make a weight non-finite, which would show a step later or never.
   void check_state(int64_t step);
 
   /// (all ranks of a replica) Adds the losses of micro-batches, without recording or dropout; the last stage has the

@@ -25,7 +25,7 @@ nn::LayerMetric sum_of(const std::string& text) {
   return sum;
 }
 
-/// Whether this rank is the first of those with the same value and reports it.
+/// True if this rank is the first of the ranks with the same value, and so reports it.
 bool tells(const nn::LayerMetric& sum, const mesh::Coordinates& at) {
   return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
                      [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });

@@ -9,10 +9,10 @@
 
 namespace ashlar::training {
 
-int64_t resident_bytes();       ///< of this process now (VmRSS)
+int64_t resident_bytes();       ///< resident memory of this process now (VmRSS)
 int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
-/// The same with the /proc file kept open, for calls at every step.
+/// Reads the same number with the /proc file kept open, for calls at every step.
 class PeakMemory {
  public:
   PeakMemory();

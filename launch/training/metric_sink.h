@@ -19,7 +19,7 @@ namespace ashlar::training {
 struct StartEvent {
   const config::RunConfig& config;
   int ranks = 1;
-  double peak_flops = 0;  ///< of all ranks; `mfu` is relative to it
+  double peak_flops = 0;  ///< peak FLOP/s of all ranks; `mfu` is relative to it
 };
 
 /// A completed step. `mfu*` are negative when no peak is known.
@@ -28,16 +28,16 @@ struct StepEvent {
   int64_t total_steps = 0;
   StepResult result;
   double lr = 0;
-  int64_t tokens = 0;  ///< of the run so far
+  int64_t tokens = 0;  ///< tokens of the run so far
   double step_ms = 0;
   double tokens_per_sec = 0;
   double mfu = -1;         ///< 6N + 12 L H D T flops per token
-  double mfu_causal = -1;  ///< with half the attention flops
+  double mfu_causal = -1;  ///< MFU with half the attention flops (causal)
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
   SlowestRank slowest;  ///< the rank with the longest compute time; rank -1 on asynchronous devices
-  // Of rank 0's GPU after the step; -1 or absent on other devices:
+  // State of rank 0's GPU after the step; -1 or absent on other devices:
   int64_t gpu_memory_bytes = -1;
   GpuMonitor::Reading gpu;
 };
@@ -71,7 +71,7 @@ struct SaveEvent {
 struct EndEvent {
   int64_t step = 0;  ///< completed
   int64_t total_steps = 0;
-  std::optional<std::string> signal;  ///< that ended the run; absent: all steps are done
+  std::optional<std::string> signal;  ///< signal that ended the run; absent: all steps are done
   std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
 };
 

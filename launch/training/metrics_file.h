@@ -54,7 +54,7 @@ class MetricsFile final : public MetricSink {
   std::function<void()> check_;
   int fd_ = -1;
   int64_t last_validation_step_ = -1, rows_set_aside_ = 0;
-  std::string held_;    ///< rows to be written; the first may be partly written already
+  std::string held_;    ///< rows not written yet; the first may be partly written
   std::string reason_;  ///< why rows are held; empty: none are
   int64_t lost_ = 0;    ///< rows dropped because memory was full
 };

@@ -27,7 +27,7 @@ class ThreadWaits {
   double available_sec_ = 0, waited_sec_ = 0;
 };
 
-/// How long this rank itself works on a step, without waits for other ranks and for data. Measured as host time, so
+/// Time that this rank itself works on a step, without waits for other ranks and for data. Measured as host time, so
 /// only for backends whose calls are synchronous.
 class RankWorkTimer {
  public:

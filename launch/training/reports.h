@@ -32,8 +32,8 @@ class Reports {
   /// Moves metrics and validation out of `start`. `cores`: shared by the ranks of this machine. Measures the peak.
   Reports(Run& run, RunStart& start, int64_t cores);
 
-  int64_t tokens() const { return tokens_; }                          ///< of all steps of the run so far
-  int64_t peak_memory_bytes() const { return peak_memory_.bytes(); }  ///< of this process
+  int64_t tokens() const { return tokens_; }                          ///< tokens of all steps of the run so far
+  int64_t peak_memory_bytes() const { return peak_memory_.bytes(); }  ///< peak memory of this process
 
   void step(const FinishedStep& step);
   /// Statistics of the weights after `step`, and of the gradients and batches of that step.
@@ -61,7 +61,7 @@ class Reports {
   int64_t tokens_ = 0;
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
-  double peak_flops_ = 0;                ///< of all ranks
+  double peak_flops_ = 0;                ///< peak FLOP/s of all ranks
   std::vector<double> recent_ms_;        ///< recent step times, for the remaining time
   std::optional<SlowRanks> slow_ranks_;  ///< on rank 0 of several ranks that do not share cores
 };

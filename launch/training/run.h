@@ -28,12 +28,12 @@ namespace ashlar::training {
 /// Arguments of a trainer. References must outlive it.
 struct TrainerArgs {
   const config::Resolved& resolved;             ///< the same on all ranks
-  std::vector<data::WeightedDataset> datasets;  ///< of data.path, in its order; moved to the reader
-  comm::Bootstrap& bootstrap;                   ///< knows the ranks of the run
+  std::vector<data::WeightedDataset> datasets;  ///< datasets of data.path, in its order; moved to the reader
+  comm::Bootstrap& bootstrap;                   ///< connects the ranks of the run
   watch::SignalWatch& signals;                  ///< already installed
   MemoryLedger memory;
-  Log& log;                 ///< of this rank; rank 0 logs what concerns all ranks
-  watch::RankWatch& watch;  ///< of all ranks
+  Log& log;                 ///< log of this rank; rank 0 logs what concerns all ranks
+  watch::RankWatch& watch;  ///< watch over all ranks
   int64_t cores = 0;        ///< shared by the ranks of this machine; 0: those of this process
   bool restart = false;     ///< start over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
@@ -42,8 +42,8 @@ struct TrainerArgs {
   std::function<void(EngineOptions&)> change_engine;
 };
 
-/// What all parts of a trainer share, from the start of a run to its end. Created by all ranks and not changed. The
-/// current step belongs to StepLoop.
+/// State shared by all parts of a trainer, from the start of a run to its end. Created by all ranks and not changed.
+/// The current step belongs to StepLoop.
 struct Run {
   /// Locks the run directory, makes the device and allocates the model; logs the layout and the parameters.
   explicit Run(TrainerArgs& args);
@@ -66,7 +66,7 @@ struct Run {
   std::unique_ptr<GpuMonitor> gpu;  ///< rank 0's, for its device; null: unavailable
   std::optional<mesh::Mesh> mesh;
   std::optional<Engine> engine;
-  std::vector<std::string> hosts;  ///< of all ranks, on rank 0
+  std::vector<std::string> hosts;  ///< host names of all ranks, on rank 0
   std::optional<Tuning> tuning;    ///< absent if the backend has nothing to tune
 
  private:

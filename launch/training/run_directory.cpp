@@ -41,12 +41,12 @@ bool holds_more_than_locks(const fs::path& dir) {
   return false;
 }
 
-/// Whether `dir` is `below` or one of its parents; both without links and dots.
+/// True if `dir` is `below` or one of its parents; both without links and dots.
 bool holds(const fs::path& dir, const fs::path& below) {
   return std::mismatch(dir.begin(), dir.end(), below.begin(), below.end()).first == dir.end();
 }
 
-/// Whether a path passes through an entry of the directory that it names, as DIR/checkpoints/.. does.
+/// True if a path passes through an entry of the directory that it names, as DIR/checkpoints/.. does.
 bool leads_through(const fs::path& path, const fs::path& dir) {
   fs::path so_far = path.is_relative() ? "." : "";
   for (const fs::path& part : path) {

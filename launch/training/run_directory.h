@@ -39,12 +39,12 @@ class RunDirectory {
   /// Input error when the directory is missing on some rank after one rank has locked it.
   void check_visible() const;
 
-  /// The newest checkpoint that this run has committed, recorded in the directory itself, independent of
-  /// `checkpoints/`. Nothing before the first commit and in directories of older versions. `step` is -1 when the record
-  /// cannot be read.
+  /// The newest checkpoint committed by this run, as recorded in committed.json, independent of the contents of
+  /// checkpoints/. `step` is -1 if the record is unreadable.
   struct Committed {
     int64_t step = -1;
   };
+  /// Returns nullopt if no checkpoint has been committed, or if an older version wrote the directory.
   std::optional<Committed> committed() const;
   void record_committed(int64_t step) const;  ///< atomically; for any thread
   /// For a run without a checkpoint: damaged-data error when one had been committed.

@@ -66,7 +66,7 @@ std::string to_line(const OwnerReplaced& event);
 struct FormerAwaited {
   std::filesystem::path run_dir;
   std::string owner;
-  double seconds = 0;  ///< at most
+  double seconds = 0;  ///< longest time to wait
 };
 std::string to_line(const FormerAwaited& event);
 
@@ -84,10 +84,10 @@ struct ScheduleAtNewSteps {
   int64_t step = 0;  ///< done so far
   int64_t steps = 0;
   int64_t decay_begin = 0, decay_end = 0;  ///< steps done; both 0 where the kind has no decay of its own
-  double lr_before = 0;                    ///< of the previous step
-  double lr_next = 0;                      ///< of the next step
+  double lr_before = 0;                    ///< learning rate of the previous step
+  double lr_next = 0;                      ///< learning rate of the next step
   double lr_next_before = 0;               ///< rate of the next step with the old train.steps
-  double lr_last = 0;                      ///< of the last step
+  double lr_last = 0;                      ///< learning rate of the last step
 };
 std::string to_line(const ScheduleAtNewSteps& event);
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kOldTokens =
     "old:";  // prefix of digests of a dataset in the old format, never equal to others
 
-/// The checkpoint at a path, found by rank 0.
+/// Returns the checkpoint at a path. Called on rank 0.
 std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& path) {
   std::error_code error;
   if (path.empty()) return std::nullopt;

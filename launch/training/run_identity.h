@@ -15,7 +15,7 @@
 /// Identity of a run: its configuration and the content of its data, at any path.
 namespace ashlar::training {
 
-/// What a checkpoint records of the run that wrote it.
+/// Record of a run in a checkpoint that it wrote.
 struct Origin {
   std::filesystem::path path;
   checkpoint::Manifest manifest;  ///< without files and tensors
@@ -26,7 +26,7 @@ struct Origin {
 /// Called by all ranks; rank 0 reads. Damaged-data error if `path` itself is a damaged checkpoint.
 std::optional<Origin> find_origin(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
-/// The same, read by this process alone.
+/// Finds the origin in this process alone.
 std::optional<Origin> find_origin(const std::filesystem::path& path);
 
 /// For commands that only count or measure: sets model keys that are not given to the values of run.init_from, if that
@@ -52,12 +52,13 @@ struct Continuation {
 /// order changed. With data.allow_change changes of data become notes. The same tokens at another path are no change.
 /// One warning when the checkpoint lacks the information.
 Continuation check_continuation(const Origin& origin, const StartedRun& run);
-/// The same for a caller that has only the path of the checkpoint.
+/// check_continuation for a caller that has only the path and manifest of the checkpoint.
 Continuation check_continuation(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
                                 const StartedRun& run);
 
-/// The same for initial weights (run.init_from), where only the tokenizer must agree. Called before the sizes of the
-/// vocabularies are compared, since this error says more. `data` may be empty when no dataset could be opened.
+/// Check for a run that starts from initial weights (run.init_from), where only the tokenizer must agree. Called before
+/// the sizes of the vocabularies are compared, since this error says more. `data` may be empty when no dataset could be
+/// opened.
 Continuation check_start(const Origin& origin, const config::RawConfig& raw,
                          std::span<const checkpoint::DataRecord> data);
 

@@ -14,7 +14,7 @@ namespace ashlar::training {
 /// Progress of a run, as stored in a checkpoint.
 struct Progress {
   int64_t step = 0;    ///< completed
-  int64_t tokens = 0;  ///< of those steps
+  int64_t tokens = 0;  ///< tokens of those steps
 };
 
 /// The saving part of a trainer: what goes into a checkpoint, and when the next save may begin. Checkpointer does the

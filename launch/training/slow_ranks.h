@@ -29,7 +29,7 @@ class SlowRanks {
   struct Finding {
     int64_t rank = 0;
     double ms = 0;
-    double usual_ms = 0;  ///< what it is compared with
+    double usual_ms = 0;  ///< time that it is compared with
     bool lone = false;    ///< compared with its own first windows
     bool over = false;    ///< no longer slow
   };

@@ -21,7 +21,7 @@ SlowestRank unpacked(int64_t number) {
   return {.rank = number % kRanks, .ms = static_cast<double>(number / kRanks) * 1e-3};
 }
 
-/// How each number of a message is reduced; the same order on all ranks.
+/// Reduces each number of a message; the order is the same on all ranks.
 template <typename Numbers>
 void exchange(StepMessage& m, Numbers& numbers) {
   numbers.sum(m.losses.loss);

@@ -26,14 +26,15 @@ enum class SaveState : uint8_t {
 /// The rank with the longest own work in a step, without waits.
 struct SlowestRank {
   int64_t rank = -1;  ///< -1: unknown
-  double ms = 0;      ///< in units of a microsecond; of ranks with equal times the highest
+  double ms = 0;      ///< rounded to microseconds; if times are equal, `rank` is the highest of these ranks
 };
 
-/// What the ranks of a run tell each other once a step. Each fills in its own part and gets that of all. A new field
-/// goes here and into `exchange` (step_all_reduce.cpp), which says how it joins; what a layer adds up needs neither.
+/// Values that the ranks of a run exchange once per step. Each rank fills in its own part and receives the reduced
+/// values. A new field is added here and in `exchange` (step_all_reduce.cpp), which selects its reduction; metrics of
+/// layers need neither.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; zero if another rank reports the same values
-  nn::LayerMetricValues layers;   ///< what layers have declared (GlobalLayerMetrics), in the same order on all ranks
+  nn::LayerMetricValues layers;   ///< metrics declared by layers (GlobalLayerMetrics), in the same order on all ranks
   int64_t stop = 0;               ///< max: exit code of a requested stop; 0: none
   SaveState save{};               ///< max
   int64_t peak_memory_bytes = 0;  ///< the largest

@@ -40,7 +40,7 @@ class StepBatches {
   double next_wait_ms_ = 0;
   bool read_ = false;                   ///< next_ is read
   bool failed_ = false;                 ///< next_ could not be read
-  std::exception_ptr error_ = nullptr;  ///< why
+  std::exception_ptr error_ = nullptr;  ///< error that stopped reading
 };
 
 }  // namespace ashlar::training

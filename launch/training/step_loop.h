@@ -35,12 +35,12 @@ class StepLoop {
   void rehearse();
   void queue_step();
   void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is read
-  void read_report();   ///< of the oldest pending step: writes its row or throws its error
-  void read_pending();  ///< all pending reports
+  void read_report();   ///< reads the report of the oldest pending step: writes its row or throws its error
+  void read_pending();  ///< reads all pending reports
   void poll_saves();
   void save();
   bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
-  StepMessage message(const StepReport& report);  ///< of this rank
+  StepMessage message(const StepReport& report);  ///< returns the message of this rank
   StopRequest stop_request();          ///< exchanges a message; the strongest request of any rank, the same on all
   StopRequest requested_stop() const;  ///< the request in the last reduced message
 

@@ -20,7 +20,7 @@ namespace ashlar::training {
 
 namespace {
 
-/// Device and libraries without questions and answers.
+/// Returns the device and libraries without the choices.
 TunedChoices bare(TunedChoices choices) {
   for (auto& [name, section] : choices.sections) section.choices.clear();
   return choices;
@@ -116,7 +116,7 @@ TunedChoices Tuning::asked_by_all() {
     const auto [name, kind] = split(each);
     kinds_of[name].push_back(kind);
   }
-  // 2. The questions of any rank in the other sections.
+  // 2. The operations of any rank in the other sections.
   TunedChoices asked = bare(met);
   for (const auto& [name, different] : kinds_of) {
     if (different.size() == 1) continue;
@@ -172,7 +172,7 @@ bool Tuning::complete() {
     });
     share(text, file_.string());
   }
-  // 2. An answer that one rank cannot use is used by none.
+  // 2. A choice that one rank cannot use is used by none.
   const bool changed = take_what_all_can_do();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   comm::try_on_all_ranks(ranks_, [&] {

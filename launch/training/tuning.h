@@ -19,25 +19,24 @@ class Tuning {
   /// The key of a checkpoint's metadata that holds `text()`.
   static constexpr const char* kMetadataKey = "ashlar.choices";
 
-  /// `file`: RunDirectory::choices; empty: choices are not saved. `after_answer` is called after each measured answer.
+  /// `file`: RunDirectory::choices; empty: choices are not saved. `after_answer` is called after each measured choice.
   /// All references must outlive this object.
   Tuning(Tuner& tuner, comm::ControlPlane& ranks, Log& log, std::filesystem::path file,
          std::function<void()> after_answer = {});
 
-  /// (all) Loads choices of an earlier part of the run: from the checkpoint that it continues (`saved`, may be empty),
-  /// else from the run directory, if any. Choices of a section made on another device or with another library are
-  /// dropped with one log line, and `complete` measures them again. Damaged-data error for invalid text and for a
-  /// choice that the library refuses.
+  /// (all) Restores the saved choices: from the checkpoint being resumed (`saved`, may be empty), else from the run
+  /// directory. Drops sections made on another device or library version and logs one line; `complete` measures them
+  /// again. Throws a damaged-data error if the text is invalid or the library rejects a choice.
   void reuse(const std::string& saved);
   /// (all) Called after every kind of work was run once, and again while it returns true (something was chosen).
-  /// Measures the questions without answers, and activates on all ranks what every rank can use. If ranks have
-  /// different devices or libraries in a section, this is logged and nothing is chosen there. At the end logs the
-  /// results of interest to the user. Input error when the user demands an algorithm that a rank cannot use. The same
-  /// on all ranks.
+  /// Measures the operations that have no choice yet, and activates on all ranks the choices that every rank can use.
+  /// If ranks have different devices or libraries in a section, this is logged and nothing is chosen there. At the end
+  /// logs the results of interest to the user. Input error when the user demands an algorithm that a rank cannot use.
+  /// Returns the same on all ranks.
   bool complete();
   bool completed() const { return completed_; }
 
-  /// For checkpoints: the active choices; empty: none.
+  /// The active choices as text, to be stored in checkpoints; empty: none.
   const std::string& text() const { return text_; }
 
  private:
@@ -45,9 +44,9 @@ class Tuning {
   void share(const std::string& text, const std::string& source);
   TunedChoices measure(const TunedChoices& questions);
   TunedChoices
-  asked_by_all();  ///< (all) questions of all ranks, in sections where all have the same device and library
-  /// (all) Prepares the choices on every rank and replaces answers that a rank cannot use. Returns whether there were
-  /// any.
+  asked_by_all();  ///< (all) operations run by any rank, in sections where all ranks have the same device and library
+  /// (all) Prepares the choices on every rank and replaces those that a rank cannot use. Returns true if any was
+  /// replaced.
   bool take_what_all_can_do();
 
   Tuner& tuner_;

@@ -14,17 +14,17 @@ namespace ashlar::training {
 /// Validation result of one dataset.
 struct SourceLoss {
   std::string path;
-  double weight = 1;   ///< as given in the mixture
+  double weight = 1;   ///< weight in the mixture
   double loss = 0;     ///< mean over its valid targets
   int64_t tokens = 0;  ///< valid targets
 };
 
 struct ValidationResult {
-  std::vector<SourceLoss> sources;         ///< those with valid targets, in the order of the mixture
-  std::vector<UncountedSource> uncounted;  ///< those with a validation part but no valid target
+  std::vector<SourceLoss> sources;         ///< sources with valid targets, in the order of the mixture
+  std::vector<UncountedSource> uncounted;  ///< sources with a validation part but no valid target
   bool mixture = false;                    ///< several datasets, even when only one has a validation part
   double loss = 0;                         ///< weighted mean over the sources
-  int64_t tokens = 0;                      ///< of all sources
+  int64_t tokens = 0;                      ///< tokens of all sources
 };
 
 /// The validation parts of the datasets of a run, each evaluated separately: one loss per dataset, and their weighted

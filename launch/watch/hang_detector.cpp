@@ -16,7 +16,7 @@ namespace ashlar::watch {
 namespace {
 
 constexpr int64_t kAnswerMs = 1500;       // wait for the stacks of running ranks
-constexpr int64_t kHopMs = 150;           // per hop: news travels around the ring two nodes per hop
+constexpr int64_t kHopMs = 150;           // time per hop; a message advances two nodes of the ring per hop
 constexpr int64_t kPassOnMs = 500;        // time for others to receive this node's reports
 constexpr int64_t kHurryMs = 12'000;      // a report is over by then
 constexpr size_t kMostNamed = 8;          // missing nodes listed in a report
@@ -215,7 +215,7 @@ void HangDetector::share(bool printed, int64_t now_ms) {
   }
 }
 
-// Of this hang, not of an earlier one.
+// True if all ranks of a node have sent reports of this hang, not of an earlier one.
 bool HangDetector::has_reports(const NodeRanks& node) const {
   return std::all_of(node.ranks.begin(), node.ranks.end(),
                      [&](int32_t rank) { return far_.has(rank, progress_.at_ms); });
@@ -237,14 +237,14 @@ bool HangDetector::all_printed() {
   return nodes_printed_ == nodes_.size();
 }
 
-// When one rank exits, mpirun kills all. So each node must have reported its ranks and know that the others have.
+// When one rank exits, mpirun kills all. So each node first reports its ranks and waits for the reports of the others.
 bool HangDetector::may_leave(int64_t now_ms) {
   if (leave_ms_) return now_ms >= *leave_ms_;
   if (all_printed() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
   return false;
 }
 
-// Whether this node has the lowest ranks of all nodes heard from, and so concludes.
+// True if this node has the lowest ranks of all nodes that it has received messages from; it then draws the conclusion.
 bool HangDetector::speaks() const {
   for (const NodeRanks& node : nodes_) {
     if (node.ranks.front() >= pages_.front().rank) return true;

@@ -45,28 +45,29 @@ class HangDetector {
     std::span<RankPage> pages;  ///< pages of this node's ranks, including the recorder's
     FarPages far;               ///< reports of all ranks; empty for one node
     std::span<const NodeRanks> nodes;
-    io::LineWriter& errors;  ///< where it prints
+    io::LineWriter& errors;  ///< where reports are printed
     int64_t gather_ms = 5000;
   };
   explicit HangDetector(const Args& args);
 
   void set(const HangOptions& options) { options_ = options; }
 
-  void beat();                   ///< heartbeat of this rank, and its progress
+  void beat();                   ///< records a heartbeat and the progress of this rank
   void held_up(int64_t now_ms);  ///< this rank itself was stopped: its knowledge is out of date
   void hear(std::span<const NodeInbox> inboxes, int64_t now_ms);
-  /// Fills in the news for other nodes: the last progress and the last wait for a file system that this rank knows of.
+  /// Fills in the message to other nodes: the last progress and the last wait for a file system that this rank knows
+  /// of.
   void tell(NodeNews& news, int64_t now_ms) const;
   /// Answers a reporting rank, and reports if this rank leads. True: the process should end.
   bool look(int64_t now_ms, bool leads);
-  /// Other nodes wait for data that this rank forwards: it polls more often.
+  /// True if other nodes wait for data that this rank forwards, so that it must poll more often.
   bool hurries(int64_t now_ms) const;
 
  private:
   // The last event anywhere, as far as this rank knows.
   struct Last {
-    uint64_t number = 0;  ///< of Sighting
-    int64_t at_ms = 0;    ///< by this machine's clock; 0: never
+    uint64_t number = 0;  ///< number of the Sighting
+    int64_t at_ms = 0;    ///< time by the clock of this machine; 0: never
     void here(int64_t ms);
     void receive(const Sighting& sighting, int64_t received_ms);
     Sighting sighting(int64_t now_ms) const;

@@ -12,13 +12,13 @@ namespace ashlar::watch {
 /// The state of a rank, for the node that reports a hang.
 struct RankSight {
   const RankPage& page;
-  char state = 'S';     ///< of its main thread, as in ProcessStat
+  char state = 'S';     ///< state of its main thread, as in ProcessStat
   bool answers = true;  ///< its watch thread has reported its stacks
   std::string threads;  ///< lines of describe_threads, or the kernel's information
   std::string stall;    ///< from describe_stall; empty: no wait for a file system
 };
 
-/// How certain it is that a rank is the cause of a hang.
+/// Certainty that a rank is the cause of a hang.
 enum class Suspicion : uint32_t {
   kNone,
   kBehind,     ///< others have issued an operation that it has not issued
@@ -39,7 +39,7 @@ std::vector<Suspect> find_suspects(std::span<const RankSight> ranks);
 /// The current action of a rank: "step 17, backward of micro-batch 3 for 62 s, waits for other ranks, last operation
 /// ..., its 812. of all".
 std::string describe_action(const RankPage& page, int64_t now_ms);
-/// The same with its last operations and threads, one line each, each line prefixed by `prefix`.
+/// describe_action with the last operations and threads of the rank, one line each, each prefixed by `prefix`.
 std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::string& prefix);
 
 /// "rank 3", "ranks 0-3, 8": for ascending ranks.

@@ -22,7 +22,7 @@ struct Sighting {
   int64_t age_ms = kNoStall;
 };
 
-/// What one node sends another about itself, many times per second.
+/// Message of a node about itself, sent to another node many times per second.
 struct NodeNews {
   RankState state = RankState::kRunning;  ///< kFinished: all its ranks have; kFailed: one has failed and reported it
   int32_t node = 0;
@@ -37,14 +37,14 @@ struct NodeNews {
   std::array<char, 192> operation{};  ///< last operation of that rank
 };
 
-/// What a node has received from another.
+/// The last message that a node has received from another.
 struct NodeInbox {
-  int64_t received_ms = 0;  ///< by machine_ms(); 0: nothing received
+  int64_t received_ms = 0;  ///< time by machine_ms(); 0: nothing received
   NodeNews news;
 };
 
-/// What a node knows of the ranks of the whole job during a hang, in memory shared by its ranks and untouched before.
-/// Any rank may write; a report torn by two concurrent writers is detected and reads as not received.
+/// Reports of all ranks of the job during a hang, in memory shared by the ranks of a node and not touched before. Any
+/// rank may write; a report torn by two concurrent writers is detected and reads as not received.
 class FarPages {
  public:
   struct Head {
@@ -75,9 +75,9 @@ class FarPages {
   int64_t ranks_ = 0;
 };
 
-/// Shared memory of the ranks of a node, without a name in any file system, so nothing remains however they end. Holds
-/// a page for each rank, the last news of the two previous nodes, and, with several nodes, reports on all ranks of the
-/// job in a hang.
+/// Shared memory of the ranks of a node, without a name in any file system, so nothing remains after they end. Holds a
+/// page for each rank, the last messages of the two previous nodes, and, with several nodes, reports of all ranks of
+/// the job in a hang.
 class NodePages {
  public:
   static constexpr int kInboxes = 2;

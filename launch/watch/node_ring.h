@@ -14,7 +14,7 @@
 
 namespace ashlar::watch {
 
-/// How others reach a rank: its port at the addresses of its machine.
+/// Network address of a rank: its port at the addresses of its machine.
 struct NodeCard {
   struct Address {
     uint8_t family = 0;  ///< AF_INET or AF_INET6
@@ -85,7 +85,7 @@ class NodeRing {
     int32_t rank = 0;   ///< this rank
     const NodeListener& listener;
     std::vector<RingNode> next;
-    std::vector<int32_t> previous;  ///< nodes whose news go to the inboxes, in this order
+    std::vector<int32_t> previous;  ///< nodes whose messages go to the inboxes, in this order
     std::span<NodeInbox> inboxes;
     FarPages far;
     int64_t trouble_ms = 10'000;  ///< time without an answered heartbeat until a warning
@@ -95,9 +95,9 @@ class NodeRing {
   NodeRing& operator=(const NodeRing&) = delete;
   ~NodeRing();
 
-  /// Receives; sends `news` if this rank leads.
+  /// Receives messages; sends `news` if this rank leads.
   void poll(bool leads, const NodeNews& news);
-  /// Sends the last news, to nodes that can be reached within a tenth of a second.
+  /// Sends the last message to nodes that can be reached within a tenth of a second.
   void farewell(const NodeNews& news);
   /// A line for the log, once for each node that no heartbeat has reached for `trouble_ms`; else empty.
   std::string take_trouble();
@@ -167,7 +167,7 @@ class NodeRing {
   std::vector<In> ins_;
   uint64_t last_nonce_ = 0;
   std::map<int32_t, uint64_t> last_nonces_;  ///< the last nonce of each rank that has connected
-  std::optional<Hello> other_;               ///< of another build in this job
+  std::optional<Hello> other_;               ///< Hello of another build in this job
   bool mismatch_reported_ = false;
 };
 

@@ -52,13 +52,13 @@ struct OperationRecord {
 
 /// A call on a file that does not return.
 struct FileStall {
-  int64_t since_ms = 0;           ///< by machine_ms(); 0: none
+  int64_t since_ms = 0;           ///< start by machine_ms(); 0: none
   std::array<char, 16> thread{};  ///< "main", "reader", "saver", "retain"
   std::array<char, 24> call{};
   std::array<char, 160> file{};  ///< zero-terminated; the end of a long path
 };
 
-/// What a rank publishes to the ranks of its node in shared memory. Fields are written one at a time and read by
+/// State of a rank, published to the ranks of its node in shared memory. Fields are written one at a time and read by
 /// others; a record of an operation is complete once `operations` counts it.
 struct RankPage {
   static constexpr uint64_t kRecords = 16;
@@ -74,7 +74,7 @@ struct RankPage {
   uint32_t waiting = 0;                           ///< the main thread waits for other ranks
   uint32_t found_dead = 0;                        ///< set by a rank that saw the process end
   uint64_t started = 0;                           ///< start of the process, in clock ticks since boot
-  int64_t heartbeat_ms = 0;                       ///< by machine_ms()
+  int64_t heartbeat_ms = 0;                       ///< time by machine_ms()
   int64_t step = -1;                              ///< -1: before the first; or kNoSteps
   int64_t phase_since_ms = 0;
   uint64_t progress = 0;        ///< grows with all progress: operations, blocks, bytes read and written
@@ -101,7 +101,7 @@ T look_at(const T& field) {
   return std::atomic_ref<T>(const_cast<T&>(field)).load(std::memory_order_acquire);
 }
 
-/// Whether the process of the page exists (on this machine), stopped or not.
+/// True if the process of the page exists (on this machine), stopped or not.
 bool process_lives(const RankPage& page);
 /// "all_reduce sum fp32[4096] on tensor, operation 12", in `memory`; "nothing" before the first.
 std::string_view last_operation(const RankPage& page, std::span<char> memory);

@@ -10,13 +10,13 @@
 
 namespace ashlar::watch {
 
-/// What the node of a rank sends all other nodes about it when the job hangs.
+/// Report on a rank that its node sends to all other nodes when the job hangs.
 struct RankReport {
   static constexpr uint32_t kForm = 2;  ///< version of the message format
   static const size_t kBytes;           ///< bytes of its message
 
   int64_t version = 0;            ///< increases per rank: time of creation, by its machine's clock
-  char state = 'S';               ///< of its main thread, as in ProcessStat
+  char state = 'S';               ///< state of its main thread, as in ProcessStat
   bool answers = true;            ///< its watch thread has reported its stacks
   bool printed = false;           ///< its node has printed its own ranks
   std::array<char, 256> stall{};  ///< from describe_stall, zero-terminated

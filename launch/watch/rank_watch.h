@@ -18,7 +18,7 @@ namespace ashlar::watch {
 /// All parts that report a rank that dies or hangs, in the order of their dependencies.
 class RankWatch {
  public:
-  /// What the ranks of a job have exchanged at the start.
+  /// Data that the ranks of a job exchange at the start.
   struct Rendezvous {
     RankInfo info;
     RingPlan plan;

@@ -30,7 +30,7 @@ struct RingSession {
   RingMac mac(RingDirection direction, uint64_t counter, std::span<const std::byte> body) const;
 };
 
-/// In constant time.
+/// Compares in constant time.
 bool same(const RingMac& a, const RingMac& b);
 
 }  // namespace ashlar::watch

@@ -20,7 +20,7 @@ namespace ashlar::watch {
 /// when the process ends after it.
 io::LineWriter standard_error();
 
-/// What the run is doing when a stop is requested, which decides how it stops.
+/// Activity of the run when a stop is requested; it decides how the run stops.
 enum class StopPoint : uint8_t {
   kStarting,    ///< nothing to save yet: the process exits
   kStep,        ///< the run stops after this step, then saves
@@ -35,15 +35,14 @@ enum class StopPoint : uint8_t {
 /// the process at once with that signal's code, in any state, even if nobody reads standard error.
 class SignalWatch {
  public:
-  /// Which rank answers. A signal sent by the launcher reaches all ranks, and rank 0 answers; a signal that reached
-  /// only this rank is answered here.
+  /// Identity of this rank, which decides whether it reports a signal. A signal of the launcher reaches all ranks, and
+  /// rank 0 reports it; a signal that reaches only one rank is reported by that rank.
   struct Speaker {
     int64_t rank = 0, ranks = 1;
     std::string host;
-    /// A launcher also sends SIGTERM after losing a rank: the watch that reports it goes first.
+    /// A launcher also sends SIGTERM after losing a rank: this is how long the watchdog has to report the loss first.
     std::chrono::milliseconds patience{0};
-    /// The launcher repeats SIGUSR1 until it is answered (`ashlar launch`): a repeated one does not count as a second
-    /// signal.
+    /// `ashlar launch` repeats SIGUSR1 until the ranks report it: a repeated one does not count as a second signal.
     bool resent = false;
   };
   struct Request {
@@ -63,7 +62,7 @@ class SignalWatch {
   void release();
 
   static Request request_of(ExitCode code);  ///< for one of the three codes
-  /// The first signal received, or nothing. Never blocks; thread-safe.
+  /// Returns the first signal received, or nullopt. Never blocks; thread-safe.
   std::optional<Request> pending() const;
 
   void enter(StopPoint point) { point_ = point; }
@@ -72,8 +71,8 @@ class SignalWatch {
   void finish(ExitCode code);
   /// Called on the thread before it ends the process; may be null.
   void before_leaving(std::function<void()> call);
-  /// Called on the thread before it answers: returns true when the job is over and the signal is the launcher's way to
-  /// end it; may be null.
+  /// Called on the thread before it reports a signal: returns true if the job is over and the launcher uses the signal
+  /// to end it; may be null.
   void ask_whether_over(std::function<bool()> over);
 
  private:
@@ -94,7 +93,7 @@ class SignalWatch {
   std::optional<Clock::time_point> answer_at_;
   Clock::time_point first_;
   int first_signal_ = 0;
-  bool speaks_ = false;  ///< this rank answers
+  bool speaks_ = false;  ///< this rank reports signals
   io::LineWriter errors_ = standard_error();
 
   std::atomic<bool> stop_ = false;

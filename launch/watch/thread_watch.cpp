@@ -52,7 +52,7 @@ uint64_t bytes_in(int fd) {
   return sum;
 }
 
-// Where a call has its file: a descriptor, or a path in memory.
+// Argument of a system call that names its file: a descriptor, or a path in memory.
 enum class Subject : uint8_t { kNone, kDescriptor, kFirstPath, kSecondPath };
 struct Call {
   long number;

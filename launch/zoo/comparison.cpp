@@ -32,7 +32,7 @@ bool is_size(std::string_view key) {
          key.starts_with("loss.");
 }
 
-/// The rule that a factor follows, "" for none: the number then follows from sizes.
+/// Returns the symbolic rule, e.g. "sqrt(d_model)", whose value equals `factor`; "" if none matches.
 std::string rule_of(const ModelConfig& m, const char* key, double factor) {
   for (const std::string_view rule : config::words_of(config::schema()[config::key_index(key)]))
     if (std::abs(factor / config::value_of_rule(std::string(rule), m) - 1) < 1e-6) return std::string(rule);
@@ -72,7 +72,7 @@ std::map<std::string, std::string> axes_of(const ModelConfig& m) {
   for (const char* key : {"attn.global_head_dim", "attn.global_n_kv_heads", "rope.global_dims"})
     if (axes.contains(key)) axes[key] = "another number";
   axes["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
-  // Factors that follow from sizes are written as numbers.
+  // Replaces the number by the rule's name where one matches.
   for (const auto& [key, factor] : {std::pair("attn.scale", m.attn.scale),
                                     {"embed.scale", m.embed_scale},
                                     {"head.logit_scale", m.logit_scale},

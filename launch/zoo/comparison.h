@@ -28,8 +28,8 @@ struct Neighbour {
 /// All published models, those with the fewest different options first; ties by nearest size.
 std::vector<Neighbour> neighbours(const config::RunConfig& config, const std::vector<Published>& models);
 
-/// How common a configuration is, one line each: options that few or no published models have, and ratios outside the
-/// published range (d_ff / d_model, head_dim, d_model / n_layers, rope.base for the length).
+/// Remarks on how common a configuration is, one line each: options that few or no published models have, and ratios
+/// outside the published range (d_ff / d_model, head_dim, d_model / n_layers, rope.base for the length).
 struct Remark {
   enum class Kind : uint8_t { kCustomary, kRare, kUnique, kWarning } kind;
   std::string text;

@@ -27,9 +27,9 @@ struct Published {
 /// All published models, resolved, ordered by id.
 std::vector<Published> published_models();
 
-/// One of them; the input error names those with a similar id.
+/// Returns one of them; the input error names those with a similar id.
 const PublishedText& published_text(std::string_view id);
-/// The same for any list of texts; `where` begins the error.
+/// Finds a model in any list of texts; `where` begins the error.
 const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where);
 
 /// The first line is `# NAME. Source: WHERE.`; this is NAME.

@@ -23,7 +23,7 @@ class BackgroundJob {
 
   /// Starts the work; the previous one must have been finished with `take`.
   void start(Work work);
-  bool started() const { return thread_.joinable(); }  ///< and not finished with take()
+  bool started() const { return thread_.joinable(); }  ///< started, and not yet finished with take()
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< waits for its end; only if started
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }

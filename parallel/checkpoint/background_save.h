@@ -41,7 +41,7 @@ class BackgroundSave {
   /// Begins a save. Call when `free`. kCopy: the state is copied to host memory; code that changes it must wait for the
   /// returned event. kState: the state must not change until the save is complete; returns null.
   Event* begin(const Ctx& ctx, const SaveArgs& args, From from);
-  /// Whether a save may begin: none is in progress, or it is only being read back.
+  /// True if a save may begin: none is in progress, or it is only being read back.
   bool free() const { return !next_ && (phase_ == Phase::kIdle || phase_ == Phase::kVerify); }
   /// Path of the current save, or of the next one; not when idle.
   std::filesystem::path path() const { return (next_ ? *next_ : now_).path(); }
@@ -86,9 +86,9 @@ class BackgroundSave {
   std::optional<PartialDirectory> directory_;  ///< on rank 0
   Manifest list_;                              ///< this rank's files
   Saved saved_;
-  std::optional<Error> failure_;         ///< failure of this rank's part
-  std::optional<Error> shared_failure_;  ///< of the save
-  BackgroundJob job_{"ashlar-saver"};    ///< last member: ends before the others
+  std::optional<Error> failure_;         ///< error of this rank's part of the save
+  std::optional<Error> shared_failure_;  ///< error of the save on any rank
+  BackgroundJob job_{"ashlar-saver"};    ///< declared last so that it is destroyed first
 };
 
 }  // namespace ashlar::checkpoint

@@ -29,7 +29,7 @@ std::optional<int64_t> step_of(std::string_view name, std::string_view suffix) {
   return step;
 }
 
-/// The entries of a checkpoint folder with this suffix, ordered by step.
+/// Returns the entries of a checkpoint folder with this suffix, ordered by step.
 std::vector<Found> entries(const std::filesystem::path& folder, std::string_view suffix) {
   std::vector<Found> found;
   std::error_code error;
@@ -54,7 +54,7 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-/// Whether a user's path is itself a checkpoint; otherwise the folder that may contain some.
+/// A path given by a user: itself a checkpoint, or else the folder that may contain checkpoints.
 struct Named {
   bool checkpoint = false;
   std::filesystem::path folder;

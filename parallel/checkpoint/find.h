@@ -45,8 +45,8 @@ void verify(const std::filesystem::path& checkpoint, const std::function<bool()>
 /// start.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log);
 
-/// The same for many ranks, called by all: rank 0 searches and logs, each rank verifies its share of the bytes, and all
-/// get the same result or error. Nothing is loaded before they agree.
+/// The search for several ranks, called by all: rank 0 searches and logs, each rank verifies its part of the bytes, and
+/// all get the same result or error. Nothing is loaded before they agree.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

@@ -143,7 +143,7 @@ T field(const Json& object, const char* key) {
   }
 }
 
-/// The JSON library converts a number above int64_t to a negative one.
+/// Reads a count. A negative value is an error; the JSON library converts a number above int64_t to a negative one.
 int64_t count_field(const Json& object, const char* key) {
   const auto value = field<int64_t>(object, key);
   if (!object[key].is_number_integer() || value < 0) contradiction("'", key, "' is not a count");
@@ -289,7 +289,7 @@ std::string dump(const Json& root, int indent) {
   }
 }
 
-/// The error for a manifest.json whose first line is not ours: another program's file, or a damaged one.
+/// Returns the error for a manifest.json with another first line: a file of another program, or a damaged one.
 Error not_ours(std::string_view text, const std::filesystem::path& path) {
   const nlohmann::json json = io::try_parse_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("format") && json["format"].is_string() && json["format"] != kFormat) {

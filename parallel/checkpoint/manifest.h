@@ -74,7 +74,7 @@ struct Manifest {
   std::string config_toml;             ///< the resolved configuration
   std::string tokenizer_json;          ///< Tokenizer::to_json; empty if none
   io::Metadata metadata;
-  std::vector<DataRecord> data;  ///< of the run's sources, in order; empty: an import, or an older checkpoint
+  std::vector<DataRecord> data;  ///< records of the run's sources, in order; empty: an import, or an older checkpoint
   std::vector<FileRecord> files;
   std::vector<TensorRecord> tensors;  ///< ordered by name; names are unique over both groups
 

@@ -17,9 +17,9 @@ inline constexpr std::string_view kMarkerFile = ".ashlar-partial";
 /// FINAL.partial.
 std::filesystem::path partial_path(std::filesystem::path final_path);
 
-/// Durably marks a directory as ours to delete.
+/// Durably marks a directory as one that this program may delete.
 void mark(const std::filesystem::path& directory);
-/// Whether a directory may be deleted: marked, or empty (a process was killed between creating and marking it).
+/// True if a directory may be deleted: marked, or empty (a process was killed between creating and marking it).
 bool is_ours(const std::filesystem::path& directory);
 
 /// rename_path renames; the error names both. remove_tree removes recursively; the error names the path.

@@ -277,7 +277,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
 
 void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
   constexpr int64_t kChunksAtOnce = 32;  // between two checks of `cancelled`
-  // Whether the files contain optimizer state.
+  // True if the files contain optimizer state.
   std::vector<char> wanted(files_.size(), 1);
   if (share.beyond_weights) {
     for (const TensorRecord& tensor : manifest_.tensors)

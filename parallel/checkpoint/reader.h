@@ -30,7 +30,7 @@ std::string read_manifest_text(const std::filesystem::path& directory);
 class CheckpointReader {
  public:
   explicit CheckpointReader(std::filesystem::path directory);
-  /// With the text of its manifest, already read.
+  /// Opens a checkpoint whose manifest the caller has read.
   CheckpointReader(std::filesystem::path directory, std::string_view manifest_text);
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;

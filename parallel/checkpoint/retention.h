@@ -31,9 +31,9 @@ class Retention {
   /// Later steps belong to damaged checkpoints before which the run resumed and are never touched. Returns at once; if
   /// it is working already, it runs again afterwards. With keep = 0 it does nothing.
   void start(int64_t step);
-  /// The results since the last call; never waits. To be called regularly: it also starts pending work.
+  /// Returns the results since the last call; never waits. To be called regularly: it also starts pending work.
   Report poll();
-  /// The same, after all work is done.
+  /// Waits until all work is done and returns the results since the last call.
   Report wait();
 
  private:
@@ -49,7 +49,7 @@ class Retention {
   std::filesystem::path run_dir_;
   int64_t keep_;
   std::map<std::filesystem::path, Known> known_;  ///< owned by the thread while it works
-  std::vector<Found> trusted_;                    ///< to be added to known_
+  std::vector<Found> trusted_;                    ///< checkpoints to be added to known_
   Report report_;                                 ///< owned by the thread while it works
   int64_t next_ = -1;                             ///< run again with this step
   BackgroundJob job_{"ashlar-retain"};            ///< last member: ends before the others

@@ -18,7 +18,7 @@
 
 namespace ashlar::checkpoint {
 
-/// What to save and where. Everything is read-only and must outlive the call.
+/// Contents and place of a checkpoint. Everything is read-only and must outlive the call.
 struct SaveArgs {
   comm::ControlPlane& ranks;      ///< all ranks of the run, each with its own tensors; a LoneRank's for one rank
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
@@ -38,15 +38,15 @@ struct SaveArgs {
 
 struct Saved {
   std::filesystem::path path;
-  int64_t bytes = 0;  ///< of all files, including the manifest
+  int64_t bytes = 0;  ///< size of all files, including the manifest
   double seconds = 0;
   std::vector<std::filesystem::path> removed;  ///< older checkpoints removed by `keep`
   std::vector<std::string> warnings;           ///< on rank 0, including those about damaged checkpoints
 };
 
 /// Writes one checkpoint with a BackgroundSave and waits for it. Called by all ranks with the same state, texts and
-/// `keep`; returns the same on all, after the checkpoint was written and read back. With an optimizer it saves the
-/// owned master weights in the accumulate dtype and state tensors (AdamW: NAME.m, NAME.v). Only main replicas are
+/// `keep`; returns the same result on all, after the checkpoint was written and read back. With an optimizer it saves
+/// the owned master weights in the accumulate dtype and state tensors (AdamW: NAME.m, NAME.v). Only main replicas are
 /// stored, without padded vocabulary rows. Host memory is bounded by 16 MiB for any model, and on rank 0 by the
 /// manifest. The directory has the suffix `.partial` until every file is durable and is then renamed, so a process
 /// killed at any moment leaves the earlier checkpoints, with or without the new one. A checkpoint of the same step is

@@ -16,8 +16,9 @@
 
 namespace ashlar::checkpoint {
 
-/// What one rank saves: the tensors of which it is the main replica, in the files for them. With an optimizer its owned
-/// master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage dtype.
+/// The data that one rank saves: the tensors of which it is the main replica, in the files for them. With an optimizer
+/// its owned master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage
+/// dtype.
 class Snapshot {
  public:
   Snapshot() = default;
@@ -56,7 +57,7 @@ class Snapshot {
     Group group;
     std::string name;
     std::vector<StoredBlock> blocks;
-    std::vector<Tensor> sources;  ///< of the same block, flat
+    std::vector<Tensor> sources;  ///< tensors that hold the values of `blocks`, in the same order, flat
   };
   static std::vector<File> files_of(const Source& source);
 
@@ -64,7 +65,7 @@ class Snapshot {
   const Ctx* ctx_ = nullptr;  ///< for reading the sources; null: they are copied to memory_
   io::DirectMemory memory_;
   int64_t reserved_ = 0;
-  // For copies, from the first one on:
+  // Used for copies; created by the first copy:
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Event> current_, copied_;  ///< the state is complete; it is copied to memory_
 };

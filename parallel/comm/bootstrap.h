@@ -9,7 +9,7 @@
 
 namespace ashlar::comm {
 
-/// Whether an MPI launcher (mpirun, srun with PMI or PMIx) started this process.
+/// True if an MPI launcher (mpirun, srun with PMI or PMIx) started this process.
 bool launched_by_mpi();
 
 /// The ranks of this run, and MPI while it is needed. Owned by main, which constructs it on the thread that will
@@ -39,7 +39,7 @@ class Bootstrap {
   int local_size();                ///< ranks on this machine
   int64_t most_staging() const;    ///< peak staging memory for operands of other ranks, bytes
   int local_root();                ///< world rank of the first rank on this machine; identifies the machine
-  static std::string host_name();  ///< of this machine
+  static std::string host_name();  ///< name of this machine
 
  private:
   struct Mpi;

@@ -33,11 +33,11 @@ class Work {
   /// Later work of `stream` waits: it sees the output and may reuse the buffers. The host continues at once if the
   /// transport queues on the device; a transport that runs on the host blocks it until the operation is complete.
   void wait(Stream& stream);
-  /// The same for the received message of a send_recv: the sent message may still be in flight.
+  /// Waits only for the received message of a send_recv: the sent message may still be in flight.
   void wait_received(Stream& stream);
-  /// Whether it is complete, after one round of progress.
+  /// True if it is complete, after one round of progress.
   bool done();
-  /// Whether it is complete, without progress.
+  /// True if it is complete, without progress.
   bool ready() const { return operation_ == nullptr || operation_->state() == Operation::State::kDone; }
   bool received() const { return operation_ == nullptr || ready() || operation_->received(); }
   bool stuck() const { return operation_ != nullptr && operation_->stuck(); }
@@ -82,7 +82,7 @@ class Communicator {
   [[nodiscard]] Work recv(const Recv& args, Stream& stream);
   [[nodiscard]] Work send_recv(const SendRecv& args, Stream& stream);
   [[nodiscard]] Work barrier(Stream& stream);
-  /// Issues any operation; parts must be given.
+  /// Dispatches to the method for the operation held by `args`.
   [[nodiscard]] Work issue(const DeviceOperation& args, Stream& stream);
 
   /// Called by all ranks without pending operations; null for a negative color.

@@ -17,7 +17,7 @@ namespace ashlar::comm {
 
 namespace {
 
-/// What the two ends of a message must agree on.
+/// Properties of a message on which sender and receiver must agree.
 struct Signature {
   uint64_t number = 0;
   OperationKind kind = OperationKind::kNone;
@@ -95,7 +95,7 @@ class ControlPlane::Content {
   const std::string& sum() const { return sum_; }
   virtual void add(std::string_view of_child) = 0;  ///< in ascending order of children
   virtual void deliver(std::string total) = 0;
-  /// Whether the ranks of `child`'s subtree need the total.
+  /// True if the ranks of `child`'s subtree need the total.
   virtual bool wanted_by(const RankTree& tree, int child) const {
     static_cast<void>(tree), static_cast<void>(child);
     return true;

@@ -11,7 +11,7 @@
 namespace ashlar::comm {
 
 struct DeviceCommArgs {
-  Communicator& host;  ///< of host memory
+  Communicator& host;  ///< for host buffers
   ControlPlane& control;
   Backend& backend;
   Log& log;

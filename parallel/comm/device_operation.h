@@ -50,10 +50,10 @@ struct Send {
   int to = -1;
 };
 struct Recv {
-  MutView data;  ///< as many elements as sent
+  MutView data;  ///< must have as many elements as were sent
   int from = -1;
 };
-/// Both at once; either peer may be the other's.
+/// Sends and receives at the same time; `to` and `from` may be the same rank.
 struct SendRecv {
   ConstView send;
   int to = -1;

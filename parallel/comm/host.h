@@ -20,7 +20,7 @@ double max_of(ControlPlane& ranks, double value);
 int64_t sum_of(ControlPlane& ranks, int64_t value);
 int64_t max_of(ControlPlane& ranks, int64_t value);
 int64_t min_of(ControlPlane& ranks, int64_t value);
-/// Element by element, in place.
+/// Reduce element by element, in place.
 void sum_all(ControlPlane& ranks, std::span<double> values);
 void max_all(ControlPlane& ranks, std::span<double> values);
 /// Returns when all ranks have called it.

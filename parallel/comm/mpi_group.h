@@ -25,7 +25,7 @@ class StagingPool {
   std::pair<Block, int64_t> acquire(int64_t bytes);
   void release(Block block, int64_t bytes);
 
-  /// Whether `bytes` more stay within the rank's budget, or none is in use. Sending needs no staging memory, so a rank
+  /// True if `bytes` more stay within the rank's budget, or none is in use. Sending needs no staging memory, so a rank
   /// that holds some always receives its operands and releases it.
   bool has_room_for(int64_t bytes) const { return in_use_ == 0 || in_use_ + bytes <= kBudget; }
   int64_t most_in_use() const { return most_; }
@@ -47,7 +47,7 @@ struct MpiGroup {
   Traffic* traffic;                ///< the engine's counters of sent messages
   uint64_t collectives;            ///< sequence number of the next collective
   std::vector<uint64_t> sent;      ///< sequence number of the next message, by receiver
-  std::vector<uint64_t> received;  ///< the same by sender
+  std::vector<uint64_t> received;  ///< sequence number of the next message, by sender
 
   MpiGroup(MPI_Comm owned, const Tuning& how, std::shared_ptr<ProgressEngine> shared_engine,
            std::shared_ptr<StagingPool> shared_staging);

@@ -194,7 +194,7 @@ class SmallCollective final : public Operation {
   MpiMessages messages_;
 };
 
-/// From the root along a binomial tree.
+/// Broadcasts from the root along a binomial tree.
 class TreeBroadcast final : public Operation {
  public:
   TreeBroadcast(GroupPtr group, const Broadcast& args)
@@ -256,7 +256,7 @@ class TreeBarrier final : public Operation {
 }  // namespace
 
 bool is_small(const MpiGroup& group, int64_t bytes) {
-  // With few ranks direct messages to all are as many.
+  // With few ranks, direct messages to all ranks are no more than these.
   return group.size >= group.tuning.small_ranks && bytes <= group.tuning.small_bytes;
 }
 

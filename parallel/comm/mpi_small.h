@@ -16,7 +16,7 @@ std::shared_ptr<Operation> mpi_small_all_gather(const std::shared_ptr<MpiGroup>&
 std::shared_ptr<Operation> mpi_small_broadcast(const std::shared_ptr<MpiGroup>& group, const Broadcast& args);
 std::shared_ptr<Operation> mpi_barrier(const std::shared_ptr<MpiGroup>& group);
 
-/// Whether a vector with these parts uses them. Equal on all ranks.
+/// True if a vector with these parts uses them. Equal on all ranks.
 bool is_small(const MpiGroup& group, std::span<const Range> parts, int64_t element_bytes);
 bool is_small(const MpiGroup& group, int64_t bytes);
 

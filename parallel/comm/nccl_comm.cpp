@@ -154,7 +154,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
 
   std::shared_ptr<Shared> shared_;
   std::vector<NcclCall> calls_;
-  std::vector<std::unique_ptr<Event>> begun_;  ///< of the callers' streams
+  std::vector<std::unique_ptr<Event>> begun_;  ///< events of the callers' streams
   std::unique_ptr<Event> queued_;
   Stage stage_ = Stage::kWaiting;
 };

@@ -13,7 +13,7 @@
 
 namespace ashlar::comm {
 
-/// What a transport guarantees about sums, besides equal bits on all ranks and in all runs.
+/// Guarantee of a transport about sums, besides equal bits on all ranks and in all runs.
 enum class Sums : uint8_t {
   kRankOrder,  ///< sum in rank order, rounded once; overflow of int32 is a Bug
   /// At most (p - 1) eps sum |x| from the exact sum, eps of the buffer's dtype: each of p - 1 additions may round. The

@@ -15,7 +15,7 @@ constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or
 
 std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
-// As in NCCL: while a communicator is in progress, the query itself returns "in progress".
+// While a communicator is in progress, NCCL's query itself returns "in progress".
 bool went_well(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
 
 }  // namespace

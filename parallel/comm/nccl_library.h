@@ -32,11 +32,11 @@ class NcclLibrary {
     nccl::Result result;
     std::string words;  ///< NCCL's error text
   };
-  /// The same for calls that the library may refuse: does not throw its errors.
+  /// Variant for calls that the library may reject: does not throw its errors.
   Answer attempt(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
-  /// Whether it has symmetric memory windows and memory for them: since 2.27.
+  /// True if it has symmetric memory windows and memory for them: since 2.27.
   bool has_windows() const { return api_.CommWindowRegister != nullptr; }
-  /// Whether `comm` has completed all its calls and may be called again. Throws its asynchronous error. Null: true.
+  /// True if `comm` has completed all its calls and may be called again. Throws its asynchronous error. Null: true.
   bool settled(nccl::Comm comm, std::string_view name);
   /// Waits until `comm` is settled, calling `idle` between polls; Error(kPeerLost) after `seconds`.
   void settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle);

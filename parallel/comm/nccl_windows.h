@@ -23,8 +23,8 @@ struct WindowOffer {
   int64_t beyond = 0;     ///< offset of the first byte from a multiple of nccl::kWindowAlignment
   int64_t supported = 0;  ///< whether its library supports windows: 1 or 0
 };
-/// Why these buffers, one per rank, cannot form a symmetric window; empty if they can. A collective's buffer must have
-/// the same offset in the window on every rank, so windows are equal.
+/// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. A collective's buffer
+/// must have the same offset in the window on every rank, so windows are equal.
 std::string window_problem(std::span<const WindowOffer> offers);
 
 /// The windows of one communicator.

@@ -35,11 +35,11 @@ std::string_view name_of(OperationKind kind);  ///< "all_reduce", ...
 /// The reduction; zero means not set.
 enum class ReduceOp : uint8_t { kSum = 1, kMax = 2 };
 
-/// Description of an operation, as far as its ranks must agree on it.
+/// The properties of an operation on which its ranks must agree.
 struct OperationInfo {
   OperationKind kind = OperationKind::kNone;
-  ReduceOp op{};                  ///< for an all_reduce
-  DType dtype = DType::kFloat32;  ///< for a send_recv: of the sent data
+  ReduceOp op{};                  ///< reduction of an all_reduce
+  DType dtype = DType::kFloat32;  ///< for a send_recv the dtype of the sent data
   /// Elements of the whole vector; of a message for send, recv and send_recv; sent by this rank for all_to_all, where
   /// ranks may differ; bytes on a control plane.
   int64_t size = 0;
@@ -52,9 +52,9 @@ struct OperationInfo {
   Label label{};  ///< control plane: label of the operation, zero-terminated
 };
 
-/// Like "all_reduce sum fp32[4096] on tensor, operation 12".
+/// Returns e.g. "all_reduce sum fp32[4096] on tensor, operation 12".
 std::string describe(const OperationInfo& info, std::string_view communicator);
-/// The same written into `memory`, truncated to its size; does not allocate. Returns the written text.
+/// Writes the description into `memory`, truncated to its size; does not allocate. Returns the written text.
 std::string_view describe(const OperationInfo& info, std::string_view communicator, std::span<char> memory);
 
 /// A pending operation. Its driver calls `advance` until it is complete.

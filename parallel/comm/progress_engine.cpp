@@ -12,8 +12,8 @@ namespace ashlar::comm {
 
 namespace {
 
-// How a waiting rank spends its time. Busy polling is fastest if each rank has a core; if ranks share cores, the peer
-// cannot answer before this one yields.
+// Polling and sleeping of a waiting rank. Busy polling is fastest if each rank has a core; if ranks share cores, the
+// peer cannot make progress before this one yields.
 class Backoff {
  public:
   void pause() {
@@ -91,7 +91,7 @@ void ProgressEngine::progress() {
   running_ = true;
   bool finished = false;
   std::exception_ptr failure;
-  // By index: an operation may submit others while it advances.
+  // Iterates by index, since an operation may submit others while it advances.
   for (size_t i = 0; i < pending_.size() && !failure; ++i) {
     const std::shared_ptr<Operation> operation = pending_[i];
     try {

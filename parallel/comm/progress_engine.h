@@ -15,7 +15,7 @@
 
 namespace ashlar::comm {
 
-/// What this rank has sent.
+/// Counts of messages and bytes that this rank has sent.
 struct Traffic {
   int64_t messages = 0;
   int64_t bytes = 0;
@@ -38,7 +38,7 @@ class ProgressEngine {
   /// milliseconds sleeps for at most 1% of the time it has waited.
   enum class Until : uint8_t { kDone, kReceived };
   void wait(const Operation& operation, Until until = Until::kDone);
-  /// As `wait`, for destructors: stores an error for the next call.
+  /// Variant of `wait` for destructors: stores an error for the next call.
   void wait_quietly(const Operation& operation) noexcept;
 
   /// Abandons all pending operations permanently: an error is being handled and peers may never answer. Engine-owned
@@ -61,7 +61,7 @@ class ProgressEngine {
   /// The number of completed operations, and whether the owner is waiting. Thread-safe.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  /// How long the owner has waited so far.
+  /// Time that the owner has waited so far.
   double waited_sec() const { return waited_sec_; }
 
   Traffic& data_traffic() { return data_traffic_; }        ///< counted over communicators

@@ -29,7 +29,7 @@ std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
 /// Elements [k * chunk, (k + 1) * chunk) of `range`, clipped to it; empty beyond its end.
 Range chunk_of(const Range& range, int64_t k, int64_t chunk);
 
-/// How many chunks the longest range has; 0 when all are empty.
+/// Number of chunks of the longest range; 0 if all are empty.
 int64_t num_chunks(std::span<const Range> ranges, int64_t chunk);
 
 /// Throws Bug unless the ranges ascend, do not overlap and lie in [0, size).

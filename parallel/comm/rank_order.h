@@ -20,7 +20,7 @@ struct RankOrderReduce {
 };
 void reduce_in_rank_order(const RankOrderReduce& args);
 
-/// The same loops compiled for one instruction set; all give the same results.
+/// The loops of reduce_in_rank_order compiled for one instruction set; all give the same results.
 struct RankOrderVariant {
   const char* name;
   void (*reduce)(const RankOrderReduce& args);

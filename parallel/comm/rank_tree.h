@@ -13,7 +13,7 @@ struct RankTree {
 
   /// The position of a rank (Bug unless 0 <= rank < size).
   static RankTree of(int rank, int size);
-  /// Whether `rank` is in the subtree of `child`.
+  /// True if `rank` is in the subtree of `child`.
   bool below(int child, int rank) const;
 };
 

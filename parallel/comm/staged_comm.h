@@ -16,7 +16,7 @@ class StagedComm final : public Communicator {
  public:
   /// Called by all ranks of `inner`, which must outlive it, as must `backend`.
   StagedComm(Communicator& inner, Backend& backend);
-  /// The same, with ownership of the inner communicator.
+  /// Owns the inner communicator.
   StagedComm(std::unique_ptr<Communicator> inner, Backend& backend);
   ~StagedComm() override;
 

@@ -4,11 +4,11 @@
 
 namespace ashlar::comm {
 
-/// How operations are split into messages. Equal on all ranks; no effect on results. The defaults are the best in
-/// `ashlar bench comm` on two cores, with two and with four ranks.
+/// Parameters by which operations are split into messages. Equal on all ranks; no effect on results. The defaults are
+/// the best in `ashlar bench comm` on two cores, with two and with four ranks.
 struct Tuning {
-  int64_t chunk_bytes = 256 << 10;  ///< of each rank's part
-  int64_t chunks_in_flight = 2;     ///< per operation
+  int64_t chunk_bytes = 256 << 10;  ///< chunk size of each rank's part
+  int64_t chunks_in_flight = 2;     ///< chunks in flight per operation
   int64_t direct_bytes = 48 << 10;  ///< an all_reduce with at most these received bytes sends whole operands
   int64_t small_bytes = 64 << 10;   ///< vectors up to this size use log2 p messages instead of p - 1
   int small_ranks = 5;              ///< with at least this many ranks

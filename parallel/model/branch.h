@@ -19,7 +19,7 @@ namespace ashlar::model {
 struct Rows {
   const BatchView& batch;
   const LayerTables& tables;  ///< empty unless positions are rotary
-  const ScoreChange& scores;  ///< of this rank's heads, without the parameters: a branch adds its own
+  const ScoreChange& scores;  ///< score changes of this rank's heads, without parameters: a branch adds its own
   nn::Parameter* t5_bias{};   ///< the table shared by all layers, or null
   KvCache* cache = nullptr;   ///< the previous tokens, when decoding; advanced by the stage
 
@@ -49,7 +49,7 @@ class Branch {
   /// width] of the result. Empty: this branch's inputs are not a single product.
   virtual std::vector<LinearPart> input_parts() const { return {}; }
   virtual std::vector<int64_t> input_widths() const { return {}; }
-  /// As `forward`, from those columns, which it may overwrite.
+  /// Computes `forward` from those columns, which it may overwrite.
   virtual Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const;
 
   /// Adds this branch's entries to the KV cache, for cache.B samples of cache.capacity tokens.

@@ -32,7 +32,7 @@ std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t
 /// Elements of keys and values of one sample's tokens: n_kv_heads * (head_dim + v_head_dim) per token, summed over
 /// layers.
 struct KvElements {
-  int64_t all = 0;   ///< what Stage::make_cache allocates
+  int64_t all = 0;   ///< elements that Stage::make_cache allocates
   int64_t seen = 0;  ///< visible to the next token: at most W tokens in layers with a window W
 };
 KvElements kv_elements(const ModelConfig& config, int64_t tokens);

@@ -10,7 +10,7 @@ namespace ashlar::model {
 /// Rotary tables by layer; layers with equal rotation share a table.
 class LayerTables {
  public:
-  /// For positions < `positions` of layers [first, last).
+  /// Creates the tables of layers [first, last) for positions below `positions`.
   void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
   /// Null for a layer without rotation or temperatures.
   const ops::RopeTables* of(int64_t layer) const;
@@ -22,7 +22,7 @@ class LayerTables {
     ops::RopeTables tables;
   };
   std::vector<Kind> kinds_;
-  std::vector<int64_t> kind_of_;  ///< by layer; -1: none
+  std::vector<int64_t> kind_of_;  ///< index of the table of each layer; -1: none
   int64_t positions_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace ashlar::model {
 
 /// Rows of one named matrix that shares storage with others, in storage order.
 struct LinearPart {
-  std::string name;  ///< without ".weight" / ".bias"
+  std::string name;  ///< name without ".weight" / ".bias"
   nn::Extent rows;   ///< rows of this rank
   bool bias = false;
   nn::InitRule init;
@@ -37,11 +37,11 @@ class LinearLayer {
   Var operator()(const Ctx& ctx, const Var& x) const {
     return ops::linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
   }
-  /// The same for a matrix that every tensor rank holds completely: rows in, rows out.
+  /// Computes the product with a matrix that every tensor rank holds completely; the output has the rows of x.
   Var whole(const Ctx& ctx, const Var& x) const {
     return ops::whole_linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
   }
-  /// The same with the activation in the same pass.
+  /// Computes the product and the activation in one pass.
   Var activated(const Ctx& ctx, const Var& x, Activation kind) const {
     return ops::linear_activation(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight, kind);
   }

@@ -40,7 +40,7 @@ inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "ser
                                                         {Topology::kParallel, "parallel"}};
 constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
 
-/// How frequencies are changed for contexts longer than in training.
+/// Method that changes the frequencies for contexts longer than in training.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional, kDynamic };
 inline constexpr EnumName<RopeScaling> kRopeScalingNames[] = {
     {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
@@ -76,7 +76,7 @@ inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSlidin
                                                             {WindowKind::kChunked, "chunked"}};
 constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
 
-/// How queries, keys and values are computed: by one matrix each, or from low-rank latents (attention.h has the
+/// Computation of queries, keys and values: by one matrix each, or from low-rank latents (attention.h has the
 /// formulas).
 enum class AttentionKind : uint8_t { kStandard, kMla };
 inline constexpr EnumName<AttentionKind> kAttentionKindNames[] = {{AttentionKind::kStandard, "standard"},
@@ -146,11 +146,11 @@ struct PosConfig {
 struct RopeConfig {
   double base = 10000.0;
   int64_t dims = 0;                         ///< the first `dims` of head_dim rotate; even
-  std::optional<int64_t> global_dims = {};  ///< for layers with full attention (global_rope_dims)
+  std::optional<int64_t> global_dims = {};  ///< rope.dims of layers with full attention (global_rope_dims)
   RopeStyle style = RopeStyle::kHalf;
   bool reversed = false;                  ///< rotate by the negative angle
-  std::vector<double> base_cycle;         ///< per layer, repeated, instead of base; 0: no rotation
-  std::optional<double> local_base = {};  ///< for layers with a window, instead of base; not with base_cycle
+  std::vector<double> base_cycle;         ///< bases of the layers, repeated; replaces `base`; 0: no rotation
+  std::optional<double> local_base = {};  ///< base of layers with a window; replaces `base`; not with base_cycle
   bool global_enabled = true;             ///< false: layers with full attention do not rotate; not with base_cycle
   RopeScaling scaling = RopeScaling::kNone;
   ScaledLayers scaled_layers = ScaledLayers::kAll;
@@ -185,14 +185,14 @@ struct AttentionConfig {
   int64_t kv_rank = 0;                            ///< mla: rank of the latent of keys and values
   int64_t v_head_dim = 0;                         ///< width of a head's values; 0: head_dim
   double latent_eps = 1e-6;                       ///< mla: eps of the norms of the latents
-  std::optional<int64_t> global_head_dim = {};    ///< of layers with full attention, instead of model.head_dim
-  std::optional<int64_t> global_n_kv_heads = {};  ///< of layers with full attention, instead of model.n_kv_heads
+  std::optional<int64_t> global_head_dim = {};    ///< head_dim of layers with full attention; replaces model.head_dim
+  std::optional<int64_t> global_n_kv_heads = {};  ///< KV heads of layers with full attention; replaces model.n_kv_heads
   bool k_eq_v = false;  ///< layers with full attention have no value matrix: values are the keys before their norm
   bool v_norm = false;  ///< RMS norm of every head's values, without a gain
   double scale = 0;     ///< factor on q.k, usually head_dim^-0.5
   std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
   std::optional<double> clip_qkv;            ///< q, k and v, after biases and norms before rope, are clamped to [-c, c]
-  std::vector<int64_t> window_cycle = {-1};  ///< per layer, repeated: a window in tokens, or -1 for full attention
+  std::vector<int64_t> window_cycle = {-1};  ///< windows of the layers in tokens, repeated; -1: full attention
   bool last_layer_full = false;              ///< regardless of the cycle
   WindowKind window_kind = WindowKind::kSliding;
   bool sinks = false;                 ///< a learned score without a value for each query head
@@ -209,7 +209,7 @@ struct DropoutConfig {
 };
 
 struct LossConfig {
-  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or the same of the largest logit
+  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or z_coef * mean(m^2) of the largest logit m
   ZKind z_kind = ZKind::kLse;
   bool operator==(const LossConfig&) const = default;
 };
@@ -286,10 +286,10 @@ LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
 /// Columns of a head that rotate in layers with full attention: rope.global_dims, or the same share of the head as
 /// rope.dims of model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
-/// Whether the norm of queries and keys has a gain.
+/// True if the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
 
-/// Shape of gain and bias of the norm over `heads` heads of D columns of queries or keys: [D], [heads, D] or [heads*D].
+/// Shape of the QK-norm gain and bias: [head_dim] (kHead), [heads, head_dim] (kHeadPer), else [heads * head_dim].
 std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int64_t head_dim);
 
 /// Number of norms in a block: 2 serial (4 sandwich), parallel_norms parallel.

@@ -11,7 +11,7 @@ namespace ashlar::model {
 
 namespace {
 
-/// Whether a size is positive.
+/// True if a size is positive.
 bool check_positive(std::string_view key, int64_t v, std::vector<std::string>& errors) {
   if (v < 1) errors.push_back(str_cat(key, " = ", v, ": expected 1 or more; give a positive size"));
   return v >= 1;

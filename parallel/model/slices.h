@@ -21,14 +21,14 @@ struct Slices {
 /// n_kv_heads == 0, for each kind of layer.
 std::vector<int64_t> possible_tensor_sizes(const ModelConfig& config);
 
-/// Why a model cannot be sharded over `size` ranks: one text per problem, with values and a fix. Empty if it can:
-/// `size` is one of possible_tensor_sizes and divides d_ff and the padded vocabulary.
+/// Returns why a model cannot be sharded over `size` ranks: one text per problem, with values and a fix. Empty if it
+/// can: `size` is one of possible_tensor_sizes and divides d_ff and the padded vocabulary.
 std::vector<std::string> slicing_problems(const ModelConfig& config, int64_t size);
 
 /// Shards heads, the KV heads of model.n_kv_heads, d_ff and the padded vocabulary over `size` ranks; Bug if there are
 /// slicing_problems.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank);
-/// The same with the KV heads of one layer.
+/// The slices with the KV heads of one layer.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank, int64_t layer);
 
 }  // namespace ashlar::model

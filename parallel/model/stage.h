@@ -11,7 +11,7 @@
 
 namespace ashlar::model {
 
-/// What a pipeline stage owns; a single rank owns everything.
+/// The part of the model that a pipeline stage owns; a single rank owns everything.
 struct StageRange {
   int64_t first_layer = 0, last_layer = 0;  ///< blocks [first, last)
   bool embedding = true;
@@ -48,8 +48,8 @@ class Stage {
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
-  /// Final norm and logits [N, V] in the accumulate dtype, for unsharded rows [N, C], as the head's product computes
-  /// them (finish_logits converts them to the model's); columns from vocab_size on are padding.
+  /// Final norm and logits [N, V] in the accumulate dtype, for unsharded rows [N, C], as the matrix product of the head
+  /// computes them (finish_logits converts them to the logits of the model); columns from vocab_size on are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
   /// An empty cache for `batch` samples of up to `max_tokens` tokens.
   KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
@@ -86,7 +86,7 @@ class Stage {
   nn::Parameter* head_bias_ = nullptr;
   std::optional<NormLayer> embed_norm_, final_norm_;
   LayerTables tables_;
-  ScoreChange scores_;   ///< of this rank's heads
+  ScoreChange scores_;   ///< score changes of this rank's heads
   Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
   Tensor t5_buckets_;    ///< [distances] kInt32
   Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions

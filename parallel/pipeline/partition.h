@@ -21,7 +21,7 @@ struct PartitionSpec {
 /// Chunk k in model order; `model_chunk(stage, chunk, stages)` of schedule.h maps stages to chunks.
 struct Partition {
   std::vector<model::StageRange> chunks;  ///< [stages * virtual_stages]
-  std::vector<double> flops;              ///< of each chunk, including embedding and head
+  std::vector<double> flops;              ///< flops of each chunk, including embedding and head
   double max_flops = 0;                   ///< cost of the slowest chunk, which limits the pipeline
 };
 

@@ -79,7 +79,7 @@ Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std:
   return out;
 }
 
-/// On one rank there is no communication: the same value with a new placement.
+/// Returns the same value with a new placement: on a single rank there is no communication.
 Var renamed(Var x, const Made& made) {
   x.made = made;
   return x;

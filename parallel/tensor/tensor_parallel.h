@@ -24,7 +24,7 @@ struct TensorParallel {
   nn::TensorAxes stream_axes() const {
     return sequence_parallel ? nn::replicated_and_summed_over(Axis::kTensor) : nn::replicated_over(Axis::kTensor);
   }
-  /// The same slices with all rows on every rank, for decoding.
+  /// Returns the same slices with all rows on every rank, for decoding.
   TensorParallel with_whole_rows() const { return {.group = group}; }
 };
 

@@ -22,7 +22,7 @@ class GlobalNorm {
   /// Called by all ranks. Queues the computation: the first sums, fp64, are those of names() in `buffer`; further
   /// elements of `sums` are also added over the ranks.
   void sum(const Ctx& ctx, const nn::FlatTensor& buffer, const Tensor& sums) const;
-  /// Called by all ranks: the same, read by the host, which waits.
+  /// Computes the sums of names() and returns them on the host, which waits. Called by all ranks.
   std::vector<double> sums_of(const Ctx& ctx, const nn::FlatTensor& buffer) const;
 
   const std::vector<std::string>& names() const { return names_; }  ///< names of all tensors of the model, ascending

@@ -38,10 +38,12 @@ std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket
   return bounds;
 }
 
-/// One part per replica between `bounds`, minimizing the sum of squares of loads + parts.
+/// Divides [0, bounds.back()) into one part per replica, cut at `bounds`, such that the sum over replicas of (load +
+/// part size)^2 is minimal.
 std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const std::vector<double>& loads) {
   const size_t ranks = loads.size(), n = bounds.size();
-  // least[i]: optimum for the replicas so far, holding what is before bounds[i]; from[r][i]: where the last one begins.
+  // Dynamic programming over replicas. least[i]: minimum cost when replicas 0..r hold [0, bounds[i]). from[r][i]: index
+  // in bounds where the part of replica r starts in that solution.
   std::vector<double> least(n, std::numeric_limits<double>::infinity());
   least[0] = 0;
   std::vector<std::vector<size_t>> from(ranks, std::vector<size_t>(n));

@@ -31,7 +31,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
   Plan plan{.kind = Plan::Kind::kFused, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t heads = s.B * s.G;
   const int64_t key_blocks = num_blocks(s.T_kv);
-  // Products a block: 5 in one pass; in two passes 4 and 3, but cut finely enough to fill every thread.
+  // Matrix products per block: 5 in one pass; 4 and 3 in two passes, which have enough items for all threads.
   const double fused_cost = 5.0 * static_cast<double>((heads + threads - 1) / threads);
   const double two_pass_cost = 7.0 * static_cast<double>(heads) / threads;
   if (threads == 1 || fused_cost <= two_pass_cost) {

@@ -239,7 +239,7 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
 struct Queries {
   int64_t begin, end;
 };
-/// Of an item's queries those that may see one of its keys, by their positions.
+/// Returns the queries of an item whose positions allow them to see one of its keys.
 HWY_INLINE Queries queries_of(const AttentionShape& s, const Item& item) {
   const int64_t first = s.mask.first_query(s.mask.kv_start + item.key_begin) - s.mask.q_start;
   const int64_t last = s.mask.last_query(s.mask.kv_start + item.key_end - 1) - s.mask.q_start;
@@ -266,7 +266,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   }
   for (int64_t block = 0; block * kBlock < all_keys; ++block) scratch.packed[block] = false;
 
-  // Where dq is another item's, queries that see none of the keys are passed over.
+  // If another item computes dq, queries that see none of the keys are skipped.
   const bool all_queries = item.want_dq || item.bias_sums != nullptr;
   const Queries queries = all_queries ? Queries{item.t_begin, item.t_end} : queries_of(shape, item);
   for (int64_t h = item.h_begin; h < item.h_end; ++h) {

@@ -28,7 +28,7 @@ HWY_INLINE PhiloxLanes philox_words(const DropoutArgs& drop, uint32_t step, hn::
   return lanes;
 }
 
-/// Which queries and keys factors are wanted for.
+/// The queries and keys of a block of dropout factors.
 struct DropoutBlock {
   int64_t b = 0, h = 0;
   int64_t t_begin = 0, num_queries = 0;

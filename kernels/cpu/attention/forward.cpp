@@ -26,13 +26,13 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
 namespace HWY_NAMESPACE {
 
-/// What one block of queries carries from key block to key block.
+/// State of one block of queries, updated for each key block.
 template <typename T>
 struct ForwardPanel {
   Bounds<T> bounds;
-  alignas(64) T row_max[kBlock];  // of the scores so far, in units of log 2
-  alignas(64) T row_sum[kBlock];  // of 2^(score - row_max)
-  alignas(64) T rescale[kBlock];  // of what was summed before the present key block
+  alignas(64) T row_max[kBlock];  // maximum of the scores so far, in units of log 2
+  alignas(64) T row_sum[kBlock];  // sum of 2^(score - row_max)
+  alignas(64) T rescale[kBlock];  // factor for the sums of the earlier key blocks
 };
 
 template <typename T>

@@ -13,7 +13,7 @@ namespace ashlar::cpu::attention {
 /// Queries and keys are taken in blocks of this many. 64 x 64 scores and one 64 x 64 operand fit a 32 KiB L1 cache.
 inline constexpr int64_t kBlockSize = 64;
 
-/// A piece of work whose result does not depend on how the rest is cut.
+/// A piece of work whose result does not depend on how the rest is divided.
 struct Item {
   int64_t b = 0;
   int64_t h_begin = 0, h_end = 0;      ///< query heads, all of one KV head
@@ -32,7 +32,7 @@ struct Item {
   }
 };
 
-/// How one call is cut into items, and what each thread needs for it.
+/// Division of one call into items, and the scratch memory of each thread.
 struct Plan {
   /// Backward in one pass gives dq, dk and dv of a KV head together; in two passes scores are computed twice but every
   /// query block and every range of keys is an item of its own. Both add in the same order: same bits.
@@ -48,10 +48,10 @@ struct Plan {
   Item item(int64_t index) const;  ///< costly items come first
 };
 
-/// One direction as compiled for an instruction set.
+/// Kernels of forward or backward, compiled for one instruction set.
 template <typename Args>
 struct ItemKernels {
-  /// Does one item. `scratch`: Plan::thread_bytes bytes, 64-byte aligned, content garbage before and after.
+  /// Computes one item. `scratch`: Plan::thread_bytes bytes, 64-byte aligned, content undefined before and after.
   void (*run)(const Args& args, const Item& item, std::byte* scratch) = nullptr;
   /// Scratch of one item of at most `length` queries (forward) or keys (backward).
   int64_t (*scratch_bytes)(const AttentionShape& shape, DType storage, int64_t length) = nullptr;
@@ -59,7 +59,7 @@ struct ItemKernels {
 ItemKernels<AttentionForward> forward_kernels(Isa isa);
 ItemKernels<AttentionBackward> backward_kernels(Isa isa);
 
-/// f(S(), T()) with the types of storage and arithmetic.
+/// Calls f(S(), T()) with the types of storage and arithmetic.
 template <typename F>
 auto with_types(DType storage, const F& f) {
   switch (storage) {
@@ -69,11 +69,12 @@ auto with_types(DType storage, const F& f) {
   }
 }
 
-/// Pure functions of the shapes and dtype.
+/// Divide a call into items. Pure functions of their arguments.
 Plan plan_forward(const AttentionShape& shape, DType storage, int threads, Isa isa);
 Plan plan_backward(const AttentionShape& shape, DType storage, int threads, Isa isa);
 
-/// Hands out 64-byte aligned parts of a block; without a block it only counts, so that the same lines size and carve.
+/// Allocates 64-byte aligned parts of a block. Without a block it only counts bytes, so that the same code computes the
+/// size and assigns the parts.
 class ScratchCarver {
  public:
   explicit ScratchCarver(std::byte* base) : base_(base) {}

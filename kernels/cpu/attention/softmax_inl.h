@@ -1,5 +1,5 @@
-// What happens to a block of scores between the products: bounds of the mask, exp2, dropout factors. Compiled once per
-// instruction set.
+// Operations on a block of scores between the two matrix products: bounds of the mask, exp2, dropout factors. Compiled
+// once per instruction set.
 
 #if defined(ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
@@ -63,8 +63,8 @@ HWY_INLINE hn::Vec<Tag<double>> exp2_of(Tag<double> d, hn::Vec<Tag<double>> x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, q), hn::ShiftLeft<52>(hn::BitCast(di, shifted))));
 }
 
-/// Which keys the queries of one block see: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i]. Neither
-/// descends.
+/// Key ranges of the queries of one block: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i]. Neither
+/// bound decreases from row to row.
 template <typename T>
 struct Bounds {
   using Int = hwy::MakeSigned<T>;
@@ -76,7 +76,7 @@ struct Bounds {
   int64_t num_vectors;
   int64_t diagonal;                 // the distance i - j of row 0 and key 0
   int64_t causal_diagonal;          // row i sees no key behind causal_diagonal + i
-  int64_t key_begin, key_end;       // keys that some row sees; empty range when none does
+  int64_t key_begin, key_end;       // keys that at least one row sees; empty if none does
   int64_t max_hi[kMaxVectors];      // over the true rows of a vector
   int64_t open_begin[kMaxVectors];  // keys of [open_begin, open_end) are seen by every row of the vector
   int64_t open_end[kMaxVectors];
@@ -170,7 +170,8 @@ HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t firs
   });
 }
 
-/// Of head h and keys from key_begin on. `biases` is scratch, [kDistances] where there is a table.
+/// Returns the score changes of head h for keys from key_begin on. `biases` is scratch, [kDistances] if there is a T5
+/// table.
 template <typename T>
 HWY_INLINE HeadScores<T> head_scores(const AttentionShape& s, int64_t h, const Bounds<T>& bounds, int64_t key_begin,
                                      T* biases) {
@@ -182,8 +183,8 @@ HWY_INLINE HeadScores<T> head_scores(const AttentionShape& s, int64_t h, const B
           .biases = c.t5_bias ? biases : nullptr};
 }
 
-/// One vector of queries over one block of keys: score = softcap * tanh(score / softcap) - slope * |i - j| + bias.
-/// Where `derivatives` is given it gets d score / d (q.k * scale), 1 - tanh^2.
+/// Changes the scores of one vector of queries and one block of keys: score = softcap * tanh(score / softcap) - slope *
+/// |i - j| + bias. If `derivatives` is not null, writes d score / d (q.k * scale) = 1 - tanh^2 there.
 template <typename T>
 HWY_NOINLINE void change_scores(const HeadScores<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
                                 int64_t keys, T* HWY_RESTRICT scores, T* HWY_RESTRICT derivatives) {

@@ -111,7 +111,7 @@ HWY_INLINE void product_rows(const Product<T>& p, int64_t vector) {
   if (p.rows > row) product_tile<1, kVectors>(p, row, vector);
 }
 
-/// Columns are cut into equal panels as near kTileVectors as they come.
+/// Divides the columns into panels of nearly equal width, at most kTileVectors vectors.
 template <typename T>
 HWY_NOINLINE void product(const Product<T>& p) {
   int64_t panels = (p.vectors + kTileVectors - 1) / kTileVectors;

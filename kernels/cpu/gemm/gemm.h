@@ -17,7 +17,7 @@ struct GemmArgs {
   ConstView b;               ///< [k, n], or [n, k] with transpose_b; storage dtype, read
   ConstView bias;            ///< [n] storage or accumulate dtype, read, or absent; only to overwrite
   MutView c;                 ///< [m, n] storage or accumulate dtype, written or accumulated
-  bool transpose_a = false;  ///< at most one of the two
+  bool transpose_a = false;  ///< at most one of transpose_a and transpose_b
   bool transpose_b = false;
   bool accumulate = false;
 

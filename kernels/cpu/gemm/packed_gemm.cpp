@@ -37,7 +37,7 @@ constexpr int64_t kSetPeriod = 4096;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/// How threads divide a block of row tiles x column panels.
+/// Division of a block of row tiles x column panels over threads.
 struct Grid {
   int64_t rows = 1;
   int64_t cols = 1;
@@ -121,7 +121,7 @@ class PackedGemm {
     int64_t row_packers, row_packer, col_packers, col_packer;
   };
 
-  // Rows contiguous along k need no packing when few panels of b amortize it.
+  // True if `a` is used without packing: its rows are contiguous along k, and b has too few panels to amortize packing.
   bool a_serves_in_place() const {
     if (kernels_.tile_in_place == nullptr || args_.transpose_a || k_ % kernels_.k_group != 0) return false;
     const int64_t stride = args_.a.stride * size_of(args_.a.dtype);

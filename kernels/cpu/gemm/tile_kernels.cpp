@@ -149,7 +149,7 @@ struct CopyRow {
   static HWY_INLINE void apply(const Src* src, int64_t, int64_t width, T* dst) { pack_row(src, width, dst); }
 };
 
-// `rows` rows of a panel. Most panels have one of a few widths, which are compile-time constants.
+// Copies `rows` rows of a panel. kWidth 0: the width is an argument; the most common widths are compile-time constants.
 template <class Row, int64_t kWidth>
 HWY_ATTR void copy_rows(const typename Row::Source* src, int64_t stride, int64_t any_width, int64_t padded,
                         typename Row::Element* dst, int64_t rows) {
@@ -174,7 +174,8 @@ HWY_INLINE void for_panels(const PackArgs& args, const F& f) {
   }
 }
 
-// Rows of the panel are contiguous in the source. The caller handles a short last group of k.
+// Packs panels whose source rows are contiguous (k is the strided dimension). Packs only full k-groups; the caller
+// packs the k remainder.
 template <class Row>
 HWY_ATTR void pack_rows(const PackArgs& args) {
   using T = typename Row::Element;
@@ -201,7 +202,7 @@ HWY_ATTR void pack_rows(const PackArgs& args) {
   }
 }
 
-// A 4 x 4 block (fp64: 2 x 2) of the source, transposed.
+// Writes a 4 x 4 block (fp64: 2 x 2) of the source, transposed.
 template <typename Src, typename T>
 HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t width) {
 #if HWY_TARGET == HWY_SCALAR

@@ -39,7 +39,7 @@ struct TileArgs {
   int64_t a_stride = 0;     ///< for tile_in_place: bytes from row to row
   const void* b = nullptr;  ///< panel of width vectors*lanes, aligned to a vector
   int64_t groups = 0;
-  const Acc* add = nullptr;  ///< or null; ld_add 0 repeats one row
+  const Acc* add = nullptr;  ///< rows added to the product, may be null; ld_add 0 repeats one row
   int64_t ld_add = 0;
   Acc* out = nullptr;
   int64_t ld_out = 0;
@@ -67,7 +67,7 @@ struct GemmKernels {
   int64_t panel_elem_bytes = 0;
   void (*pack)(const PackArgs&) = nullptr;
   void (*tile)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
-  /// The same with rows of a contiguous along k, as stored; null if storage differs from the panel type.
+  /// `tile` for rows of `a` contiguous along k, as stored; null if the storage type differs from the panel type.
   void (*tile_in_place)(int rows, int vectors, const TileArgs<Acc>&) = nullptr;
   /// c[r][j] = round(from[r][j] [+ c[r][j]]) for a block of rows x cols; null when Acc is the only output.
   void (*store_bf16)(const Acc* from, int64_t ld_from, BF16* c, int64_t ld_c, int64_t rows, int64_t cols,

@@ -49,13 +49,13 @@ Problem problem_of(const AttentionShape& s) {
   return p;
 }
 
-/// Whether tensor cores take such heads.
+/// True if the tensor core kernels support heads of this width.
 bool has_tiles(const Problem& p) { return p.D <= kMaxTileWidth && p.D_v == p.D; }
 
 bool wants_bias_gradient(const AttentionBackward& a) { return a.dt5_bias && a.t5_mode != GradMode::kSkip; }
 
-/// The parts of a call's scratch memory, each at a whole vector; null where the call needs no such part. Without memory
-/// it only counts bytes.
+/// The parts of a call's scratch memory, each aligned to a vector; null if the call does not need the part. Without
+/// memory it only counts bytes.
 template <typename S>
 struct Parts {
   using A = AccumulateOf<S>;
@@ -66,7 +66,7 @@ struct Parts {
   A* biases;
   A* delta = nullptr;
   int4* tile_keys = nullptr;
-  double* partials = nullptr;  ///< of the gradient of T5's table
+  double* partials = nullptr;  ///< partial sums of the gradient of T5's table
 
   Parts(std::byte* base, const Problem& p, const AttentionShape& s) : memory(base) {
     const int64_t queries = int64_t{p.B} * p.T_q;
@@ -81,7 +81,7 @@ struct Parts {
     partials = take<double>(wants_bias_gradient(a) ? sums : 0);
   }
 
-  /// What kernels of both directions want to know beforehand.
+  /// Computes the key ranges and biases that forward and backward kernels read.
   void prepare(Problem& p, Scores<S>& scores, Stream& stream) const {
     if (p.mask.listed_first_keys()) key_ranges(p, first_keys, last_keys, tile_keys, stream);
     p.mask.first_keys = first_keys;

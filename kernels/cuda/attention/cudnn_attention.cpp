@@ -26,10 +26,10 @@ std::span<const NamedRows> rows_in(bool backward) {
 
 Rows rows_of(const ConstView& view, int64_t batch) { return {.batch = batch, .row = view.stride}; }
 
-/// The frontend takes what a graph reads and what it writes alike.
+/// The frontend takes inputs and outputs of a graph as non-const pointers.
 void* address(const ConstView& view) { return const_cast<void*>(view.data); }
 
-/// What forward and backward say alike.
+/// Returns the fields that forward and backward have in common.
 template <typename Args>
 AttentionCase common_case(const Args& a) {
   const AttentionShape& s = a.shape;

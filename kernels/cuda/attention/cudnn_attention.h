@@ -8,23 +8,23 @@
 #include "core/device/stream.h"
 #include "kernels/cuda/attention/cudnn_contract.h"
 
-/// What is asked of cuDNN's attention. One file (cudnn_graphs.cpp) answers, through cuDNN's C++ frontend.
+/// Interface to cuDNN's attention, implemented in cudnn_graphs.cpp with cuDNN's C++ frontend.
 namespace ashlar::cudnn {
 
-/// Where the rows of a tensor lie: row t of sample b begins b * batch + t * row elements from its first.
+/// Strides of the rows of a tensor: row t of sample b begins b * batch + t * row elements from its first.
 struct Rows {
   int64_t batch = 0, row = 0;
   bool operator==(const Rows&) const = default;
 };
 
-/// What a plan is made for: equal cases are served by one plan. Causal, T queries and T keys, heads of a row side by
-/// side; query head h reads KV head floor(h*G/H).
+/// The arguments of a plan: equal cases use one plan. Causal, T queries and T keys, heads of a row side by side; query
+/// head h reads KV head floor(h*G/H).
 struct AttentionCase {
   int64_t B = 0, T = 0, H = 0, G = 0, D = 0;
   double scale = 1;
   Rows q, k, v, out;
   bool backward = false;
-  Rows dout, dq, dk, dv;  ///< of the backward only
+  Rows dout, dq, dk, dv;  ///< used by backward only
   bool operator==(const AttentionCase&) const = default;
 };
 
@@ -32,7 +32,7 @@ AttentionCase case_of(const AttentionForward& args);
 AttentionCase case_of(const AttentionBackward& args);
 /// "forward B=8 T=1024 H=12 G=12 D=64 scale=0.125 q=2359296/2304 ...", and back: equal cases have equal texts.
 std::string text_of(const AttentionCase& c);
-AttentionCase case_of(std::string_view text);  ///< Damaged-data error for another text.
+AttentionCase case_of(std::string_view text);  ///< damaged-data error for any other text
 
 /// The memory of one call; lse is [B, H, T] fp32. A forward reads q, k, v and writes out, lse; a backward reads all of
 /// them and dout, and writes dq, dk, dv.
@@ -53,13 +53,13 @@ class AttentionPlan {
   virtual void run(const AttentionArrays& arrays, void* workspace, Stream& stream) = 0;
 };
 
-/// What makes plans: cuDNN on one device.
+/// Makes plans with cuDNN for one device.
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
   virtual Library library() const = 0;
-  /// Throws an input_error with cuDNN's words where it has no deterministic kernel for the case, and a resource_error
-  /// where memory is out or the device failed.
+  /// Throws an input_error with cuDNN's message if it has no deterministic kernel for the case, and a resource_error if
+  /// memory is exhausted or the device failed.
   virtual std::unique_ptr<AttentionPlan> make(const AttentionCase& wanted) = 0;
 };
 
@@ -67,7 +67,7 @@ class AttentionPlanner {
 /// what is missing and how to get it: the library, or, in a program that was built where cuDNN's frontend was not
 /// found, that.
 std::unique_ptr<AttentionPlanner> make_planner(int sm);
-/// cuDNN for a device that need not be there: its plans tell their workspaces but cannot run. `properties` is cuDNN's
+/// cuDNN for a device that need not exist: its plans give their workspace sizes but cannot run. `properties` is cuDNN's
 /// own description of a device in JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 std::unique_ptr<AttentionPlanner> make_planner(std::string_view properties, int sm);
 

@@ -12,15 +12,15 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-/// Of cuDNN's attention in a backend.
+/// Options of cuDNN's attention in a backend.
 struct CudnnOptions {
   AttentionKernels wanted = AttentionKernels::kOwn;
   std::function<std::unique_ptr<cudnn::AttentionPlanner>()> make_planner;
-  std::function<int64_t()> free_bytes;  ///< of the device, as its driver says
+  std::function<int64_t()> free_bytes;  ///< free memory of the device according to its driver
 };
 
-/// The backend, with cuDNN's attention for calls that were chosen to be cuDNN's (cudnn::AttentionChoice, a part of its
-/// tuner); all other calls are the backend's. Its workspace is the scratch memory of the calls' stream.
+/// CudaBackend that uses cuDNN's attention for the calls for which it was chosen (cudnn::AttentionChoice, a part of its
+/// tuner), and its own kernels for all others. The workspace is the scratch memory of the calls' stream.
 class CudnnBackend : public CudaBackend {
  public:
   /// Throws an input_error where cuDNN is demanded and there is none.
@@ -45,7 +45,7 @@ class CudnnBackend : public CudaBackend {
     return &*tuners_;
   }
 
-  /// Of cuDNN's attention, a part of the workspaces' memory.
+  /// Workspace bytes of cuDNN's attention; part of the memory of all workspaces.
   int64_t attention_workspace_bytes() const { return choice_ ? choice_->workspace_bytes() : 0; }
 
  protected:
@@ -66,14 +66,14 @@ class CudnnBackend : public CudaBackend {
     return true;
   }
 
-  /// Held by the allocator of workspaces and not handed out.
+  /// Bytes that the allocator of workspaces holds but has not allocated.
   int64_t free_in_arena() {
     const Allocator& memory = allocator(MemoryKind::kWorkspace);
     return memory.high_water_bytes() - memory.used_bytes();
   }
 
   std::string test(cudnn::AttentionPlan& plan, const cudnn::AttentionCase& asked) {
-    struct Testing {  // its calls of our own kernels are not to be served
+    struct Testing {  // during a test cuDNN does not compute the backend's own calls
       bool& flag;
       explicit Testing(bool& f) : flag(f) { flag = true; }
       ~Testing() { flag = false; }

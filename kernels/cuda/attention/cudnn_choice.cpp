@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSection = "attention";
 constexpr std::string_view kCudnn = "cudnn", kOwn = "own: ";
-/// Left for what libraries take later, and for the rounding of allocators.
+/// GPU memory reserved for later library allocations and allocator rounding.
 constexpr int64_t kSpareBytes = int64_t{256} << 20;
 
 }  // namespace
@@ -82,7 +82,7 @@ int64_t AttentionChoice::workspace_bytes() const {
 
 std::string AttentionChoice::library_text() const {
   if (!library_) return "no cuDNN";
-  // Answers with a reason for our own are none where cuDNN is demanded.
+  // If cuDNN is demanded, saved choices of our own kernels do not count: the text differs.
   return str_cat("cuDNN ", version_text(library_->version),
                  options_.wanted == AttentionKernels::kCudnn ? ", demanded" : "");
 }

@@ -10,8 +10,8 @@ namespace ashlar::cudnn {
 
 namespace {
 
-/// Of views whose rows and samples must begin at multiples of 16 bytes: cuDNN's kernels load 16 bytes at a time, and
-/// wrong distances give wrong results instead of errors (cudnn-frontend, node/sdpa_support_surface.h).
+/// True if rows and samples begin at multiples of 16 bytes: cuDNN's kernels load 16 bytes at a time, and wrong strides
+/// give wrong results instead of errors (cudnn-frontend, node/sdpa_support_surface.h).
 template <typename View>
 bool aligned(const View& view, int64_t batch_stride, int64_t samples) {
   const int64_t bytes = size_of(view.dtype);
@@ -45,7 +45,8 @@ struct Unserved {
   const char* name;
 };
 
-/// Something of a mask or of scores that cuDNN has not, or not to the bit; empty where there is none.
+/// Returns the name of a mask or score option that cuDNN does not support or computes with other bits; empty if there
+/// is none.
 std::string unserved(const AttentionShape& s) {
   const Mask& m = s.mask;
   const ScoreChange& c = s.scores;
@@ -60,13 +61,13 @@ std::string unserved(const AttentionShape& s) {
                                                                  {c.t5_bias.size() > 0, "T5's bias"}}) {
     if (feature.present) return feature.name;
   }
-  // What has no name here is not served either.
+  // An option that is not in this list is not supported either.
   return c == ScoreChange{.scale = c.scale} && m == Mask{.q_start = m.q_start, .kv_start = m.kv_start}
              ? ""
              : "another option";
 }
 
-/// Of q, k, v, out.
+/// True if q, k, v and out are aligned.
 template <typename Args>
 bool aligned_inputs(const Args& a) {
   const AttentionShape& s = a.shape;

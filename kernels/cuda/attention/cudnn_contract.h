@@ -7,15 +7,15 @@
 #include "core/backend/attention.h"
 #include "core/base/enum_names.h"
 
-/// cuDNN's attention beside our own kernels: which calls of the contract (core/backend/attention.h) it can serve. Pure
-/// functions of data: neither cuDNN nor a GPU is needed to ask.
+/// Decides which attention calls (core/backend/attention.h) cuDNN can compute instead of our own kernels. Pure
+/// functions of their arguments: they need neither cuDNN nor a GPU.
 namespace ashlar::cudnn {
 
 using ashlar::name_of;
 
-/// A cuDNN on a device.
+/// cuDNN version and compute capability of the GPU that it runs on.
 struct Library {
-  int64_t version = 0;  ///< as cudnnGetVersion() says it: 91900 is 9.19.0
+  int64_t version = 0;  ///< as returned by cudnnGetVersion(): 91900 is 9.19.0
   int sm = 0;           ///< the device's compute capability: 90 is 9.0
   bool operator==(const Library&) const = default;
 };
@@ -33,17 +33,18 @@ std::span<const KnownBad> known_bad_versions();
 /// The oldest version that is used.
 inline constexpr int64_t kOldestVersion = 90800;
 
-/// Why cuDNN may not serve such calls, as "expected ..., got ..."; empty where it may. It may where its answer is the
-/// contract's: forward and backward, deterministic, lse as our own kernels write and read it.
-/// Limits of head_dim and of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of
-/// cudnn-frontend 1.32 (node/scaled_dot_product_flash_attention.h).
+/// Returns why cuDNN may not compute such calls, as "expected ..., got ..."; empty if it may: its forward and backward
+/// then follow the contract, are deterministic, and use lse as our own kernels write and read it. Limits of head_dim
+/// and of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of cudnn-frontend 1.32
+/// (node/scaled_dot_product_flash_attention.h).
 std::string refusal(const AttentionForward& args, const Library& library);
 std::string refusal(const AttentionBackward& args, const Library& library);
-/// The same of all calls of such a shape in a storage dtype; it may be a configuration's, whose views are described.
+/// The reason for all calls of such a shape in a storage dtype. The shape may come from a configuration, whose views
+/// have no memory.
 std::string refusal(const AttentionShape& shape, DType storage, const Library& library);
-/// Why no call at all may be cuDNN's with such a library on such a device.
+/// Returns why cuDNN may not compute any call with this library version on this device.
 std::string refusal(const Library& library);
-/// Why such calls may be cuDNN's with no library and on no device.
+/// Returns why cuDNN may not compute such calls with any library version or device.
 std::string refusal(const AttentionShape& shape, DType storage);
 
 }  // namespace ashlar::cudnn

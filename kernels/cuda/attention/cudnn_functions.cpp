@@ -1,6 +1,6 @@
 #include "kernels/cuda/attention/cudnn_functions.h"
 
-// Not for others to bind to: cuDNN's own libraries find theirs.
+// Hidden, so that cuDNN's own libraries do not bind to these functions.
 #pragma GCC visibility push(hidden)
 #include <cudnn.h>
 #include <nvrtc.h>
@@ -13,8 +13,8 @@ namespace ashlar::cudnn {
 
 namespace {
 
-// C functions have no place for state: what they hand calls on to can only be found from here. Loaded once, on first
-// use.
+// The C functions below have no parameter for state, so they find the library that they forward to here. Loaded once,
+// on first use.
 const SharedLibrary& library() {
   static const SharedLibrary loaded(
       {.name = "cuDNN",
@@ -67,7 +67,7 @@ ASHLAR_FORWARD(cudnnStatus_t, cudnnBackendExecute,
                (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t arrays),
                (handle, plan, arrays))
 
-// Of the frontend's convolutions.
+// Functions that the frontend's convolutions call.
 ASHLAR_FORWARD(cudnnStatus_t, cudnnCreateFilterDescriptor, (cudnnFilterDescriptor_t * filter), (filter))
 ASHLAR_FORWARD(cudnnStatus_t, cudnnDestroyFilterDescriptor, (cudnnFilterDescriptor_t filter), (filter))
 ASHLAR_FORWARD(cudnnStatus_t, cudnnSetFilterNdDescriptor,
@@ -79,8 +79,8 @@ ASHLAR_FORWARD(cudnnStatus_t, cudnnReorderFilterAndBias,
                 const void* from, void* to, int with_bias, const void* bias, void* bias_to),
                (handle, filter, reorder, from, to, with_bias, bias, bias_to))
 
-// Of the frontend's own normalization kernels, which it compiles itself. No graph of ours has them, but its code names
-// the functions.
+// Functions that the frontend's own normalization kernels call, which it compiles itself. Our graphs do not use these
+// kernels, but the frontend's code refers to the functions.
 #define ASHLAR_NOT_OURS(name, parameters)                                                          \
   nvrtcResult name parameters {                                                                    \
     ASHLAR_CHECK(false, "no graph of attention is compiled by the frontend, which called " #name); \

@@ -4,10 +4,10 @@
 //   1. tensors [B, heads, T, D] over our packed rows: strides of samples, heads (D) and rows; lse as [B, H, T, 1]
 //   2. the operation: scale, causal from the upper left, statistics (log sum exp, natural) out, deterministic
 //   3. cuDNN proposes engines, best first (its heuristics mode A); the first that it can build is taken
-// Memory is the arrays, each read and written about once, and for a deterministic backward a workspace in which the
-// gradients of scores, B * H * T * T in bf16, lie (frontend 1.32, node/scaled_dot_product_flash_attention.h).
+// Memory: the arrays, each read and written about once, and for a deterministic backward a workspace for the gradients
+// of scores, B * H * T * T in bf16 (frontend 1.32, node/scaled_dot_product_flash_attention.h).
 
-// Neither graphs as text nor a log: they are a third of the headers.
+// Leaves out graphs as text and the log, which are a third of the headers.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #include <cudnn_frontend.h>
@@ -29,7 +29,7 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 /// Names of a graph's tensors.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDOut, kDQ, kDK, kDV };
 
-/// What cuDNN says, on one line: it tells of each engine that it tried, on many.
+/// Returns cuDNN's error message on one line: cuDNN writes one line for each engine that it tried.
 std::string words(fe::error_t error) {
   std::string text = error.get_message();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -37,7 +37,7 @@ std::string words(fe::error_t error) {
   return text;
 }
 
-/// Not that something is not to be had, but that memory is out or the device failed: our own attention would fail too.
+/// True for an error that our own attention would have too: memory is exhausted or the device failed.
 bool is_resource(cudnnStatus_t status) {
   return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
          status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED || status >= CUDNN_STATUS_EXECUTION_FAILED;
@@ -65,7 +65,7 @@ void check(cudnnStatus_t status, const char* doing) {
   throw input_error("cuDNN", text);
 }
 
-/// How cuDNN is told of a device: by a handle of the current one, or by a description.
+/// The device that a plan is made for: a handle of the current device, or a description of one.
 class Device {
  public:
   explicit Device(int sm) : sm_(sm) { check(cudnnCreate(&handle_), "cudnnCreate"); }
@@ -77,7 +77,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  cudnnHandle_t handle() const { return handle_; }  ///< null where it is only described
+  cudnnHandle_t handle() const { return handle_; }  ///< null if the device is only described
   const std::shared_ptr<const fe::DeviceProperties>& properties() const { return properties_; }
   int sm() const { return sm_; }
 

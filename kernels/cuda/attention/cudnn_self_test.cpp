@@ -13,7 +13,7 @@ namespace ashlar::cudnn {
 
 namespace {
 
-/// Device memory that is given back.
+/// A matrix in workspace memory, released by the destructor.
 class Block {
  public:
   Block(Backend& backend, int64_t rows, int64_t cols, DType dtype)
@@ -41,14 +41,14 @@ struct Wide {
   MutView view() const { return rows.columns(used); }
 };
 
-/// What a forward gives.
+/// Outputs of a forward pass.
 struct Attended {
   Wide out;
   Block lse;
   Attended(Backend& b, const AttentionCase& c) : out(b, c, c.out, c.H), lse(b, 1, c.B * c.H * c.T, DType::kFloat32) {}
 };
 
-/// What a backward gives.
+/// Outputs of a backward pass.
 struct Gradients {
   Wide dq, dk, dv;
   Gradients(Backend& b, const AttentionCase& c) : dq(b, c, c.dq, c.H), dk(b, c, c.dk, c.G), dv(b, c, c.dv, c.G) {}
@@ -97,7 +97,7 @@ std::string difference(const char* name, const std::vector<std::byte>& got, cons
   return "";
 }
 
-/// One result of a plan and of our own kernels, whose first columns count.
+/// One result of a plan and of our own kernels; the first `columns` columns are compared.
 struct Result {
   const char* name;
   const Block *theirs, *ours;

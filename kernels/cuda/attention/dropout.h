@@ -66,14 +66,14 @@ class KeptKeys {
     }
   }
 
-  /// Of query t + g + 8 half and key j + 8 n + 2 q + i.
+  /// Returns whether the probability of query t + g + 8 half and key j + 8 n + 2 q + i is kept.
   __device__ bool contains(int half, int n, int i) const {
     return (bits_[half][8 * n / kBits] >> (8 * n % kBits + i) & 1U) != 0;
   }
 
  private:
   static constexpr int kBits = 4 * kColumns;
-  uint32_t bits_[2][2] = {};  ///< of row g + 8 half: the first and the second half of the columns, from 2 q on
+  uint32_t bits_[2][2] = {};  ///< bits of row g + 8 half: first and second half of its columns, from 2 q on
 };
 
 /// The bits of probabilities [16 kRowTiles keys, 8 kColumns queries], keys from j on, queries from t on: the other way

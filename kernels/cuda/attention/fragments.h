@@ -2,15 +2,14 @@
 
 #include "kernels/cuda/attention/tile.h"
 
-/// Matrix products of a warp on tiles in shared memory, and where their numbers live.
+/// Matrix products of a warp on tiles in shared memory, and the layout of their fragments.
 ///
 /// mma.m16n8k16 multiplies a [16, 16] by b [16, 8] into d [16, 8]. With g = lane / 4 and q = lane % 4 a lane holds
 ///   a: rows g and g + 8, columns 2q, 2q + 1, 2q + 8, 2q + 9
 ///   b: rows 2q, 2q + 1, 2q + 8, 2q + 9, column g
 ///   d: rows g and g + 8 (elements 0, 1 and 2, 3), columns 2q and 2q + 1
-/// so two neighbouring d, rounded to bf16, are one a: a product's result is the next one's left factor without leaving
-/// the registers. ldmatrix hands lane (g, q) the pair (g, 2q) of an 8 x 8 matrix, or of its transposed, whose rows lie
-/// anywhere.
+/// so two neighbouring d, rounded to bf16, are one a: the result of a product stays in registers as left factor of the
+/// next. ldmatrix hands lane (g, q) the pair (g, 2q) of an 8 x 8 matrix, or of its transposed, whose rows lie anywhere.
 namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr float kLog2E = 1.44269504F;
@@ -34,7 +33,7 @@ __device__ __forceinline__ void clear(Accumulator<kColumns>& x) {
   }
 }
 
-/// Two numbers rounded to bf16, as a fragment holds them.
+/// Rounds two numbers to bf16 and packs them as in a fragment.
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   const float both[2] = {low, high};
   return std::bit_cast<uint32_t>(narrow<BF16>(both));
@@ -124,7 +123,7 @@ __device__ __forceinline__ void add_weighted_rows(Accumulator<kColumns> (&c)[kRo
   }
 }
 
-/// Where a warp's rows of results go: rows from `row` on of one head, as far as `limit`, columns [first, D).
+/// Destination of a warp's rows of results: rows [row, limit) of one head, columns [first, D).
 struct StoreRows {
   HeadRows<BF16> rows;
   int64_t b, h;

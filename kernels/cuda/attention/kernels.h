@@ -12,12 +12,12 @@ inline constexpr int kMaxTileWidth = 256;
 /// Queries of a tile in `key_ranges`; a divisor, or a multiple, of each kernel's tile of queries.
 inline constexpr int kQueryTile = 32;
 
-/// On tensor cores: bf16, D <= kMaxTileWidth.
+/// Tensor core kernels: bf16, D <= kMaxTileWidth.
 void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream);
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 
-/// For every storage type and head_dim, values of their own width too.
+/// SIMT kernels: every storage type and head_dim; D_v may differ from D.
 template <typename S>
 void forward_simt(const Problem& p, const ForwardArrays<S>& arrays, Stream& stream);
 template <typename S>
@@ -34,7 +34,7 @@ template <typename S>
 void sink_gradient(const Problem& p, const BackwardArrays<S>& arrays, AccumulateOf<S>* dsinks, bool accumulate,
                    Stream& stream);
 
-/// T5's biases by distance, [H, distances], out of the table.
+/// Gathers T5's biases by distance, [H, distances], from the table.
 template <typename S>
 void gather_biases(const Problem& p, const Scores<S>& scores, AccumulateOf<S>* biases, Stream& stream);
 
@@ -46,10 +46,11 @@ template <typename S>
 void bias_gradient(const Problem& p, const BackwardArrays<S>& arrays, double* partials, AccumulateOf<S>* dbias,
                    int64_t row, bool accumulate, Stream& stream);
 
-/// For documents, windows and chunks: first_keys [B, T_q], the first key that each query sees if it sees any (T_kv
-/// where its document begins later than all keys). Unless null, last_keys [B, T_q], the last one, and tile_keys
-/// [B, ceil(T_q / kQueryTile)]: in each tile of queries the smallest first key of those that see a key, T_kv where none
-/// does, and of all the largest first key, the largest last key and the smallest last key.
+/// Computes key ranges for documents, windows and chunks. first_keys [B, T_q]: the first key that each query sees, if
+/// it sees any (T_kv if its document begins later than all keys). last_keys [B, T_q], may be null: the last one.
+/// tile_keys [B, ceil(T_q / kQueryTile)], may be null: for each tile of queries the smallest first key of the queries
+/// that see a key (T_kv if none does), and over all its queries the largest first key, the largest last key and the
+/// smallest last key.
 void key_ranges(const Problem& p, int* first_keys, int* last_keys, int4* tile_keys, Stream& stream);
 
 }  // namespace ashlar::ASHLAR_DEV::attention

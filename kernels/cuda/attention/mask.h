@@ -6,9 +6,9 @@
 #include "core/backend/attention.h"
 #include "kernels/cuda/dev/kernel.h"
 
-/// Which keys a query sees. Query t sees key j (both counted from the call's first) iff
-/// first_key(b, t) <= j <= last_key(b, t). Where these are not known from t alone, one small kernel has put them into
-/// arrays beforehand (kernels.h, key_ranges). Neither descends from query to query.
+/// The attention mask. Query t sees key j (both relative to the first of the call) iff first_key(b, t) <= j <=
+/// last_key(b, t). If these do not follow from t alone, a separate kernel has written them to arrays (kernels.h,
+/// key_ranges). Neither decreases from query to query.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Keys that one query sees.
@@ -26,13 +26,13 @@ struct KeyMask {
   int T_q = 0, T_kv = 0;
   int64_t q_start = 0, kv_start = 0;
   int diagonal = 0;       ///< q_start - kv_start: the distance i - j of query 0 and key 0
-  int last_diagonal = 0;  ///< by its position query t sees no key behind last_diagonal + t
-  bool limited = false;   ///< a query's position hides early keys, by:
+  int last_diagonal = 0;  ///< query t sees no key after last_diagonal + t because of its position
+  bool limited = false;   ///< the position of a query hides early keys: by `window` or `chunk`
   int window = kEveryKey, chunk = kEveryKey;
   const int32_t *doc_start = nullptr, *doc_end = nullptr;  ///< [B * T_q] or null
-  bool listed_last_keys = false;                           ///< last_diagonal does not say it all
-  const int* first_keys = nullptr;                         ///< [B * T_q], null where it is 0 for all
-  const int* last_keys = nullptr;                          ///< [B * T_q], null where last_diagonal says it
+  bool listed_last_keys = false;                           ///< the last keys do not follow from last_diagonal alone
+  const int* first_keys = nullptr;                         ///< [B * T_q]; null if it is 0 for all queries
+  const int* last_keys = nullptr;                          ///< [B * T_q]; null if last_diagonal gives it
 
   static KeyMask of(const AttentionShape& s) {
     const Mask& m = s.mask;
@@ -54,10 +54,10 @@ struct KeyMask {
             .doc_end = static_cast<const int32_t*>(m.doc_end.data),
             .listed_last_keys = !m.causal && (m.chunk > 0 || m.doc_end)};
   }
-  /// Of arrays of key ranges, what the call needs.
+  /// True if the call needs the array first_keys.
   bool listed_first_keys() const { return doc_start != nullptr || limited; }
 
-  /// The keys of query t by its position and document, as the arrays have them.
+  /// Computes the key range of query t from its position and document; the arrays hold the same values.
   __device__ KeyRange find_range(int64_t b, int t) const {
     const int i = static_cast<int>(q_start) + t;
     int first = max(i - window + 1, i - i % chunk), last = min(last_diagonal + t, T_kv - 1);
@@ -67,20 +67,21 @@ struct KeyMask {
     if (doc_end != nullptr) last = min(last, doc_end[b * T_q + t] - 1 - static_cast<int>(kv_start));
     return {first, max(last, -1)};
   }
-  /// The first key that a query sees if it sees any, and the last; -1 for none.
+  /// The first key that query t sees, if it sees any, and the last one; -1 if there is none.
   __device__ int first_key(int64_t b, int t) const { return first_keys == nullptr ? 0 : first_keys[b * T_q + t]; }
   __device__ int last_key(int64_t b, int t) const {
     return last_keys == nullptr ? max(last_by_position(t), -1) : last_keys[b * T_q + t];
   }
-  /// The same where last_keys is null; below 0 for none.
+  /// The last key of query t if last_keys is null; negative if there is none.
   __device__ int last_by_position(int t) const { return min(last_diagonal + t, T_kv - 1); }
-  /// Queries past the last see no key. Without kListed last_keys is null, which saves registers.
+  /// The key range of query t; empty for t >= T_q. Without kListed last_keys must be null, which saves registers.
   template <bool kListed = true>
   __device__ KeyRange range(int64_t b, int t) const {
     if (t >= T_q) return {T_kv, -1};
     return {first_key(b, t), kListed ? last_key(b, t) : last_by_position(t)};
   }
-  /// The first query that may see key j by its position, at most T_q, and the last, at most T_q - 1; below 0 for none.
+  /// The first query whose position allows it to see key j, at most T_q, and the last one, at most T_q - 1; negative if
+  /// there is none.
   __device__ int first_query(int j) const { return min(max(j - last_diagonal, 0), T_q); }
   __device__ int last_query(int j) const {
     if (!limited) return T_q - 1;

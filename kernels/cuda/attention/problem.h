@@ -6,8 +6,8 @@
 #include "kernels/cuda/attention/scores.h"
 #include "kernels/cuda/dev/vector.h"
 
-/// What the kernels of attention are told, by value: the contract (core/backend/attention.h) as plain numbers and
-/// device addresses.
+/// Arguments of the attention kernels, passed by value: those of core/backend/attention.h as plain numbers and device
+/// addresses.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Rows of one operand. Row t of head h of sample b begins at data + b * batch + t * row + h * D.
@@ -31,18 +31,18 @@ struct Dropout {
   int64_t first_sample = 0, heads = 0, head0 = 0, sequence_length = 0;
 };
 
-/// One call.
+/// Shape, mask and dropout of one call.
 struct Problem {
   int B = 0, T_q = 0, T_kv = 0;
   int H = 0, G = 0, D = 0, D_v = 0;
   KeyMask mask;
   Dropout dropout;
 
-  /// Query heads of one KV head.
+  /// Number of query heads per KV head.
   __device__ __host__ int group() const { return H / G; }
 };
 
-/// S is the storage type.
+/// Arrays of a forward pass, S the storage type.
 template <typename S>
 struct ForwardArrays {
   HeadRows<const S> q, k, v;
@@ -51,15 +51,15 @@ struct ForwardArrays {
   Scores<S> scores;
 };
 
-/// Absent gradients have no data.
+/// Arrays of a backward pass, S the storage type. Gradients that are not wanted have null data.
 template <typename S>
 struct BackwardArrays {
   HeadRows<const S> dout, q, k, v;
   const AccumulateOf<S>* lse;    ///< [B, H, T_q]
   const AccumulateOf<S>* delta;  ///< [B, H, T_q]
   HeadRows<S> dq, dk, dv;
-  const int4* tile_keys;  ///< where first keys are listed, for the pass over keys: see kernels.h
-  int accumulate;         ///< 1: added to what the gradients hold
+  const int4* tile_keys;  ///< from key_ranges, for the pass over keys; only if first keys are listed
+  int accumulate;         ///< 1: adds to the existing gradients
   Scores<S> scores;
 };
 

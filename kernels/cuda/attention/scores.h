@@ -4,11 +4,11 @@
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/vector.h"
 
-/// What becomes of scores between scale * q.k and the mask, the contract's ScoreChange: the soft cap, then ALiBi or the
-/// bias of T5; and the sinks.
+/// Changes of scores between scale * q.k and the mask (ScoreChange of core/backend/attention.h): the soft cap, then
+/// ALiBi or the bias of T5; and the sinks.
 namespace ashlar::ASHLAR_DEV::attention {
 
-/// ScoreChange as plain numbers and device addresses, S the storage type; null where it is absent.
+/// ScoreChange as plain numbers and device addresses, S the storage type; absent parts are null.
 template <typename S>
 struct Scores {
   using A = AccumulateOf<S>;
@@ -37,14 +37,14 @@ struct Scores {
             .distances = distances,
             .zero = s.mask.causal ? 0 : distances / 2};
   }
-  /// They are more than scale * q.k.
+  /// True if scores are more than scale * q.k.
   bool change() const { return slopes != nullptr || t5_bias != nullptr || softcap != 0; }
-  /// The entry of a distance i - j. One below 0 has that of 0 where attention is causal, and is masked.
+  /// Returns the entry of a distance i - j. In causal attention a negative distance has the entry of 0, and is masked.
   __device__ int entry(int distance) const { return min(max(zero + distance, 0), distances - 1); }
 };
 
-/// The same of one query head. Made of zeros it changes nothing. Without kBiases there are none: for kernels that would
-/// pay with registers.
+/// Score changes of one query head. All zeros: no change. Without kBiases T5's biases are not supported, which saves
+/// registers.
 template <typename A, bool kBiases = true>
 class HeadScores {
  public:

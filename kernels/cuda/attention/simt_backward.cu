@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
   A dk[4][kSimtColumns<A>] = {}, dv[4][kSimtColumns<A>] = {};
   const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
 
-  // 1. who sees: queries from `first` to `last` may by their position, tiles of 32 whose documents begin late do not
+  // 1. queries `first` to `last` may see these keys by position; tiles of 32 whose documents begin later are skipped
   const int first = p.mask.first_query(j);
   const int last_key_of_block = min(j + kSimtTile, p.T_kv) - 1;
   const int last = p.mask.last_query(last_key_of_block);

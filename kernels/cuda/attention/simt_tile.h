@@ -40,22 +40,22 @@ struct SimtThread {
   __device__ SimtThread() : index(threadIdx.x), x(index % 16), y(index / 16) {}
 };
 
-/// What a block keeps in shared memory. One row more than needed keeps columns of threads in different banks.
+/// Shared memory of a block. One column of padding per row avoids bank conflicts.
 template <typename A>
 struct SimtShared {
   static constexpr int kTermsStride = kSimtTerms + 1;
   static constexpr int kWeightsStride = kSimtTile + 1;
 
   union {
-    A factors[2][kSimtTile * kTermsStride];  ///< of scores: columns of the left and of the right rows
-    A rows[kSimtRows * kSimtWidth<A>];       ///< that weights multiply
+    A factors[2][kSimtTile * kTermsStride];  ///< operands of the scores: columns of the left and of the right rows
+    A rows[kSimtRows * kSimtWidth<A>];       ///< rows multiplied by `weights`
   };
   A weights[kSimtTile * kWeightsStride];
   uint32_t kept[kSimtTile * 4];  ///< dropout: 16 keys each of one query
 };
 
 /// c[r][s] = the product of row 4 y + r of `left` and row x + 16 s of `right`. All threads call it; it begins with a
-/// barrier. Rows past the last are passed over as far as that is the same for a thread's neighbours: short sequences.
+/// barrier. Rows past the last are skipped if the neighbours of a thread skip them too, which helps short sequences.
 template <typename S, typename A>
 __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRows<S>& right, int D,
                             SimtShared<A>& shared, const SimtThread& thread) {
@@ -130,7 +130,7 @@ __device__ void simt_add_weighted(A (&c)[4][kSimtColumns<A>], const A (&weights)
   }
 }
 
-/// Where a block's result goes.
+/// Destination of the rows and columns that a block computes.
 template <typename S>
 struct SimtOutput {
   S* head;

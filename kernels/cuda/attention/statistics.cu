@@ -1,4 +1,4 @@
-// What the passes of attention want to know beforehand, one small kernel each:
+// Values that the passes of attention need first, each computed by a small kernel:
 //   delta[b, h, t] = sum_d out dout, which is sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2, line 4);
 //   and of it the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
 //   the first and the last key that each query sees, by its document, window and chunk, and the range of first keys in

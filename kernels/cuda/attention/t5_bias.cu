@@ -1,7 +1,7 @@
-// T5's biases of attention (core/backend/attention.h). Forward and backward read them by distance, out of a small array
-// that a kernel makes of the table, so that buckets are looked up once. The gradient of the table is a pass of its own
-// over the scores, without tensor cores for every storage type, as simt_backward.cu makes dq; what one block does, for
-// one sample, one head and 64 queries:
+// T5's biases of attention (core/backend/attention.h). Forward and backward read them by distance from a small array
+// that a kernel computes from the table, so that buckets are looked up once. The gradient of the table is a separate
+// pass over the scores, without tensor cores for every storage type, as for dq in simt_backward.cu. Steps of one block,
+// for one sample, one head and 64 queries:
 //   1. the range of key tiles that one of its queries sees;
 //   2. for each of them:
 //      a. s = q k^T and dout v^T;

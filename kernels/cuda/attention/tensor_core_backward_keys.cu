@@ -4,7 +4,7 @@
 // Dao 2023 (arXiv:2307.08691), algorithm 2. Scores are made transposed, [key, query], so that P^T and dS^T are left
 // factors of the next product where they stand, in registers. Sums run over the query heads of the KV head, then over
 // their queries, both ascending.
-// What one block does, for one sample, one KV head and a tile of keys, each warp with keys of its own:
+// Steps of one block, for one sample, one KV head and a tile of keys, each warp with keys of its own:
 //   1. the list of query tiles that see one of its keys;
 //   2. k, v and the first tile of q, dout, lse and delta to shared memory, asynchronously;
 //   3. for each query head and tile of queries: wait for it, start bringing the next one into the other half of the
@@ -13,7 +13,7 @@
 //      b. the soft cap and ALiBi; P^T = exp(s - lse), 0 where a query does not see a key; dropout; dS^T; both rounded
 //      to bf16; c. dv += (P M)^T dout and dk += dS^T q;
 //   4. dk, times scale, and dv, overwritten or added, rounded once.
-// Where a row of dk and dv has more than 128 columns, two blocks share the work of 3c and 4.
+// If a row of dk and dv has more than 128 columns, two blocks divide steps 3c and 4.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
@@ -27,7 +27,7 @@ template <int kWidth, int kRowTilesOfWarp, int kQueriesOfTile>
 struct KeysPlan {
   static constexpr int kD = kWidth;
   static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 keys each, of a warp
-  static constexpr int kQueries = kQueriesOfTile;    ///< of a tile
+  static constexpr int kQueries = kQueriesOfTile;    ///< queries of a tile
   static constexpr int kThreads = 128;
   static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< keys of a block
   static constexpr int kParts = kD > 128 ? 2 : 1;               ///< blocks that share the columns of dk and dv
@@ -55,7 +55,7 @@ struct QueryTiles {
 
   __device__ int query(int i) const { return (first + i % tiles) * Plan::kQueries; }
   __device__ int head(int i) const { return i / tiles; }
-  /// Of the tile's queries, as kernels.h says: the listed part of one, or of several together.
+  /// Returns tile_keys (key_ranges in kernels.h) of the tile of queries: one entry, or several combined.
   __device__ int4 listed(int i) const {
     const int at = query(i) / kQueryTile;
     int4 all = keys[at];
@@ -82,8 +82,7 @@ struct QueryTiles {
   }
 };
 
-/// With kChanges scores may be more than scale * q.k, last keys may be listed, and whether there is dropout is known at
-/// run time.
+/// With kChanges scores may be more than scale * q.k, last keys may be listed, and dropout is decided at run time.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kQueries = Plan::kQueries, kRowTiles = Plan::kRowTiles, kColumns = kQueries / 8;
@@ -141,7 +140,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   // 3. over the queries
   for (int stage = 0; i < tiles.end; stage ^= 1) {
     cp_async_wait_group<0>();
-    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
     const int now = i;
     i = tiles.next(now + 1);
     if (i < tiles.end) load_queries(i, stage ^ 1);
@@ -201,7 +200,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
         }
       }
     }
-    // What is not seen, behind the arithmetic: most tiles have no such pairs, and pay nothing for the others.
+    // Masks hidden pairs after the arithmetic: most tiles have none and skip this.
     if (!open) {
       ASHLAR_UNROLL
       for (int n = 0; n < kColumns; ++n) {

@@ -4,7 +4,7 @@
 // Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. There one loop gives dq, dk and dv, and dq is
 // summed by atomics in any order; here dq has a loop of its own, so that every sum has one order: 7 products for a pair
 // of tiles instead of 5.
-// What one block does, for one sample, one query head and a tile of queries, each warp with rows of its own:
+// Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
 //   1. the range of key tiles that one of its queries sees;
 //   2. q, dout and the first tile of k and v to shared memory, asynchronously; lse and delta to registers;
 //   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
@@ -32,7 +32,7 @@ struct QueriesPlan {
   static constexpr int64_t kSharedBytes = 2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)};
 };
 
-/// With kChanges scores are more than scale * q.k, and whether there is dropout is told when it runs.
+/// With kChanges scores are more than scale * q.k, and dropout is decided at run time.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   // 3. over the keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     cp_async_wait_group<0>();
-    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
     if (tile + 1 < tiles.end) load_keys(tile + 1);
     cp_async_commit_group();
     const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);

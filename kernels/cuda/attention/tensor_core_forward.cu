@@ -2,7 +2,7 @@
 //   s = scale q k^T      m = max_j s      l = sum_j exp(s - m)      out = sum_j exp(s - m) M v / l      lse = m + log l
 // with M dropout's factors. Dao 2023 (arXiv:2307.08691), algorithm 1. No T x T matrix in memory. From memory a block
 // reads its queries once and each visible tile of keys and values once; it is bound by tensor cores, next by exp2.
-// What one block does, for one sample, one query head and a tile of queries, each warp with rows of its own:
+// Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
 //   1. the range of key tiles that one of its queries sees;
 //   2. queries and the first tile of keys and values to shared memory, asynchronously;
 //   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
@@ -26,7 +26,7 @@ template <int kWidth, int kRowTilesOfWarp, int kKeysOfTile>
 struct ForwardPlan {
   static constexpr int kD = kWidth;                  ///< columns of a tile, D rounded up
   static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 queries each, of a warp
-  static constexpr int kKeys = kKeysOfTile;          ///< of a tile
+  static constexpr int kKeys = kKeysOfTile;          ///< keys of a tile
   static constexpr int kThreads = 128;
   /// Blocks that an SM must hold (0 leaves it to ptxas): for 64 columns no third one, for which it would spill.
   static constexpr int kBlocks = kD == 64 ? 2 : 0;
@@ -37,8 +37,8 @@ struct ForwardPlan {
 
 /// The softmax of one tile's scores of a lane's rows g and g + 8.
 struct OnlineSoftmax {
-  float max[2] = {-INFINITY, -INFINITY};  ///< of the scores so far, before scaling
-  float sum[2] = {0, 0};                  ///< of this lane's columns
+  float max[2] = {-INFINITY, -INFINITY};  ///< maximum of the scores so far, before scaling
+  float sum[2] = {0, 0};                  ///< sum of this lane's columns
 
   /// Scores become exp(scale * (score - max)); returns what earlier sums must be multiplied by. scale > 0.
   template <int kColumns>
@@ -68,8 +68,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// With kChanges scores may be more than scale * q.k, last keys may be listed, and whether there is dropout is known at
-/// run time.
+/// With kChanges scores may be more than scale * q.k, last keys may be listed, and dropout is decided at run time.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
@@ -81,7 +80,8 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
 
   // 1. what is seen
   const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
-  // Of each row the first key. The last one is found again for each tile: in registers it would spill.
+  // The first key that each row sees. The last one is computed again for each tile, since keeping it would spill
+  // registers.
   int first_seen[kRowTiles][2];
   const int row = t + warp_row + lane.g;
   ASHLAR_UNROLL
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   // 3. over the keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     cp_async_wait_group<0>();
-    __syncthreads();  // the tile is there for all, and all are done with the one before, whose place is filled next
+    __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
     if (tile + 1 < tiles.end) load_keys(tile + 1);
     cp_async_commit_group();
     const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);

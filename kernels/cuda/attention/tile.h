@@ -4,7 +4,7 @@
 #include "kernels/cuda/dev/ptx.h"
 #include "kernels/cuda/dev/vector.h"
 
-/// Tiles of bf16 rows in shared memory, their way in from global memory and out to it.
+/// Tiles of bf16 rows in shared memory, and copies between them and global memory.
 namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr int kChunk = 8;  ///< numbers of the 16 bytes that move together
@@ -17,12 +17,12 @@ struct Tile {
   static constexpr int kChunks = kD / kChunk;
 
   BF16* data;
-  uint32_t address;  ///< of data, as instructions take it
+  uint32_t address;  ///< address of data in shared memory, for instructions
 
   __device__ explicit Tile(BF16* begin) : data(begin), address(shared_address(begin)) {}
 
   static constexpr int elements(int rows) { return rows * kD; }
-  /// Where chunk c of a row lies, in chunks. 128 bytes hold one row of 8 chunks, 2 of 4 or 4 of 2.
+  /// Returns the position of chunk c of a row, in chunks. 128 bytes hold one row of 8 chunks, 2 of 4 or 4 of 2.
   __device__ static int slot(int row, int c) {
     static_assert(kChunks % 4 == 0 || kChunks == 2);
     constexpr int kTurn = kChunks % 8 == 0 ? 0 : kChunks % 4 == 0 ? 1 : 2;
@@ -33,8 +33,8 @@ struct Tile {
   __device__ BF16* chunk(int row, int c) const { return data + slot(row, c) * kChunk; }
 };
 
-/// Up to 8 numbers of a row to shared memory, by the widest copies that `align` allows. No instruction takes odd rows;
-/// they pass through registers.
+/// Copies up to 8 numbers of a row to shared memory with the widest copies that `align` allows. Rows without alignment
+/// are copied through registers, since no instruction supports them.
 __device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* from, int count, int align) {
   const int bytes = 2 * count;
   if (align == 8) {
@@ -48,13 +48,14 @@ __device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* fro
   }
 }
 
-/// Starts to bring rows [first, first + kRows) of one head into a tile; rows from `limit` on and columns from D on
-/// become zero. All kThreads threads call it; the rows are there after the group of copies has been waited for and a
+/// Starts loading rows [first, first + kRows) of one head into a tile; rows from `limit` on and columns from D on
+/// become zero. Called by all kThreads threads; the rows are complete after a wait for the group of copies and a
 /// barrier. `head` is row 0.
 template <int kRows, int kThreads, int kD>
 __device__ __forceinline__ void load_tile(const Tile<kD>& tile, const BF16* head, int64_t row_stride, int align,
                                           int first, int limit, int D) {
-  // Each pass brings a few whole rows; where they are a multiple of 8, a thread's places lie equally far apart.
+  // Each pass loads a few whole rows; if their number is a multiple of 8, the destinations of a thread are equally
+  // spaced.
   constexpr int kChunks = Tile<kD>::kChunks;
   constexpr int kPass = kThreads / kChunks >= 8 ? kThreads / kChunks / 8 * 8 : kThreads / kChunks;
   static_assert(kRows % kPass == 0 || kRows < kPass);

@@ -75,7 +75,7 @@ __device__ __forceinline__ double exponential(double x) {
 }
 
 /// exp(x) - 1 of x <= 0, without cancellation: with exp(x) = 2^n (1 + p), p = r + r^2 q(r) as above, 2^n p + (2^n - 1).
-/// Within 2 ulp; -1 where that is what it rounds to.
+/// Error at most 2 ulp; exactly -1 where the result rounds to -1.
 __device__ __forceinline__ float exponential_minus_one(float x) {
   const float bounded = x < -80.0F ? -80.0F : x;  // this order keeps NaN
   const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);

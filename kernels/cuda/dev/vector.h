@@ -80,7 +80,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
     out.bits = static_cast<uint16_t>(pair[i / 2] >> (i % 2 * 16));
     return out;
   }
-  /// Requires a vector of zeros.
+  /// Sets an element of a vector that must be zero before.
   __device__ __forceinline__ void set(int i, BF16 value) { pair[i / 2] |= uint32_t{value.bits} << (i % 2 * 16); }
   __device__ __forceinline__ float wide(int i) const {
     return std::bit_cast<float>(i % 2 == 0 ? pair[i / 2] << 16 : pair[i / 2] & 0xffff0000U);
@@ -103,7 +103,7 @@ __device__ __forceinline__ void check_aligned(const void* p) {
 
 }  // namespace internal
 
-/// W elements at p, which is aligned to the vector or to 16 bytes.
+/// Loads W elements from p, which is aligned to the size of the vector or to 16 bytes.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load(const T* p) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
@@ -113,7 +113,7 @@ __device__ __forceinline__ Vec<T, W> load(const T* p) {
   for (int i = 0; i < Words::kCount; ++i) words.word[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
   return std::bit_cast<Vec<T, W>>(words);
 }
-/// To global memory.
+/// Writes to global memory.
 template <int W, typename T>
 __device__ __forceinline__ void store(T* p, const Vec<T, W>& vec) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
@@ -179,7 +179,7 @@ __device__ __forceinline__ void store_row(T* p, const Vec<T, W>& vec, int count)
   }
 }
 
-/// The same with a run-time choice: a vector if `vector` is true and count is at least W.
+/// load_row and store_row with a run-time choice: a whole vector if `vector` is true and count is at least W.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_some(const T* p, int count, bool vector) {
   return vector && count >= W ? load<W>(p) : load_part<W>(p, count);
@@ -251,7 +251,7 @@ __device__ __forceinline__ void widen(const Vec<T, W>& vec, A (&values)[W]) {
   for (int i = 0; i < W; ++i) values[i] = static_cast<A>(vec.wide(i));
 }
 
-/// A kernel's form of a view: rows of T, `stride` elements apart. False if the view is absent.
+/// A view as a kernel argument: rows of T, `stride` elements apart. False if the view is absent.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -269,7 +269,7 @@ Rows<T> rows_of(const MutView& v) {
   return {static_cast<T*>(v.data), v.stride};
 }
 
-/// Whether vectors of `width` elements are aligned in every row of a view. True for an absent one.
+/// True if vectors of `width` elements are aligned in every row of a view. True for an absent one.
 inline bool rows_aligned(const ConstView& v, int64_t width) {
   const int64_t bytes = std::min<int64_t>(16, width * size_of(v.dtype));
   return reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(bytes) == 0 &&

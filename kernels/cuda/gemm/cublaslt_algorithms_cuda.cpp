@@ -78,7 +78,7 @@ class CublasLtPlans::Trial {
 
   const Gemm& gemm() const { return gemm_; }
 
-  /// Whether `run` gives the same bits each time.
+  /// True if `run` gives the same bits each time.
   template <typename Run>
   bool repeats(const Run& run) {
     const auto from_start = [&] {

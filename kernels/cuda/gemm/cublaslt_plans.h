@@ -26,7 +26,7 @@ class CublasLtPlans final : public Tuner {
   CublasLtPlans& operator=(const CublasLtPlans&) = delete;
 
   void run(const Gemm& gemm, Stream& stream);
-  /// Whether the library supports product and epilogue in one call.
+  /// True if the library supports product and epilogue in one call.
   bool fuses(const Gemm& gemm);
   const CublasLt& library() const { return lt_; }
 

@@ -37,7 +37,7 @@ inline constexpr int64_t kPeakExtent = 256;
 /// Queued. Throws a Bug for mismatching shapes.
 void gemm(Device& device, const Gemm& args, Stream& stream);
 
-/// Whether `gemm` supports `pre`: cublasLt needs fp32 arithmetic, a pre-activation at an address divisible by 16 with a
+/// True if `gemm` supports `pre`: cublasLt needs fp32 arithmetic, a pre-activation at an address divisible by 16 with a
 /// stride divisible by 8, and a bias of c's dtype.
 bool fuses_gelu(Device& device, const Gemm& args);
 

@@ -44,7 +44,7 @@ uint32_t epilogue_of(const GemmKey& key) {
   return epilogue;
 }
 
-/// Whether the library supports the epilogue: fp32 arithmetic, a bias of the result's dtype, and aligned rows of the
+/// True if the library supports the epilogue: fp32 arithmetic, a bias of the result's dtype, and aligned rows of the
 /// pre-activation.
 bool may_fuse(const Gemm& g) {
   if (!g.bias && !g.pre) return true;

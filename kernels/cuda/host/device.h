@@ -8,18 +8,18 @@
 #include "core/device/stream.h"
 #include "kernels/cuda/dev/kernel.h"
 
-/// What the host side of the backend may ask of a device: memory, streams, copies; launches are in launch_kernel.h. The
-/// CUDA runtime does it (device_cuda.cpp), or the device that a test was compiled for.
+/// The device interface of the host side of the backend: memory, streams, copies; launches are in launch_kernel.h.
+/// Implemented with the CUDA runtime (device_cuda.cpp), or by the device that a test is compiled for.
 namespace ashlar::ASHLAR_DEV {
 
-/// Which device to use, and how.
+/// Selects a device and its options.
 struct DeviceOptions {
   int ordinal = 0;                      ///< index among the visible devices
   int64_t max_memory_bytes = 0;         ///< 0 = all device memory
 #if !defined(ASHLAR_ON_CUDA)            // an emulated device
   std::string schedule = "fifo";        ///< order of a kernel's threads: fifo, lifo, random or pct
   std::string stream_order = "random";  ///< order of stream work: random, or at_once (each call when it is queued)
-  uint64_t seed = 1;                    ///< of both
+  uint64_t seed = 1;                    ///< seed of both orders
   emulator::KernelSubstitute substitute = {};  ///< replaces kernels
 #endif
 };

@@ -15,7 +15,7 @@
 /// Launches of kernels.
 namespace ashlar::ASHLAR_DEV {
 
-/// How a kernel is launched.
+/// Launch parameters of a kernel.
 struct Launch {
   const char* name;  ///< for reports and errors
   dim3 grid;

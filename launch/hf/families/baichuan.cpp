@@ -23,7 +23,8 @@ void write_positions(Json& j, const HfConfig& c) {
   if (c.model.pos.type != model::PosType::kAlibi) j["max_position_embeddings"] = c.extras.max_positions;
 }
 
-/// Baichuan 1 has the same class name, but no norm on the rows of the head and no key of this name.
+/// Reads z_loss_weight. Only Baichuan 2 has this key; Baichuan 1 has the same class name but does not normalize the
+/// rows of its head, and is not supported.
 Row z_loss_weight() {
   constexpr const char* kKey = "z_loss_weight";
   return {

@@ -8,7 +8,8 @@ void refuse_scores_cap(JsonReader& r, HfConfig&) {
     r.refuse("attn_logit_softcapping", "Gemma3ForCausalLM does not cap scores; expected null");
 }
 
-/// The class keeps the pattern of windows under a second name.
+/// Hugging Face's Gemma3 config also stores sliding_window_pattern as _sliding_window_pattern. Rejects a config where
+/// the two differ.
 void compare_patterns(JsonReader& r, HfConfig&) {
   const auto own = r.optional_size({"_sliding_window_pattern"}), plain = r.optional_size({"sliding_window_pattern"});
   if (own && plain && own != plain) r.refuse("_sliding_window_pattern", "sliding_window_pattern says otherwise");

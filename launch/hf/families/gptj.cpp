@@ -5,7 +5,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// Some files have a rope_scaling that says that pairs are interleaved. They always are; the class does not read it.
+/// Some files have a rope_scaling with interleaved pairs. Pairs are always interleaved; the class does not read the
+/// key.
 void ignore_interleaved_scaling(JsonReader& r, HfConfig&) {
   const nlohmann::json* const scaling = r.peek("rope_scaling");
   for (const char* key : {"rope_type", "type"})

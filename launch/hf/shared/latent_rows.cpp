@@ -88,7 +88,7 @@ Row latent_scale() {
   const auto write = [](Json& j, const HfConfig& c) {
     const ModelConfig& m = c.model;
     if (m.rope.scaling != model::RopeScaling::kYarn || !(m.rope.factor > 1) || m.attn.scale == scale_of(m, 0)) return;
-    // The number of the file: rounded, since files give a few digits.
+    // Computes mscale from the scale; rounded, since files give a few digits.
     const double root = std::sqrt(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)));
     const double mscale = std::round((root - 1) / (0.1 * std::log(m.rope.factor)) * 1e9) / 1e9;
     for (const char* key : {"rope_scaling", "rope_parameters"}) j[key]["mscale_all_dim"] = mscale;

@@ -152,10 +152,10 @@ nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters)
   return scaling == parameters ? parameters : nlohmann::json();
 }
 
-/// What a family reads from a rotary dictionary beside the usual scalings.
+/// Settings that a family reads from a rotary dictionary besides the usual scalings.
 struct DictionaryKinds {
   bool proportional = false;
-  bool temperature = false;  ///< of the queries
+  bool temperature = false;  ///< temperature of the queries
 };
 
 /// Reads the dictionary `d` of the config `r`: the scaling into the model, the rest into the result.

@@ -261,7 +261,7 @@ Row windows(const WindowKeys& keys) {
     const size_t errors = r.num_errors();
     read_layer_types(r, c.model, window, slides);
     const bool types = r.raw("layer_types") != nullptr;
-    // Exaone's files may have a text here, with layer_types beside it.
+    // Exaone's files may have a text here, in addition to layer_types.
     if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or layer_types beside it");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);

@@ -37,7 +37,7 @@ Row flag(const char* key, bool fallback, void (*set)(model::ModelConfig&, bool),
          bool (*get)(const model::ModelConfig&));
 /// No key: sets fields that follow from the rows above.
 Row derived(void (*set)(model::ModelConfig&));
-/// No key: a condition that models of the family meet (Row::limit).
+/// A row without a key: a condition on the models of the family (Row::limit).
 Row demand(std::function<std::string(const model::ModelConfig&)> limit);
 Row activation(const char* key, const char* fallback);
 /// true: a parallel block with `norms` norms.
@@ -56,16 +56,16 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent = std::nullopt);
 struct Rotary {
   const char* base_key = "rope_theta";
   const char* fraction_key = "partial_rotary_factor";
-  double base = 10000.0;     ///< when the file says none
-  double fraction = 1.0;     ///< when the file says none
-  bool whole_heads = false;  ///< the class rotates them whatever the file says
-  bool temperature = false;  ///< with the query temperature; YaRN is the default of the class
+  double base = 10000.0;     ///< default of the class
+  double fraction = 1.0;     ///< default of the class
+  bool whole_heads = false;  ///< the class always rotates whole heads
+  bool temperature = false;  ///< reads the query temperature; YaRN is the default of the class
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling) and 5 (rope_parameters); both are written.
 Row rope(const Rotary& keys);
 /// For a family whose layers with and without a window have rotary settings of their own. Whole heads rotate.
 struct RotaryKinds {
-  double base = 0, local_base = 0;  ///< when the file says none
+  double base = 0, local_base = 0;  ///< defaults of the class
   /// Key of the base of layers with a window in files of transformers 4; null: there is none.
   const char* local_key = nullptr;
   /// The family has proportional scaling on layers with full attention, with this fraction when the file has no
@@ -85,10 +85,10 @@ Row init_std(const char* key = "initializer_range");
 Row always_false(const char* key, const char* why, bool written = false);
 /// A number that no setting covers: only 0 is read.
 Row always_zero(const char* key, const char* why);
-/// The windows of a family.
+/// Keys of the attention windows of a family.
 struct WindowKeys {
-  std::optional<int64_t> absent = std::nullopt;  ///< when the file has no sliding_window; null there: no window
-  bool types = true;                             ///< layer_types says which layers have a window; else all have
+  std::optional<int64_t> absent = std::nullopt;  ///< if the file has no sliding_window; null: no window
+  bool types = true;                             ///< layer_types gives the layers that have a window; else all have one
   /// Without layer_types the last of each `full_every` layers is full, or the first; 0: none is.
   int64_t full_every = 0;
   bool first_is_full = false;
@@ -96,11 +96,11 @@ struct WindowKeys {
 };
 Row windows(const WindowKeys& keys);
 /// Sets attn.window_cycle from layer_types ("sliding_attention" or "full_attention" for each layer). Without that key
-/// `slides(layer)` says which layers have the window. Without a window all layers are full.
+/// `slides(layer)` returns true for layers that have the window. Without a window all layers are full.
 void read_layer_types(JsonReader& r, model::ModelConfig& m, std::optional<int64_t> window,
                       const std::function<bool(int64_t)>& slides);
 Json layer_types_of(const std::vector<int64_t>& windows);
-/// A Row::limit: the windows are sliding ones.
+/// A Row::limit: all windows are of kind "sliding".
 std::string sliding_alone(const model::ModelConfig& m);
 /// Keys that change nothing in this family.
 Row ignored(const Keys& keys);

@@ -2,8 +2,8 @@
 
 #include "launch/hf/shared/rows.h"
 
-// What several families share. Shared by the files of this folder; not part of its interface.
-// Source of all tables: the configuration and modeling files of transformers 5.23.
+// Tables that several families use. Shared by the files of this folder; not part of its interface. Source of all
+// tables: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
 
 // -- Parts of a model, for `base`.
@@ -27,16 +27,16 @@ inline constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .
 /// `first`, then `more`.
 Rows joined(Rows first, const Rows& more);
 
-/// The sizes of a family when the file says none.
+/// The default sizes of a family.
 struct Sizes {
   int64_t vocab, positions, width, layers, heads, d_ff;
 };
 
 /// Sizes, activation, norm eps and dropout by Llama's keys, which most families have (llama_rows.cpp). `act`: the
-/// activation when the file says none, or a row of its own. `eps_key`: null for a family without one.
+/// default activation, or a separate row. `eps_key`: null for a family without one.
 Rows llama_rows(const Sizes& sizes, const char* act, const char* eps_key, double eps);
 Rows llama_rows(const Sizes& sizes, const Row& act, const char* eps_key, double eps);
-/// Mistral and Ministral. `types`: layer_types says which layers have a window.
+/// Mistral and Ministral. `types`: layer_types gives the layers that have a window.
 Rows mistral_rows(bool types);
 Rows glm_rows();
 
