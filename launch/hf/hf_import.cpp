@@ -195,12 +195,12 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
   const io::FileDType dtype = files_.at(file_name).dtype;
   if (const int64_t bad = io::first_non_finite(dtype, out); bad >= 0) {
     const int64_t cols = row_elems(part.shape);
-    throw Error(ExitCode::kNonFinite, "hf",
-                str_cat(printable(file_name), " holds a value that is not finite: ", name, " element [", bad / cols,
-                        ", ", bad % cols, "] is ",
-                        io::non_finite_word(dtype, out.subspan(static_cast<size_t>(bad * element), element)),
-                        ", the first in model order; the model is damaged or came out of a failed training: fetch "
-                        "another"));
+    throw Error(
+        ExitCode::kNonFinite, "hf",
+        str_cat(printable(file_name), " has a non-finite value: ", name, " element [", bad / cols, ", ", bad % cols,
+                "] is ", io::non_finite_word(dtype, out.subspan(static_cast<size_t>(bad * element), element)),
+                ", the first in model order; the model is damaged or came out of a failed training: fetch "
+                "another"));
   }
 }
 

@@ -85,7 +85,7 @@ TEST(Endings, AFullDisk) {
   EXPECT_NE(rows.out.find("warning: 'rows/metrics.jsonl' cannot be written: No space left on device"),
             std::string::npos)
       << rows.out;
-  EXPECT_NE(rows.out.find("warning: 'rows/metrics.jsonl' lacks 31 rows"), std::string::npos) << rows.out;
+  EXPECT_NE(rows.out.find("warning: 'rows/metrics.jsonl' has lost 31 rows"), std::string::npos) << rows.out;
   EXPECT_TRUE(std::filesystem::exists(run.dir() / "rows/checkpoints/step-00000030"));
   const ShellResult all = run.ashlar(train + "checkpoint.every=0 run.dir=all", full + "/all/ STALL_SKIP=40");
   EXPECT_EQ(all.code, kResource) << all.out << all.err;

@@ -135,7 +135,7 @@ TEST_F(MetricsRows, RowsThatFindNoSpaceWaitInMemory) {
   setrlimit(RLIMIT_FSIZE, &whole);
   signal(SIGXFSZ, before);
   EXPECT_EQ(text_of("metrics.jsonl"), all);
-  EXPECT_NE(lines_.back().find("lacks 2 rows, which could not be written: File too large"), std::string::npos)
+  EXPECT_NE(lines_.back().find("has lost 2 rows, which could not be written: File too large"), std::string::npos)
       << lines_.back();
 }
 
@@ -153,7 +153,7 @@ TEST_F(MetricsRows, WhatMemoryDoesNotKeepIsCounted) {
   }
   signal(SIGXFSZ, before);
   EXPECT_EQ(std::filesystem::file_size(dir_.file("metrics.jsonl")), 3 * (large.size() + 1));
-  EXPECT_NE(lines_.back().find("lacks 7 rows"), std::string::npos) << lines_.back();
+  EXPECT_NE(lines_.back().find("has lost 7 rows"), std::string::npos) << lines_.back();
 }
 
 TEST_F(MetricsRows, RowsOfAnyContentAreBounded) {

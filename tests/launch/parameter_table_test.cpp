@@ -20,10 +20,10 @@ TEST(ParameterTable, OneRowForAllLayersNamesTheFirstAndTheLastRule) {
   c.init = {.scheme = model::InitScheme::kMitchell, .std = 0.25, .trunc_sigma = 3.0};
   const std::string text = training::parameter_table(c, {});
   using ::testing::HasSubstr;
-  EXPECT_THAT(text, HasSubstr("std 0.25: mitchell 1/sqrt(16), cut at 3 sigma\n"));
-  EXPECT_THAT(text, HasSubstr("std 0.125: mitchell 1/sqrt(2*32*1), cut at 3 sigma to std 0.07217: mitchell "
-                              "1/sqrt(2*32*3), cut at 3 sigma\n"));
-  EXPECT_THAT(text, HasSubstr("std 0.25: normal 0.25, cut at 3 sigma\n"));
+  EXPECT_THAT(text, HasSubstr("std 0.25: mitchell 1/sqrt(16), truncated at 3 sigma\n"));
+  EXPECT_THAT(text, HasSubstr("std 0.125: mitchell 1/sqrt(2*32*1), truncated at 3 sigma to std 0.07217: mitchell "
+                              "1/sqrt(2*32*3), truncated at 3 sigma\n"));
+  EXPECT_THAT(text, HasSubstr("std 0.25: normal 0.25, truncated at 3 sigma\n"));
 }
 
 }  // namespace

@@ -198,7 +198,7 @@ TEST_F(Directory, ARankOfTheAttemptBeforeIsWaitedForAndNobodyElse) {
     };
     EXPECT_THAT(message([&] { attempt(0.3); }), HasSubstr("another process is training")) << "not for ever";
     ASSERT_EQ(said.size(), 1U);
-    EXPECT_THAT(said[0], AllOf(HasSubstr("attempt before"), HasSubstr(str_cat("process ", former, " on "))));
+    EXPECT_THAT(said[0], AllOf(HasSubstr("previous attempt"), HasSubstr(str_cat("process ", former, " on "))));
     std::thread ends([&] {
       usleep(300'000);
       end(former);

@@ -113,7 +113,7 @@ TEST_F(WidenAffinity, ALoneBoundRankTakesTheMachine) {
   const cpu_set_t mask = now();
   EXPECT_TRUE(CPU_EQUAL(&mask, &before_));
   EXPECT_THAT(said_, HasSubstr("rank 0 was bound to 1 of "));
-  EXPECT_THAT(said_, HasSubstr("it takes all "));
+  EXPECT_THAT(said_, HasSubstr("it now uses all "));
 }
 
 TEST_F(WidenAffinity, ABoundRankTakesItsShareAndNoMore) {

@@ -162,7 +162,7 @@ TEST(CheckpointManifest, ContradictionsUnderAGoodChecksumAreNamed) {
       {"\"name\": \"a\"", "\"name\": \"z\"", "out of order"},
       {"\"file\": \"weights-00001.safetensors\"", "\"file\": \"elsewhere\"", "refers to no listed file"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    5\n", "is outside 4 x 5"},
-      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    5,\n    6\n", "hold 24 of 30 elements"},
+      {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    5,\n    6\n", "slices cover 24 of 30 elements"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    4,\n    9223372036854775807\n", "impossible shape"},
       {"\"shape\": [\n    4,\n    6\n", "\"shape\": [\n    -4,\n    6\n", "impossible shape"},
       {"      3,\n      4\n", "      2,\n      3\n", "overlap"},

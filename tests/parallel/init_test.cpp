@@ -119,7 +119,7 @@ TEST(Init, ACutLeavesTheDeviationBeforeIt) {
     const std::vector<double> values = m.values(name);
     for (const double v : values) ASSERT_LE(std::abs(v), 1.5 * std * (1 + 1e-7)) << name;
     expect_deviation(values, left * std, name);
-    EXPECT_THAT(ref.tensor->init.rule, ::testing::HasSubstr("cut at 1.5 sigma"));
+    EXPECT_THAT(ref.tensor->init.rule, ::testing::HasSubstr("truncated at 1.5 sigma"));
     ++cut;
   }
   EXPECT_EQ(cut, 2 + 7 * kLayers + 1) << "tables, matrices and the head";
