@@ -55,14 +55,14 @@ class Work {
 /// later work that needs its result or its buffers waits with Work::wait(stream).
 /// Order: on each pair of ranks the operations of one communicator are issued in the same order. A send matches a recv;
 /// opposite messages of the same two ranks are one send_recv on both. Other communicators are independent.
-/// Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum beyond int32 is a
-/// Bug) and rounded once at the store: the same bits on every rank, whatever the size of messages and buckets. Maxima
-/// take NaN for the largest value.
-/// Progress happens inside `progress`, `wait`, `done` and when an operation is issued, for all communicators of the
-/// rank together. One thread only; errors: Bug for calls that cannot be right (a message of another size than
-/// expected among them), Error(kPeerLost) when the transport fails.
-/// SelfComm and MpiComm read and write host memory during the call, so they take only streams whose work
-/// is done when its call returns (Bug otherwise). StagedComm brings them the buffers of any other device.
+/// Sums: operands are added in rank order in fp32 (fp64 for fp64, 64-bit integers for int32; a sum that overflows int32
+/// is a Bug) and rounded once at the store: the same bits on every rank, for any message and bucket sizes. Maxima treat
+/// NaN as the largest value.
+/// Progress happens inside `progress`, `wait`, `done` and on issue, for all communicators of the rank together. One
+/// thread only. Errors: Bug for invalid calls (including a message of unexpected size), Error(kPeerLost) when the
+/// transport fails.
+/// SelfComm and MpiComm access host memory during the call, so they accept only synchronous streams (Bug otherwise).
+/// StagedComm copies the buffers of other devices for them.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;

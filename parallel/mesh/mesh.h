@@ -31,8 +31,7 @@ class Coordinates : public PerAxis {
 /// Ranks are numbered along the axes in the order of Axis, the last one fastest: axes with the most traffic are
 /// adjacent.
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
-/// The number of a place among those that differ from it along `axes` alone: its rank in their group. Of kAllAxes: its
-/// rank in the mesh.
+/// The rank of these coordinates in their group over `axes`; over kAllAxes, their rank in the mesh.
 int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes);
 
 /// This rank's coordinates, and a communicator for each group of ranks on request. A group of one rank is a
