@@ -3,8 +3,7 @@
 #include "core/device/stream.h"
 #include "kernels/cuda/attention/problem.h"
 
-/// The parts of attention, each queued on a stream. What they compute, step by step, is told in the files of their
-/// names.
+/// The parts of attention, each queued on a stream. The file of each part explains its computation step by step.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Largest head_dim of the tensor core kernels.
@@ -16,6 +15,17 @@ inline constexpr int kQueryTile = 32;
 void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream);
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
+
+/// Launches Kernel::launch<plan, dropout, changes>, the variant of a tensor core kernel for a call. Dropout and score
+/// changes need registers, so their plans may have smaller tiles. Only the variant with changes reads lists of last keys.
+template <typename Kernel, typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan,
+          typename Arrays>
+void launch_variant(const Problem& p, const Arrays& arrays, Stream& stream) {
+  if (arrays.scores.change() || p.mask.last_keys != nullptr)
+    return Kernel::template launch<ChangesPlan, true, true>(p, arrays, stream);
+  p.dropout.scalars ? Kernel::template launch<DropoutPlan, true, false>(p, arrays, stream)
+                    : Kernel::template launch<Plan, false, false>(p, arrays, stream);
+}
 
 /// SIMT kernels: every storage type and head_dim; D_v may differ from D.
 template <typename S>

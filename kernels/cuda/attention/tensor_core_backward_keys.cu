@@ -249,32 +249,26 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
       v_tile, warp_row, out, lane);
 }
 
-template <typename Plan, bool kDropout, bool kChanges>
-void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  const Launch launch{.name = "attention_backward_keys",
-                      .grid = dim3(blocks_for(p.T_kv, Plan::kRows) * Plan::kParts, p.G, p.B),
-                      .block = dim3(Plan::kThreads),
-                      .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, keys_kernel<Plan, kDropout, kChanges>, p, arrays);
-}
-
-/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
-template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
-void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.scores.change() || p.mask.last_keys != nullptr) return launch<ChangesPlan, true, true>(p, arrays, stream);
-  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
-                    : launch<Plan, false, false>(p, arrays, stream);
-}
+struct KeysKernel {
+  template <typename Plan, bool kDropout, bool kChanges>
+  static void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+    const Launch launch{.name = "attention_backward_keys",
+                        .grid = dim3(blocks_for(p.T_kv, Plan::kRows) * Plan::kParts, p.G, p.B),
+                        .block = dim3(Plan::kThreads),
+                        .shared_bytes = Plan::kSharedBytes};
+    run_kernel(stream, launch, keys_kernel<Plan, kDropout, kChanges>, p, arrays);
+  }
+};
 
 }  // namespace
 
 void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (p.D <= 16) return launch<KeysPlan<16, 2, 64>, KeysPlan<16, 1, 64>>(p, arrays, stream);
-  if (p.D <= 32) return launch<KeysPlan<32, 2, 64>, KeysPlan<32, 1, 64>>(p, arrays, stream);
-  if (p.D <= 64) return launch<KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
-  if (p.D <= 96) return launch<KeysPlan<96, 1, 64>>(p, arrays, stream);
-  if (p.D <= 128) return launch<KeysPlan<128, 1, 32>>(p, arrays, stream);
-  return launch<KeysPlan<256, 1, 16>>(p, arrays, stream);
+  if (p.D <= 16) return launch_variant<KeysKernel, KeysPlan<16, 2, 64>, KeysPlan<16, 1, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch_variant<KeysKernel, KeysPlan<32, 2, 64>, KeysPlan<32, 1, 64>>(p, arrays, stream);
+  if (p.D <= 64) return launch_variant<KeysKernel, KeysPlan<64, 2, 32>, KeysPlan<64, 1, 64>>(p, arrays, stream);
+  if (p.D <= 96) return launch_variant<KeysKernel, KeysPlan<96, 1, 64>>(p, arrays, stream);
+  if (p.D <= 128) return launch_variant<KeysKernel, KeysPlan<128, 1, 32>>(p, arrays, stream);
+  return launch_variant<KeysKernel, KeysPlan<256, 1, 16>>(p, arrays, stream);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

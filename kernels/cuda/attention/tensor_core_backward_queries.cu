@@ -167,34 +167,30 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
       lane);
 }
 
-template <typename Plan, bool kDropout, bool kChanges>
-void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  const Launch launch{.name = "attention_backward_queries",
-                      .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
-                      .block = dim3(Plan::kThreads),
-                      .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, queries_kernel<Plan, kDropout, kChanges>, p, arrays);
-}
-
-/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
-template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
-void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.scores.change()) return launch<ChangesPlan, true, true>(p, arrays, stream);
-  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
-                    : launch<Plan, false, false>(p, arrays, stream);
-}
+struct QueriesKernel {
+  template <typename Plan, bool kDropout, bool kChanges>
+  static void launch(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
+    const Launch launch{.name = "attention_backward_queries",
+                        .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
+                        .block = dim3(Plan::kThreads),
+                        .shared_bytes = Plan::kSharedBytes};
+    run_kernel(stream, launch, queries_kernel<Plan, kDropout, kChanges>, p, arrays);
+  }
+};
 
 }  // namespace
 
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream) {
   if (p.D <= 16)
-    return launch<QueriesPlan<16, 2, 64>, QueriesPlan<16, 2, 64>, QueriesPlan<16, 1, 64>>(p, arrays, stream);
+    return launch_variant<QueriesKernel, QueriesPlan<16, 2, 64>, QueriesPlan<16, 2, 64>, QueriesPlan<16, 1, 64>>(
+        p, arrays, stream);
   if (p.D <= 32)
-    return launch<QueriesPlan<32, 2, 64>, QueriesPlan<32, 2, 64>, QueriesPlan<32, 1, 64>>(p, arrays, stream);
-  if (p.D <= 64) return launch<QueriesPlan<64, 2, 32>>(p, arrays, stream);
-  if (p.D <= 96) return launch<QueriesPlan<96, 1, 64>>(p, arrays, stream);
-  if (p.D <= 128) return launch<QueriesPlan<128, 1, 64>>(p, arrays, stream);
-  return launch<QueriesPlan<256, 1, 32>, QueriesPlan<256, 1, 16>>(p, arrays, stream);
+    return launch_variant<QueriesKernel, QueriesPlan<32, 2, 64>, QueriesPlan<32, 2, 64>, QueriesPlan<32, 1, 64>>(
+        p, arrays, stream);
+  if (p.D <= 64) return launch_variant<QueriesKernel, QueriesPlan<64, 2, 32>>(p, arrays, stream);
+  if (p.D <= 96) return launch_variant<QueriesKernel, QueriesPlan<96, 1, 64>>(p, arrays, stream);
+  if (p.D <= 128) return launch_variant<QueriesKernel, QueriesPlan<128, 1, 64>>(p, arrays, stream);
+  return launch_variant<QueriesKernel, QueriesPlan<256, 1, 32>, QueriesPlan<256, 1, 16>>(p, arrays, stream);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention

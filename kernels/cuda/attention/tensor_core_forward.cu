@@ -210,33 +210,30 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
                                 lane);
 }
 
-template <typename Plan, bool kDropout, bool kChanges>
-void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
-  const Launch launch{.name = "attention_forward",
-                      .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
-                      .block = dim3(Plan::kThreads),
-                      .shared_bytes = Plan::kSharedBytes};
-  run_kernel(stream, launch, forward_kernel<Plan, kDropout, kChanges>, p, arrays);
-}
-
-/// The bits of dropout and the change of scores take registers, so their tiles may have to be smaller.
-template <typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan>
-void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
-  if (arrays.scores.change() || p.mask.last_keys != nullptr) return launch<ChangesPlan, true, true>(p, arrays, stream);
-  p.dropout.scalars ? launch<DropoutPlan, true, false>(p, arrays, stream)
-                    : launch<Plan, false, false>(p, arrays, stream);
-}
+struct ForwardKernel {
+  template <typename Plan, bool kDropout, bool kChanges>
+  static void launch(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
+    const Launch launch{.name = "attention_forward",
+                        .grid = dim3(blocks_for(p.T_q, Plan::kRows), p.H, p.B),
+                        .block = dim3(Plan::kThreads),
+                        .shared_bytes = Plan::kSharedBytes};
+    run_kernel(stream, launch, forward_kernel<Plan, kDropout, kChanges>, p, arrays);
+  }
+};
 
 }  // namespace
 
 void forward_bf16(const Problem& p, const ForwardArrays<BF16>& arrays, Stream& stream) {
-  if (p.D <= 16) return launch<ForwardPlan<16, 2, 64>>(p, arrays, stream);
-  if (p.D <= 32) return launch<ForwardPlan<32, 2, 64>>(p, arrays, stream);
-  if (p.D <= 64) return launch<ForwardPlan<64, 2, 64>, ForwardPlan<64, 2, 32>>(p, arrays, stream);
-  if (p.D <= 96) return launch<ForwardPlan<96, 2, 32>, ForwardPlan<96, 1, 64>>(p, arrays, stream);
+  if (p.D <= 16) return launch_variant<ForwardKernel, ForwardPlan<16, 2, 64>>(p, arrays, stream);
+  if (p.D <= 32) return launch_variant<ForwardKernel, ForwardPlan<32, 2, 64>>(p, arrays, stream);
+  if (p.D <= 64)
+    return launch_variant<ForwardKernel, ForwardPlan<64, 2, 64>, ForwardPlan<64, 2, 32>>(p, arrays, stream);
+  if (p.D <= 96)
+    return launch_variant<ForwardKernel, ForwardPlan<96, 2, 32>, ForwardPlan<96, 1, 64>>(p, arrays, stream);
   if (p.D <= 128)
-    return launch<ForwardPlan<128, 2, 32>, ForwardPlan<128, 2, 32>, ForwardPlan<128, 1, 32>>(p, arrays, stream);
-  return launch<ForwardPlan<256, 1, 32>>(p, arrays, stream);
+    return launch_variant<ForwardKernel, ForwardPlan<128, 2, 32>, ForwardPlan<128, 2, 32>, ForwardPlan<128, 1, 32>>(
+        p, arrays, stream);
+  return launch_variant<ForwardKernel, ForwardPlan<256, 1, 32>>(p, arrays, stream);
 }
 
 }  // namespace ashlar::ASHLAR_DEV::attention
