@@ -28,8 +28,8 @@ struct Mask {
   int64_t chunk = 0;                  ///< C > 0; 0 = none
   int64_t q_start = 0, kv_start = 0;  ///< absolute position of the first query and key
   ConstView doc_start{};              ///< [B*T_q] kInt32, absolute position where the row's document begins, or absent
-  ConstView doc_end{};  ///< [B*T_q] kInt32, absolute position behind the document's last; with doc_start, not causal.
-                        ///< Neither descends from query to query of a sample.
+  ConstView doc_end{};  ///< [B*T_q] kInt32, one past the last position of the document; only with doc_start, and only
+                        ///< if not causal. Neither decreases from one query of a sample to the next.
 
   bool operator==(const Mask&) const = default;
   auto views() const { return std::tie(doc_start, doc_end); }
@@ -75,8 +75,9 @@ struct ScoreChange {
 };
 
 /// Arguments common to attention forward and backward. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
-/// q.data + b*q_batch_stride + t*q.stride + h*D; k alike with kv_batch_stride; v with v_batch_stride and heads D_v
-/// apart. Keys and values may be those of the queries' tokens, of earlier ones as well (a cache), or of another source.
+/// q.data + b*q_batch_stride + t*q.stride + h*D; k is laid out the same way with kv_batch_stride, v with v_batch_stride and
+/// heads D_v apart. Keys and values may belong to the tokens of the queries, to earlier tokens too (a cache), or to
+/// another source.
 /// Softmax in the accumulate dtype, then dropout on the probabilities. Tensor cores multiply probabilities, and the
 /// gradients of scores, rounded to the storage dtype.
 /// Source: blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.

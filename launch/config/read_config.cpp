@@ -217,7 +217,7 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
 
 /// Parses the text. A value that is not TOML is reported, its line is removed, and the rest is parsed again, so that
 /// all errors are reported at once. If that does not lead to a file that parses, only the first error is reported.
-/// Parses the text. Keys that are overridden give no errors.
+/// Keys that are overridden give no errors.
 toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);

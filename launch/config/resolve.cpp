@@ -127,10 +127,11 @@ void check_attention(Resolver& r) {
       c.train.sequence_length <= 0)
     return;
   const int64_t B = c.train.micro_batch, T = c.train.sequence_length;
+  const ScoreChange scores = model::score_change(c.model);
   for (int64_t layer = 0; layer < c.model.n_layers; ++layer) {  // every one must be supported
     const model::LayerHeads heads = model::layer_heads(c.model, layer);
     AttentionShape shape{.mask = model::attention_mask(c.model, layer),
-                         .scores = model::score_change(c.model),
+                         .scores = scores,
                          .B = B,
                          .T_q = T,
                          .T_kv = T,

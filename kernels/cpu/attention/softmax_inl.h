@@ -75,7 +75,7 @@ struct Bounds {
   int64_t num_queries;
   int64_t num_vectors;
   int64_t diagonal;                 // the distance i - j of row 0 and key 0
-  int64_t causal_diagonal;          // row i sees no key behind causal_diagonal + i
+  int64_t causal_diagonal;          // row i sees no key after causal_diagonal + i
   int64_t key_begin, key_end;       // keys that at least one row sees; empty if none does
   int64_t max_hi[kMaxVectors];      // over the true rows of a vector
   int64_t open_begin[kMaxVectors];  // keys of [open_begin, open_end) are seen by every row of the vector
@@ -133,7 +133,7 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
 }
 
-/// The contract's ScoreChange of one head behind the scaled product, in units of log 2.
+/// ScoreChange (core/backend/attention.h) of one head, applied after the scaled product, in units of log 2.
 template <typename T>
 struct HeadScores {
   T softcap = 0;              // 0: none

@@ -1,5 +1,5 @@
-// Attention: the backend's entry points. What the arrays of a call are to kernels, which kernels serve it, and in which
-// order they are queued. The kernels are in the other files of this folder.
+// Entry points of attention: convert the arrays of a call to kernel arguments, choose the kernels, and queue them in
+// order. The kernels are in the other files of this folder.
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@ namespace ashlar::ASHLAR_DEV {
 namespace attention {
 namespace {
 
-/// A view as rows of heads, each so wide. `batch` is the distance of samples in elements.
+/// Returns a view as rows of heads of `width` columns. `batch`: distance between samples, in elements.
 template <typename T, typename View>
 HeadRows<T> head_rows(const View& view, int64_t batch, int64_t width, int64_t samples) {
   int64_t distances = view.stride | (samples > 1 ? batch : 0) | (view.cols > width ? width : 0);

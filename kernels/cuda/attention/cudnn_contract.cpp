@@ -19,7 +19,7 @@ bool aligned(const View& view, int64_t batch_stride, int64_t samples) {
          (samples < 2 || batch_stride * bytes % 16 == 0);
 }
 
-// Bugs of windows, of fp8, of ragged batches and of masks that are tensors are not here: no call of ours has them.
+// Bugs with windows, fp8, ragged batches and mask tensors are not listed: Ashlar never calls cuDNN with them.
 constexpr std::array kKnownBad = {
     KnownBad{91000, 91001, 0, "its backward of bf16 is wrong",
              "cudnn-frontend 1.32, node/scaled_dot_product_flash_attention.h; also excluded by "

@@ -5,7 +5,7 @@
 //   1. the range of key tiles that one of its queries sees;
 //   2. for each of them:
 //      a. s = q k^T and dout v^T;
-//      b. the gradients of the scores behind the soft cap, dS = P (M dout v^T - delta), 0 where a key is not seen;
+//      b. the gradients of the scores after the soft cap, dS = P (M dout v^T - delta), 0 where a key is not seen;
 //      c. their sums along the 127 diagonals, each a distance i - j, in the order of the queries;
 //      d. these added to the sums of their buckets, in double, in the order of the distances;
 //   3. the sums of buckets, which a second kernel adds up in the order of samples and queries.
