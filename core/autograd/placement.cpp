@@ -9,8 +9,9 @@ namespace ashlar {
 namespace {
 
 [[noreturn]] void refuse(const char* op, const Var& x, const std::string& expected) {
-  throw Bug(str_cat("[", op, "] expected ", expected, ", got ", name_of(x.made.placement), ", made by ", x.made.op,
-                    "; an enter or exit between ", x.made.op, " and ", op, " is missing, duplicated or swapped"));
+  throw Bug(str_cat("[", op, "] expected ", expected, ", got placement ", name_of(x.made.placement), " from ",
+                    x.made.op, "; check the tensor-parallel enter() and exit() calls between ", x.made.op, " and ", op,
+                    ": one is missing, duplicated or swapped"));
 }
 
 }  // namespace
@@ -35,14 +36,14 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
   if (found == nullptr) {
     std::string expected;
     for (const Rule& rule : rules) expected += (expected.empty() ? "" : " or ") + std::string(name_of(rule.takes));
-    refuse(op, x, expected);
+    refuse(op, x, "placement " + expected);
   }
   for (const Weight* weight : weights) {
     if (ctx.tape == nullptr || weight == nullptr) continue;
     const bool own_rows = x.made.placement == Placement::kRowsSplit || x.made.placement == Placement::kPartialSum;
     if (own_rows == weight->grad_partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
-                      " over the tensor group, since its input, made by ", x.made.op, ", has placement ",
+                      " over the tensor group, since its input from ", x.made.op, " has placement ",
                       name_of(x.made.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
                       own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
                       " grad_summed_over where its sharded tensor is created"));
@@ -53,8 +54,7 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
 void place_alike(const char* op, const Var& first, const Var& other) {
   if (other.made.placement == first.made.placement) return;
   refuse(op, other,
-         str_cat("equal placements of its inputs, the first is ", name_of(first.made.placement), ", made by ",
-                 first.made.op));
+         str_cat("placement ", name_of(first.made.placement), " as that of its first input, from ", first.made.op));
 }
 
 }  // namespace ashlar

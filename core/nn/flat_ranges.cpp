@@ -11,8 +11,10 @@ FlatRanges FlatRanges::whole(const ParameterStore& store) {
 }
 
 void FlatRanges::add(int64_t begin, int64_t size) {
-  ASHLAR_CHECK(size >= 0 && begin >= (parts_.empty() ? 0 : parts_.back().end()), "part at ", begin, " of ", size,
-               ", expected it after the previous parts");
+  const int64_t least = parts_.empty() ? 0 : parts_.back().end();
+  ASHLAR_CHECK(size >= 0, "range at ", begin, " has ", size, " elements: expected 0 or more");
+  ASHLAR_CHECK(begin >= least, "range [", begin, ", ", begin + size, "): expected begin >= ", least,
+               ", the end of the previous range");
   parts_.push_back({.begin = begin, .size = size, .packed_at = packed_size_});
   packed_size_ += size;
 }

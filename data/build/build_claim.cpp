@@ -82,7 +82,7 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
       const auto index = static_cast<int64_t>(s);
       if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
       const ShardIdentity expected{std::string(name_of(part)), index, shards[s].digest};
-      throw input_error("data build", path, " is not what the manifest beside it names (",
+      throw input_error("data build", path, " is not what the manifest in its folder names (",
                         old.old_form() ? "a shard" : expected.text(), " in ", shards[s].bytes,
                         " bytes): another file, or a damaged one; nothing was touched: move it away, or choose ",
                         "another --out");

@@ -172,9 +172,10 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   if (!prefix_.empty()) return;
   const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
   throw input_error("data", "the weights of ", names[least - weights.begin()], " (", *least, ") and ",
-                    names[most - weights.begin()], " (", *most, ") differ too much, or have too many digits: the",
-                    " integers in the ratio of all weights add up to more than 2^62 = 4.6e18, so shares cannot",
-                    " be exact to the sample; remove the smallest source or round the weights");
+                    names[most - weights.begin()], " (", *most,
+                    ") differ too much or have too many digits: scaled to integers,",
+                    " the weights sum to more than 2^62, so the mix cannot be sampled exactly;",
+                    " use fewer digits, or drop the source with the smallest weight");
 }
 
 int64_t Mixture::left_count(int64_t samples, int64_t lo, int64_t mid, int64_t hi) const {

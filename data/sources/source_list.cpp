@@ -69,7 +69,7 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
       const std::string bin = with_extension(candidate.path, ".bin");
       if (!fs::exists(bin)) {
         throw input_error("data build", candidate.shown, " is a Megatron index, but ", bin,
-                          " with its ids is missing; put it beside the index");
+                          " with its ids is missing; put it in the folder of the index");
       }
       candidate = {.path = bin, .shown = bin};
     }

@@ -135,7 +135,7 @@ void FormTokenizer::keep(TokenizerFiles files) {
 int32_t FormTokenizer::eod_id() const {
   if (!eos_id_) {
     throw input_error("tokenizer", files_.shown, " has no eos token to end documents; put a tokenizer_config.json",
-                      " with \"eos_token\" beside it");
+                      " with \"eos_token\" into its folder");
   }
   return *eos_id_;
 }
@@ -257,7 +257,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_files_json(const json& value) {
       files.bytes[name] = content.get<std::string>();
     } else if (!content.is_object() || !content.contains("base64") || !content["base64"].is_string() ||
                !absl::Base64Unescape(content["base64"].get<std::string>(), &files.bytes[name])) {
-      throw list.error(name, "expected the content of a file");
+      throw list.error(name, R"(expected the file's text as a string, or {"base64": "..."})");
     }
   }
   fields.finish();

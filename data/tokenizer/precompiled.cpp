@@ -59,8 +59,8 @@ class Precompiled final : public Normalizer {
       if (at >= texts_.size()) return false;
       if ((static_cast<uint8_t>(texts_[at]) & 0xC0U) == 0x80U) {
         throw input_error("tokenizer",
-                          "precompiled_charsmap: expected a rule to produce whole characters, got a part of one; ",
-                          "the file is damaged; download it again");
+                          "precompiled_charsmap: a replacement starts in the middle of a UTF-8 character; "
+                          "the file is damaged, download it again");
       }
       out += std::string_view(texts_).substr(at, texts_.find('\0', at) - at);
       return true;

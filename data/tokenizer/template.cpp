@@ -18,7 +18,7 @@ std::vector<int32_t> ids_of_special(Fields& specials, const std::string& name, c
   if (special.length("ids") > kMaxAround) throw special.error("ids", str_cat("expected at most ", kMaxAround));
   for (const json& id : special.array("ids")) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocabulary.size())
-      throw special.error("ids", "expected ids of the vocabulary");
+      throw special.error("ids", str_cat("expected token ids from 0 to ", vocabulary.size() - 1, ", got ", id.dump()));
     ids.push_back(id.get<int32_t>());
   }
   special.finish();

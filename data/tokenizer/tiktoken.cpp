@@ -144,7 +144,7 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
   }
   if (auto known = published(ranks)) return *known;
   throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks, " ranks, unlike any published file; give its",
-                    " \"pattern\" and \"special\" (names and ids) in a file about.json beside it");
+                    " \"pattern\" and \"special\" (names and ids) in a file about.json in its folder");
 }
 
 /// Tokens that transformers' files list must be among the special tokens: ranks contain none.
@@ -156,7 +156,7 @@ void check_listed(const TokenizerFiles& files, const std::string& name, const Sp
     if (known == splitting.special.end())
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder (or added_tokens.json) has ",
                         printable(token.content), " with the id ", token.id, ", which is not a special token of ", name,
-                        "; list all of them with their ids under \"special\" of about.json beside it");
+                        "; list all of them with their ids under \"special\" of about.json in its folder");
     if (token.lstrip || token.rstrip || token.single_word)
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder: ", printable(token.content),
                         ": lstrip, rstrip and single_word are not supported for tiktoken ranks");

@@ -126,7 +126,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
       },
       [&] { json = io::parse_json(text); });
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
-    throw input_error("tokenizer", "expected a JSON object with a \"kind\", got ", text.substr(0, 60));
+    throw input_error("tokenizer",
+                      "the tokenizer of the dataset or checkpoint: expected a JSON object with a \"kind\", got ",
+                      text.substr(0, 60), "; rebuild the dataset or restore the checkpoint");
   }
   const std::string name = json["kind"];
   const Kind* const kind = find_kind(name);

@@ -51,8 +51,8 @@ EvalArguments parse(std::span<const std::string> words) {
   a.sequences = arguments.integer("--sequences", 0, 0, INT64_MAX);
   a.batches = arguments.integer("--batches", 0, 0, INT64_MAX);
   if (a.sequences > 0 && a.batches > 0)
-    throw input_error("eval", "--batches ", a.batches, ": expected either it or --sequences ", a.sequences,
-                      "; remove --batches");
+    throw input_error("eval", "--batches ", a.batches, " and --sequences ", a.sequences,
+                      " are both given: expected only one; remove --batches");
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};

@@ -48,7 +48,8 @@ void resolve_mesh(Resolver& r) {
   if (divide && r.valid({"mesh.tensor", "mesh.pipeline", "mesh.data"}) &&
       mesh.tensor * mesh.pipeline * mesh.data != ranks)
     r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data = ", mesh.tensor, " * ",
-            mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks, "; change one of them");
+            mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks,
+            "; change mesh.tensor, mesh.pipeline, mesh.data or the number of ranks");
 }
 
 void resolve_train(Resolver& r) {
@@ -64,7 +65,8 @@ void resolve_train(Resolver& r) {
              "train.global_batch / mesh.data");
     if (valid && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
       r.error("train.micro_batch = ", t.micro_batch, ": expected train.global_batch = ", t.global_batch,
-              " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data, "; change one of them");
+              " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data,
+              "; change train.micro_batch, train.global_batch or mesh.data");
   }
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (r.valid({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
@@ -80,8 +82,8 @@ void resolve_evaluation(Resolver& r) {
   const int64_t batches = r.integer("train.eval_batches"), micro_batch = std::max<int64_t>(t.micro_batch, 1);
   const int64_t replicas = r.config().mesh.data;
   if (r.given("train.eval_sequences")) {
-    r.error("train.eval_batches = ", batches, ": expected either it or train.eval_sequences = ", t.eval_sequences,
-            ", which gives the same number in sequences; remove train.eval_batches");
+    r.error("train.eval_batches = ", batches, " and train.eval_sequences = ", t.eval_sequences,
+            " are both set: expected only one; remove train.eval_batches (deprecated)");
     return;
   }
   const KeySpec& spec = schema()[key_index("train.eval_sequences")];
@@ -108,7 +110,8 @@ void check_mesh(Resolver& r) {
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
       r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
     r.error("mesh.sequence_parallel = true: expected mesh.tensor = ", c.mesh.tensor,
-            " to divide train.micro_batch * train.sequence_length = ", rows, "; change one of them or switch it off");
+            " to divide train.micro_batch * train.sequence_length = ", rows,
+            "; change one of these keys or set mesh.sequence_parallel = false");
 }
 
 /// Checks the requirements of cuDNN's attention on the run if no other implementation is allowed. The requirements of

@@ -85,8 +85,8 @@ void check_base(Resolver& r, const model::RopeConfig& rope) {
   const bool turns = std::ranges::any_of(cycle, [](double base) { return base > 0; });
   if (!turns || !r.valid({"rope.base", "rope.base_cycle"}) || rope.base == model::RopeConfig{}.base) return;
   if (std::ranges::find(cycle, rope.base) == cycle.end())
-    r.error("rope.base = ", value_text(rope.base), ": expected one of rope.base_cycle = ", value_text(cycle),
-            ", which gives the base of every layer; remove one of the two");
+    r.error("rope.base = ", value_text(rope.base), " conflicts with rope.base_cycle = ", value_text(cycle),
+            ", which sets the base of every layer; remove rope.base or rope.base_cycle");
 }
 
 void resolve_positions(Resolver& r, ModelConfig& m) {

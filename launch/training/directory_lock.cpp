@@ -220,9 +220,10 @@ void DirectoryLock::check_place() const {
   const fs::path now = mine.st_nlink == 0 ? "" : fs::read_symlink(str_cat("/proc/self/fd/", dir_fd_), none);
   const bool known = !now.empty() && !now.string().ends_with(" (deleted)");
   throw input_error(
-      "run", "expected the run directory ", printable(dir_.string()), " to stay where it is while the run trains, got ",
-      known ? str_cat("it moved to ", printable(now.string())) : "it deleted", "; the run ends and writes nothing more",
-      known ? "; move it back, or continue with run.dir set to its new name" : "; start the run again");
+      "run", "the run directory ", printable(dir_.string()), " was ",
+      known ? str_cat("moved to ", printable(now.string())) : "deleted",
+      " during training; the run stops and writes nothing more; ",
+      known ? str_cat("move it back, or resume with run.dir = ", printable(now.string())) : "start a new run");
 }
 
 void DirectoryLock::make_lock_file_again() {

@@ -161,12 +161,12 @@ void RunDirectory::check_none_lost() const {
   const std::string name =
       lost->step < 0 ? "a checkpoint" : str_cat("checkpoint ", checkpoint::directory_name(lost->step));
   std::error_code error;
-  const char* got = fs::exists(folder, error)                           ? "none"
-                    : fs::is_symlink(fs::symlink_status(folder, error)) ? "a dangling link"
-                                                                        : "no such folder";
-  throw damaged_error("run", "expected ", name, " in ", printable(folder.string()), ", which ",
-                      committed_file().filename().string(), " says was committed, got ", got,
-                      "; restore it or mount its file system, or start over with --restart");
+  const char* state = fs::exists(folder, error)                           ? " contains no checkpoint"
+                      : fs::is_symlink(fs::symlink_status(folder, error)) ? " is a dangling link"
+                                                                          : " does not exist";
+  throw damaged_error("run", name, " is missing: ", committed_file().filename().string(), " records it, but ",
+                      printable(folder.string()), state,
+                      "; restore it, mount its file system, or start over with --restart");
 }
 
 void RunDirectory::check_visible() const {

@@ -19,9 +19,8 @@ namespace {
 void check_visible(const std::filesystem::path& directory) {
   std::error_code error;
   if (std::filesystem::is_directory(directory, error)) return;
-  throw input_error("checkpoint", "expected ", printable(directory.string()),
-                    ", created by rank 0, got no such directory; run.dir must be on a file system that all nodes "
-                    "share");
+  throw input_error("checkpoint", "this rank cannot see ", printable(directory.string()),
+                    ", which rank 0 created; run.dir must be on a file system that all nodes share");
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

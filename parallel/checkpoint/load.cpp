@@ -182,9 +182,8 @@ CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Contro
   comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
-      throw input_error("checkpoint", "expected ", printable(path.string()),
-                        ", visible to rank 0, got no such directory; checkpoints must be on a file system that all "
-                        "nodes share");
+      throw input_error("checkpoint", "this rank cannot see ", printable(path.string()),
+                        ", which rank 0 has read; checkpoints must be on a file system that all nodes share");
     }
     reader.emplace(path, text);
   });

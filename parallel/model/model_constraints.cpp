@@ -28,7 +28,7 @@ void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
         "; every KV head serves the same number of query heads");
   if (a.k_eq_v && a.v_head_dim > 0 && a.v_head_dim != a.global_head_dim.value_or(c.head_dim))
     add("attn.k_eq_v = true: expected attn.v_head_dim = ", a.global_head_dim.value_or(c.head_dim),
-        ", the width of the keys that are the values, got ", a.v_head_dim, "; remove one of them");
+        ", the width of the keys that are the values, got ", a.v_head_dim, "; remove attn.k_eq_v or attn.v_head_dim");
 }
 
 void add_size_errors(const ModelConfig& c, std::vector<std::string>& errors) {
@@ -52,17 +52,18 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (!(c.norm.variant.eps > 0)) add("norm.eps = ", c.norm.variant.eps, ": expected a number above 0; 1e-5 is usual");
   if (c.norm.variant.unit_offset && c.norm.affine == NormAffine::kNone)
-    add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change one of them");
+    add("norm.unit_offset = true: expected false with norm.affine = \"none\", which has no gain; change "
+        "norm.unit_offset or norm.affine");
   if (c.ffn.clamp && !(*c.ffn.clamp > 0))
     add("ffn.clamp = ", *c.ffn.clamp, ": expected a number above 0, or \"none\"; phi-3-small uses 20");
   if (c.ffn.clamp && !c.ffn.gated)
-    add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; change one of them");
+    add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; change ffn.clamp or ffn.gated");
   if (c.ffn.linear_offset != 0 && !c.ffn.gated)
     add("ffn.linear_offset = ", c.ffn.linear_offset,
-        ": expected 0 with ffn.gated = false, which has no up values; change one of them");
+        ": expected 0 with ffn.gated = false, which has no up values; change ffn.linear_offset or ffn.gated");
   if (c.ffn.act == Activation::kXielu && c.ffn.gated)
-    add("ffn.gated = true: expected false with ffn.act = \"xielu\", which has no gated form; change one of "
-        "them");
+    add("ffn.gated = true: expected false with ffn.act = \"xielu\", which has no gated form; change ffn.gated or "
+        "ffn.act");
   if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
     add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
   if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
@@ -70,13 +71,14 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
         ": expected only with block.topology = \"parallel\"; remove it");
   if (c.block.topology == Topology::kParallel && c.norm.placement != NormPlacement::kPre)
     add("norm.placement = \"", name_of(c.norm.placement),
-        "\": expected \"pre\" with block.topology = \"parallel\", which has no other form; change one of them");
+        "\": expected \"pre\" with block.topology = \"parallel\", which has no other form; change norm.placement or "
+        "block.topology");
   if (c.qk_norm.kind == QkNorm::kL2 && c.qk_norm.type != NormType::kRmsNorm)
     add("attn.qk_norm_type = \"", name_of(c.qk_norm.type),
-        "\": expected \"rmsnorm\" with attn.qk_norm = \"l2\"; change one of them");
+        "\": expected \"rmsnorm\" with attn.qk_norm = \"l2\"; change attn.qk_norm_type or attn.qk_norm");
   if (c.qk_norm.bias && !qk_norm_has_gain(c))
     add("attn.qk_norm_bias = true: expected false with attn.qk_norm = \"", name_of(c.qk_norm.kind),
-        "\", which has no gain; change one of them");
+        "\", which has no gain; change attn.qk_norm_bias or attn.qk_norm");
   if (!(c.qk_norm.eps > 0)) add("attn.qk_norm_eps = ", c.qk_norm.eps, ": expected a number above 0; 1e-5 is usual");
 }
 
@@ -92,18 +94,20 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
     add("attn.latent_eps = ", c.attn.latent_eps, ": expected a number above 0; 1e-6 is usual");
   if (c.pos.type != PosType::kRope)
     add("pos.type = \"", name_of(c.pos.type), "\": expected \"rope\"", kWith,
-        ", whose keys have a separate rotated part; change one of them");
+        ", whose keys have a separate rotated part; change pos.type or attn.kind");
   if (c.pos.type == PosType::kRope && c.rope.dims >= c.head_dim)
     add("rope.dims = ", c.rope.dims, ": expected less than model.head_dim = ", c.head_dim, kWith,
-        ": a head has rope.dims columns that rotate, the keys' shared by all heads, and others from the latent; e.g. ",
+        ": rope.dims columns of a head rotate, and the others come from the latent; e.g. ",
         std::max<int64_t>(2, c.head_dim / 3 / 2 * 2));
   if (c.rope.scaling == RopeScaling::kProportional)
-    add("rope.scaling = \"proportional\": expected another", kWith, ", whose heads rotate in part; change one of them");
+    add("rope.scaling = \"proportional\" is not supported", kWith,
+        ", whose heads rotate in part: expected another scaling; change rope.scaling or attn.kind");
   if (c.n_kv_heads != c.n_heads)
     add("model.n_kv_heads = ", c.n_kv_heads, ": expected model.n_heads = ", c.n_heads, kWith,
         ": every head has its own keys and values from the latent; remove it");
   const auto refuse = [&](bool given, std::string_view key, const auto& value, std::string_view off) {
-    if (given) add(key, " = ", value, ": expected ", off, kWith, "; no such model is known; change one of them");
+    if (given)
+      add(key, " = ", value, " is not supported", kWith, ": expected ", off, "; change ", key, " or attn.kind");
   };
   refuse(c.qk_norm.kind != QkNorm::kNone, "attn.qk_norm", str_cat("\"", name_of(c.qk_norm.kind), "\""), "\"none\"");
   refuse(c.attn.clip_qkv.has_value(), "attn.clip_qkv", c.attn.clip_qkv.value_or(0), "\"none\"");
@@ -127,19 +131,19 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
     add("rope.original_positions = ", r.original_positions, ": expected 2 or more ", kind,
         "; the context length before scaling");
   if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor > r.low_freq_factor && r.low_freq_factor > 0))
-    add("rope.high_freq_factor = ", r.high_freq_factor,
-        ": expected more than rope.low_freq_factor = ", r.low_freq_factor, ", which is above 0; 4 and 1 are usual");
+    add("rope.high_freq_factor = ", r.high_freq_factor, ", rope.low_freq_factor = ", r.low_freq_factor,
+        ": expected rope.high_freq_factor > rope.low_freq_factor > 0; 4 and 1 are usual");
   if (r.scaling == RopeScaling::kYarn && !(r.beta_fast > r.beta_slow && r.beta_slow > 0))
-    add("rope.beta_fast = ", r.beta_fast, ": expected more than rope.beta_slow = ", r.beta_slow,
-        ", which is above 0; 32 and 1 are usual");
+    add("rope.beta_fast = ", r.beta_fast, ", rope.beta_slow = ", r.beta_slow,
+        ": expected rope.beta_fast > rope.beta_slow > 0; 32 and 1 are usual");
   if (r.scaling == RopeScaling::kYarn && !(r.base > 1))
     add("rope.base = ", r.base, ": expected more than 1 ", kind, "; 10000 is usual");
   if (!(r.attention_factor > 0))
     add("rope.attention_factor = ", r.attention_factor, ": expected a number above 0; remove it to use the default");
   const auto a_pair = [&](const char* key, const std::vector<double>& factors) {
     if (r.scaling == RopeScaling::kLongrope && std::ssize(factors) != r.dims / 2)
-      add(key, " = a list of ", std::ssize(factors), ": expected one number for each of the ", r.dims / 2,
-          " pairs that rotate ", kind, "; give rope.dims / 2 numbers");
+      add(key, " has ", std::ssize(factors), " numbers: expected ", r.dims / 2,
+          " (rope.dims / 2, one per rotary pair) ", kind);
     for (const double factor : factors) {
       if (factor > 0) continue;
       add(key, " = a list with ", factor, ": expected numbers above 0; they divide frequencies");
@@ -149,8 +153,8 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   a_pair("rope.short_factor", r.short_factor);
   a_pair("rope.long_factor", r.long_factor);
   if (r.scaling == RopeScaling::kDynamic && (!(r.alpha >= 1) || r.dims < 4))
-    add("rope.alpha = ", r.alpha, ": expected 1 or more, and rope.dims = ", r.dims, " of 4 or more, ", kind,
-        "; change one of them");
+    add("rope.alpha = ", r.alpha, ", rope.dims = ", r.dims,
+        ": expected rope.alpha of 1 or more and rope.dims of 4 or more ", kind);
   for (const double base : r.base_cycle) {
     if (base >= 0) continue;
     add("rope.base_cycle = a list with ", base, ": expected bases above 0, or 0 for layers that do not rotate");
@@ -162,12 +166,13 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
 void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const RopeConfig& r = c.rope;
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
-  constexpr const char* kOneOfThem = " with rope.base_cycle, which gives the base of every layer; remove one of them";
+  constexpr const char* kConflict = " conflicts with rope.base_cycle, which sets the base of every layer; remove ";
   if (r.local_base && !(*r.local_base > 0))
     add("rope.local_base = ", *r.local_base, ": expected a number above 0, or \"none\"; Gemma 3 uses 10000");
   if (r.local_base && !r.base_cycle.empty())
-    add("rope.local_base = ", *r.local_base, ": expected \"none\"", kOneOfThem);
-  if (!r.global_enabled && !r.base_cycle.empty()) add("rope.global_enabled = false: expected true", kOneOfThem);
+    add("rope.local_base = ", *r.local_base, kConflict, "rope.local_base or rope.base_cycle");
+  if (!r.global_enabled && !r.base_cycle.empty())
+    add("rope.global_enabled = false", kConflict, "rope.global_enabled or rope.base_cycle");
   if (c.head_dim < 1 || (!r.global_dims && !c.attn.global_head_dim)) return;
   const int64_t dims = global_rope_dims(c), width = c.attn.global_head_dim.value_or(c.head_dim);
   if (dims < 2 || dims % 2 != 0 || dims > width)
@@ -176,7 +181,8 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
         ", the width of a head in layers with full attention; give another number");
   if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
     add("rope.global_dims = ", dims, ": expected rope.dims = ", r.dims,
-        " with rope.scaling = \"longrope\", which has one list of factors for all layers; change one of them");
+        " with rope.scaling = \"longrope\", which has one list of factors for all layers; change rope.global_dims or "
+        "rope.scaling");
 }
 
 void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors) {
@@ -185,7 +191,7 @@ void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors)
   if (c.pos.learned_offset < 0) add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 or more; OPT uses 2");
   if (c.pos.learned_offset != 0 && c.pos.type != PosType::kLearned && c.pos.type != PosType::kSinusoidal)
     add("pos.learned_offset = ", c.pos.learned_offset, ": expected 0 with pos.type = \"", name_of(c.pos.type),
-        "\", which has no table of positions; change one of them");
+        "\", which has no table of positions; change pos.learned_offset or pos.type");
   if (c.pos.type == PosType::kT5Bias) {
     if (c.pos.t5_num_buckets < 2)
       add("pos.t5_num_buckets = ", c.pos.t5_num_buckets, ": expected 2 or more; T5 uses 32");

@@ -59,7 +59,8 @@ TEST(Continued, TheOlderFormOfEvalSequencesIsReadOnce) {
   EXPECT_EQ(resolve(parse_config(kMinimal, "t.toml", {"train.eval_batches=50"}), two).config.train.eval_sequences, 600);
   EXPECT_EQ(resolved({"train.eval_batches=0"}).config.train.eval_sequences, 0) << "the whole part";
   EXPECT_EQ(resolved({"train.eval_batches=1000000000000"}).config.train.eval_sequences, 1000000000000);
-  expect_one(errors_of({"train.eval_batches=5", "train.eval_sequences=7"}), "train.eval_batches = 5", "either it");
+  expect_one(errors_of({"train.eval_batches=5", "train.eval_sequences=7"}), "train.eval_batches = 5",
+             "expected only one");
   // One in the file gives way to the other on the command line.
   std::string text = kMinimal;
   text.replace(text.find("steps = 1000"), 12, "steps = 1000\neval_batches = 5");

@@ -39,7 +39,7 @@ TEST(LayerKeys, DefaultsStandAnywhere) {
 
 TEST(LayerKeys, ABaseBesideACycleIsOneOfIt) {
   expect_one(errors_of({"rope.base=5e5", "rope.base_cycle=[1e4, 0]"}), "rope.base = 5e+05",
-             "expected one of rope.base_cycle = [10000.0, 0.0]");
+             "conflicts with rope.base_cycle = [10000.0, 0.0]");
   for (const std::string base : {"5e5", "10000"})
     EXPECT_EQ(errors_of({"rope.base=" + base, "rope.base_cycle=[5e5, 0]"}), std::vector<std::string>{}) << base;
   EXPECT_EQ(errors_of({"rope.base=5e5", "rope.base_cycle=[0]"}), std::vector<std::string>{});

@@ -362,7 +362,7 @@ TEST(Resolve, AScalingAsksForItsKeysAndDerivesItsFactor) {
              "only when rope.scaling is linear, llama3, yarn or longrope");
   expect_one(errors_of({"rope.scaling=longrope", "rope.factor=4", "rope.original_positions=64", "rope.dims=4",
                         "rope.short_factor=[1]", "rope.long_factor=[1, 2]"}),
-             "rope.short_factor", "one number for each of the 2 pairs");
+             "rope.short_factor", "has 1 numbers: expected 2 (rope.dims / 2");
   const RunConfig yarn =
       resolve(parse_config(kMinimal, "test.toml", {"rope.scaling=yarn", "rope.factor=4", "rope.original_positions=64"}),
               facts())

@@ -206,7 +206,7 @@ TEST(TokenizerBounds, RulesThatGivePartsOfCharactersAreRefused) {
     if ((unit >> 31) != 0) unit += 2;
     std::memcpy(late.data() + i, &unit, sizeof(unit));
   }
-  EXPECT_THAT(with(late), HasSubstr("expected a rule to produce whole characters, got a part of one"));
+  EXPECT_THAT(with(late), HasSubstr("a replacement starts in the middle of a UTF-8 character"));
 }
 
 TEST(TokenizerBounds, MutatedVocabularyAndMerges) {

@@ -229,9 +229,10 @@ TEST(MixedLayers, RefusedByTheKey) {
   expect(gemma3, {{"use_bidirectional_attention", true}}, "use_bidirectional_attention");
   expect(gemma2(), {{"query_pre_attn_scalar", 0}}, "query_pre_attn_scalar");
   expect(gemma2(), {{"attn_logit_softcapping", -1.0}}, "attn.softcap");
-  expect(cohere2(), {{"sliding_window_pattern", 2}}, "layer_types says otherwise of layer 1");
+  expect(cohere2(), {{"sliding_window_pattern", 2}}, "layer_types differs at layer 1");
   expect(cohere2(), {{"head_dim", 10}}, "head_dim");
-  expect(golden_config("exaone4"), {{"sliding_window_pattern", "LLLG"}}, "expected a number, or layer_types");
+  expect(golden_config("exaone4"), {{"sliding_window_pattern", "LLLG"}},
+         "expected a number, or a text with layer_types");
   expect(golden_config("exaone4"), {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
   expect(golden_config("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one for each layer");
   expect(golden_config("granite_swa"), {{"layer_rope_theta", {-1, 1, 1, 1, 1}}}, "layer_rope_theta");

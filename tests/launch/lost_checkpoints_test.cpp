@@ -34,20 +34,20 @@ TEST_F(LostCheckpoints, AreAnErrorThatNamesTheNewest) {
   EXPECT_EQ(run_.read("r/committed.json"), "{\"committed_step\":12}\n");
   const std::string rows = run_.read("r/metrics.jsonl");
   // Emptied, not mounted, and a copy of the run without them.
-  const auto expect_refused = [&](const char* got) {
+  const auto expect_refused = [&](const char* state) {
     const ShellResult r = run_.ashlar(std::string(kTrain) + "r");
     EXPECT_EQ(r.code, 3) << r.out << r.err;
-    EXPECT_THAT(r.err, AllOf(HasSubstr("expected checkpoint step-00000012 in 'r/checkpoints'"), HasSubstr(got),
-                             HasSubstr("--restart")));
+    EXPECT_THAT(r.err, AllOf(HasSubstr("checkpoint step-00000012 is missing"),
+                             HasSubstr(std::string("'r/checkpoints' ") + state), HasSubstr("--restart")));
     EXPECT_EQ(run_.read("r/metrics.jsonl"), rows);
   };
   fs::rename(folder("r"), run_.dir() / "kept");
-  expect_refused("got no such folder");
+  expect_refused("does not exist");
   fs::create_directory_symlink(run_.dir() / "unmounted", folder("r"));
-  expect_refused("got a dangling link");
+  expect_refused("is a dangling link");
   fs::remove(folder("r"));
   fs::create_directory(folder("r"));
-  expect_refused("got none");
+  expect_refused("contains no checkpoint");
   // Brought back, and begun anew.
   fs::remove(folder("r"));
   fs::rename(run_.dir() / "kept", folder("r"));
@@ -98,7 +98,7 @@ TEST_F(LostCheckpoints, ADirectoryThatMovesEndsTheRun) {
   wait_for_rows("r", 8);
   fs::rename(run_.dir() / "r", run_.dir() / "r2");
   EXPECT_EQ(RunFixture::wait_for(pid), 2);
-  EXPECT_THAT(run_.read("log"), AllOf(HasSubstr("got it moved to"), HasSubstr("/r2'")));
+  EXPECT_THAT(run_.read("log"), AllOf(HasSubstr("was moved to"), HasSubstr("/r2'")));
   EXPECT_FALSE(fs::exists(run_.dir() / "r/metrics.jsonl"));
   EXPECT_EQ(run_.ashlar(std::string(kTrain) + "r2 train.steps=100").code, 0);
 }

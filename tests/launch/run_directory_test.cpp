@@ -263,12 +263,12 @@ TEST_F(Directory, ADirectoryThatMovesOrGoesIsNoticed) {
   mine.lock();
   EXPECT_EQ(problem(mine), "");
   fs::rename(dir_, moved);
-  EXPECT_THAT(problem(mine), HasSubstr("got it moved to '" + moved.string() + "'"));
+  EXPECT_THAT(problem(mine), HasSubstr("was moved to '" + moved.string() + "'"));
   fs::copy(moved, dir_, fs::copy_options::recursive);
-  EXPECT_THAT(problem(mine), HasSubstr("got it moved to")) << "a copy in its place, lock file and all";
+  EXPECT_THAT(problem(mine), HasSubstr("was moved to")) << "a copy in its place, lock file and all";
   fs::remove_all(dir_);
   fs::remove_all(moved);
-  EXPECT_THAT(problem(mine), HasSubstr("got it deleted"));
+  EXPECT_THAT(problem(mine), HasSubstr("was deleted during training"));
 }
 
 TEST_F(Directory, ItRemembersWhatItCommitted) {
@@ -288,14 +288,14 @@ TEST_F(Directory, ItRemembersWhatItCommitted) {
     }
     return "";
   };
-  EXPECT_THAT(lost(), AllOf(HasSubstr("expected checkpoint step-00000040 in"), HasSubstr("got no such folder"),
+  EXPECT_THAT(lost(), AllOf(HasSubstr("checkpoint step-00000040 is missing"), HasSubstr("does not exist"),
                             HasSubstr("--restart")));
   fs::create_directory_symlink("nowhere", dir_ / "checkpoints");
-  EXPECT_THAT(lost(), HasSubstr("a dangling link"));
+  EXPECT_THAT(lost(), HasSubstr("is a dangling link"));
   for (const char* odd : {"", "{", "[]", "{\"committed_step\":\"x\"}", "{\"committed_step\":-3}", "\xff"}) {
     std::ofstream(dir_ / "committed.json") << odd;
     EXPECT_EQ(mine.committed()->step, -1) << odd;
-    EXPECT_THAT(lost(), HasSubstr("expected a checkpoint in")) << odd;
+    EXPECT_THAT(lost(), HasSubstr("a checkpoint is missing")) << odd;
   }
 }
 

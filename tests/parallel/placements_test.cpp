@@ -143,18 +143,17 @@ class PlacementErrors : public ::testing::Test {
 TEST_F(PlacementErrors, NameTheOpThatRefusesAndTheOneThatMadeTheValue) {
   Weight w = weight({4, 4}, false);
   EXPECT_THAT(bug_of([&] { ops::linear(ctx, value("norm", Placement::kInvariant), w, nullptr); }),
-              AllOf(HasSubstr("[linear] expected partial gradient or columns split, got invariant"),
-                    HasSubstr("made by norm"), HasSubstr("an enter or exit between norm and linear")));
+              AllOf(HasSubstr("[linear] expected placement partial gradient or columns split, got placement invariant"),
+                    HasSubstr("from norm"), HasSubstr("enter() and exit() calls between norm and linear")));
   EXPECT_THAT(bug_of([&] { tensor::exit(ctx, value("tp_exit", Placement::kInvariant), whole_rows); }),
-              AllOf(HasSubstr("[tp_exit] expected partial sum"), HasSubstr("made by tp_exit")));
+              AllOf(HasSubstr("[tp_exit] expected placement partial sum"), HasSubstr("from tp_exit")));
   EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("tp_enter", Placement::kPartialGrad), whole_rows); }),
-              HasSubstr("[tp_enter] expected invariant, got partial gradient, made by tp_enter"));
+              HasSubstr("[tp_enter] expected placement invariant, got placement partial gradient from tp_enter"));
   EXPECT_THAT(bug_of([&] { tensor::enter(ctx, value("norm", Placement::kInvariant), own_rows); }),
-              HasSubstr("[sp_enter] expected rows split"));
+              HasSubstr("[sp_enter] expected placement rows split"));
   const Var x = value("sp_exit", Placement::kRowsSplit);
-  EXPECT_THAT(
-      bug_of([&] { ops::residual(ctx, &x, {.value = value("linear", Placement::kPartialSum)}, nullptr); }),
-      AllOf(HasSubstr("[residual]"), HasSubstr("partial sum"), HasSubstr("made by linear"), HasSubstr("sp_exit")));
+  EXPECT_THAT(bug_of([&] { ops::residual(ctx, &x, {.value = value("linear", Placement::kPartialSum)}, nullptr); }),
+              AllOf(HasSubstr("[residual]"), HasSubstr("partial sum"), HasSubstr("from linear"), HasSubstr("sp_exit")));
 }
 
 TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
@@ -166,7 +165,7 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
   EXPECT_EQ(bug_of([&] { ops::norm(recording, rows, {.gamma = &summed}, {}); }), "no error");
   EXPECT_EQ(bug_of([&] { ops::norm(recording, all, {.gamma = &complete}, {}); }), "no error");
   EXPECT_THAT(bug_of([&] { ops::norm(recording, rows, {.gamma = &complete}, {}); }),
-              AllOf(HasSubstr("[norm] expected a weight whose gradient is summed"), HasSubstr("made by sp_exit"),
+              AllOf(HasSubstr("[norm] expected a weight whose gradient is summed"), HasSubstr("from sp_exit"),
                     HasSubstr("add Axis::kTensor to grad_summed_over")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, all, {.gamma = &summed}, {}); }),
               AllOf(HasSubstr("is not summed"), HasSubstr("remove Axis::kTensor from grad_summed_over")));
@@ -177,7 +176,7 @@ TEST_F(PlacementErrors, OfAWeightNameWhatItsGradientShouldBe) {
               AllOf(HasSubstr("replicated_norm: expected a weight whose gradient is summed"),
                     HasSubstr("add Axis::kTensor to grad_summed_over")));
   EXPECT_THAT(bug_of([&] { ops::norm(recording, slice, {.gamma = &summed}, {}); }),
-              HasSubstr("[norm] expected invariant or rows split, got partial gradient"));
+              HasSubstr("[norm] expected placement invariant or rows split, got placement partial gradient"));
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ Row z_loss_weight() {
       .read =
           [=](JsonReader& r, HfConfig& c) {
             if (!r.has(kKey)) {
-              r.add_error(str_cat(kKey, " is absent: Baichuan 1 and 2 cannot be told apart by their class; expected ",
-                                  "a number, 0 for Baichuan 2 without z-loss"));
+              r.add_error(str_cat(kKey, " is absent: expected a number, 0 for Baichuan 2 without z-loss; Baichuan 1, ",
+                                  "which has the same class name but not this key, is not supported"));
             }
             c.model.loss = {.z_coef = r.number({kKey}, 0), .z_kind = ZKind::kMaxLogit};
           },

@@ -12,7 +12,8 @@ void refuse_scores_cap(JsonReader& r, HfConfig&) {
 /// the two differ.
 void compare_patterns(JsonReader& r, HfConfig&) {
   const auto own = r.optional_size({"_sliding_window_pattern"}), plain = r.optional_size({"sliding_window_pattern"});
-  if (own && plain && own != plain) r.refuse("_sliding_window_pattern", "sliding_window_pattern says otherwise");
+  if (own && plain && own != plain)
+    r.refuse("_sliding_window_pattern", "sliding_window_pattern differs; remove one of the two keys");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
     return {};
   }
   if (const nlohmann::json* layers = r.raw("attention_layers"); layers != nullptr && *layers != nlohmann::json(kinds)) {
-    r.refuse("attention_layers", "attention_types says otherwise; remove one");
+    r.refuse("attention_layers", "attention_types differs; remove attention_layers or attention_types");
   }
   return found;
 }

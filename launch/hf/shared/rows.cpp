@@ -262,12 +262,13 @@ Row windows(const WindowKeys& keys) {
     read_layer_types(r, c.model, window, slides);
     const bool types = r.raw("layer_types") != nullptr;
     // Exaone's files may have a text here, in addition to layer_types.
-    if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or layer_types beside it");
+    if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or a text with layer_types");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
       for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
         if (slides(layer) == (layers[layer] > 0)) continue;
-        r.refuse(keys.every_key, "layer_types says otherwise of layer ", layer, "; remove one of them");
+        r.refuse(keys.every_key, "layer_types differs at layer ", layer, "; remove ", keys.every_key,
+                 " or layer_types");
         break;
       }
     }
