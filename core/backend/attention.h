@@ -75,9 +75,9 @@ struct ScoreChange {
 };
 
 /// Arguments common to attention forward and backward. Query head h reads KV head floor(h*G/H). Row (b, t) of q is at
-/// q.data + b*q_batch_stride + t*q.stride + h*D; k is laid out the same way with kv_batch_stride, v with v_batch_stride and
-/// heads D_v apart. Keys and values may belong to the tokens of the queries, to earlier tokens too (a cache), or to
-/// another source.
+/// q.data + b*q_batch_stride + t*q.stride + h*D; k is laid out the same way with kv_batch_stride, v with
+/// v_batch_stride and heads D_v apart. Keys and values may belong to the tokens of the queries, to earlier tokens too
+/// (a cache), or to another source.
 /// Softmax in the accumulate dtype, then dropout on the probabilities. Tensor cores multiply probabilities, and the
 /// gradients of scores, rounded to the storage dtype.
 /// Source: blocked online softmax as Dao et al. 2022 (arXiv:2205.14135) algorithm 1.

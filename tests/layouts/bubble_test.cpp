@@ -446,7 +446,7 @@ TEST_P(Bubble, IsExactlyThatOfTheScheduleInVirtualTime) {
 }
 
 // Sleeping takes no core.
-TEST_P(Bubble, IsThatOfTheScheduleWhereStagesSleep) {
+TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesSleep) {
   comm::Communicator& stages = bootstrap().world();
   if (stages.size() == 1 || stages.size() > 4) return;  // alone nothing idles; four ranks have measured it for eight
   const pipeline::ScheduleSpec spec = spec_of(stages.size());

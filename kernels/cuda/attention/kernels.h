@@ -17,7 +17,8 @@ void backward_keys_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, St
 void backward_queries_bf16(const Problem& p, const BackwardArrays<BF16>& arrays, Stream& stream);
 
 /// Launches Kernel::launch<plan, dropout, changes>, the variant of a tensor core kernel for a call. Dropout and score
-/// changes need registers, so their plans may have smaller tiles. Only the variant with changes reads lists of last keys.
+/// changes need registers, so their plans may have smaller tiles. Only the variant with changes reads lists of last
+/// keys.
 template <typename Kernel, typename Plan, typename DropoutPlan = Plan, typename ChangesPlan = DropoutPlan,
           typename Arrays>
 void launch_variant(const Problem& p, const Arrays& arrays, Stream& stream) {
