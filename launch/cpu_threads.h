@@ -9,9 +9,10 @@
 
 namespace ashlar::launch {
 
-/// mpirun and Slurm may bind a rank to fewer cores than its share (the machine's cores, as its cgroup allows, divided
-/// by its ranks) or than `threads`. Such a rank widens its affinity to its share and logs it. Call before any thread is
-/// started. Returns the cores that the ranks of this machine share; without a launcher, those of this process.
+/// mpirun and Slurm may bind a rank to fewer cores than `threads`, or than its share: the cores that the cgroup allows,
+/// divided by the ranks of the machine. Such a rank widens its affinity to its share and logs that. Call before any
+/// thread is started. Returns the cores that the ranks of this machine share; without a launcher, those of this
+/// process.
 int64_t widen_affinity(const World& world, Log& log, int64_t threads = 1);
 
 /// Default cores and threads of a rank.
@@ -29,8 +30,8 @@ struct CoreShare {
   int64_t local_ranks = 1;
   int64_t threads = 1;  ///< minimum number of cores, if available
 };
-/// Neighbours in `allowed`. With at least one core per rank the shares differ by at most one core, and overlap only to
-/// reach `threads`. With fewer cores than ranks each rank gets all.
+/// Returns cores that are neighbours in `allowed`. With at least one core per rank, the shares differ by at most one
+/// core and overlap only to reach `threads`. With fewer cores than ranks, each rank gets all cores.
 std::vector<int> share_of_cores(const CoreShare& share);
 
 }  // namespace ashlar::launch

@@ -35,12 +35,12 @@ class Output {
   Output(int64_t rank, bool prints_result) : rank_(rank), prints_result_(prints_result) {}
 
   void line(std::string_view line, ashlar::LineKind kind) {
-    // Rank 0 prints for all ranks; warnings of other ranks are their own.
+    // Rank 0 prints the lines for all ranks. Other ranks print only their own warnings.
     if (rank_ != 0 && kind != ashlar::LineKind::kWarning) return;
     std::string text = ashlar::str_cat(rank_ == 0 ? "" : ashlar::str_cat("rank ", rank_, ": "), line, "\n");
     if (!prints_result_) {
       lines_.add(std::move(text), kind);
-      tell_failure();
+      report_failure();
     } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
       lost_ = true;
     }
@@ -49,7 +49,7 @@ class Output {
   void finish() {
     if (prints_result_) std::cout.flush();
     lines_.finish();
-    tell_failure();
+    report_failure();
     errors_.finish();
   }
   int error(const std::string& text, ExitCode code) {
@@ -62,7 +62,7 @@ class Output {
 
  private:
   /// Lost output does not end a run; it is reported once on standard error.
-  void tell_failure() {
+  void report_failure() {
     if (const int why = lines_.new_failure(); why != 0)
       to_standard_error(ashlar::str_cat("ashlar: warning: standard output cannot be written (", std::strerror(why),
                                         "); its lines are lost\n"));
@@ -87,12 +87,13 @@ void fill_closed_streams() {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) std::_Exit(static_cast<int>(ExitCode::kResource));
 }
 
-/// Prints an error that only this rank has. The other ranks wait for it, so the process exits without a farewell and
-/// the launcher ends them.
+/// Prints an error that only this rank has. The other ranks wait for this rank, so the process exits without ending
+/// MPI, and the launcher ends them.
 int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap, Output& output) {
   const ashlar::comm::Communicator* ranks = bootstrap.started();
   if (ranks == nullptr || ranks->size() == 1) {
-    // Ranks that are not connected yet have parsed the same command line, so only rank 0 prints.
+    // Ranks that are not connected yet have parsed the same command line and have the same error, so only rank 0 prints
+    // it.
     return ashlar::launch::world_from_environment().rank == 0 ? output.error(text, code) : static_cast<int>(code);
   }
   output.error(

@@ -26,7 +26,7 @@ namespace {
   std::_Exit(static_cast<int>(code));
 }
 
-// Without allocations: there may be no memory.
+// Does not allocate, since there may be no memory.
 [[noreturn]] void leave_without_memory() {
   char text[512];
   rlimit limit{};

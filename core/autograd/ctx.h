@@ -77,11 +77,11 @@ struct Ctx {
     return t;
   }
   /// Arguments for a dropout site, inactive unless training with p > 0.
-  DropoutArgs dropout_args(double p, uint32_t site) const {
+  DropoutArgs dropout_args(double p, uint32_t rng_stream) const {
     if (!dropout.enabled || p <= 0) return {};
     return {.p = p,
             .seed = dropout.seed,
-            .site = site,
+            .rng_stream = rng_stream,
             .scalars = scalars,
             .first_sample = dropout.first_sample,
             .sequence_length = dropout.sequence_length,

@@ -9,8 +9,8 @@ namespace ashlar {
 namespace {
 
 [[noreturn]] void refuse(const char* op, const Var& x, const std::string& expected) {
-  throw Bug(str_cat("[", op, "] expected ", expected, ", got placement ", name_of(x.made.placement), " from ",
-                    x.made.op, "; check the tensor-parallel enter() and exit() calls between ", x.made.op, " and ", op,
+  throw Bug(str_cat("[", op, "] expected ", expected, ", got placement ", name_of(x.info.placement), " from ",
+                    x.info.op, "; check the tensor-parallel enter() and exit() calls between ", x.info.op, " and ", op,
                     ": one is missing, duplicated or swapped"));
 }
 
@@ -27,11 +27,11 @@ const char* name_of(Placement placement) {
   throw Bug("Placement out of range");
 }
 
-Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
-           std::initializer_list<const Weight*> weights) {
+ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
+                std::initializer_list<const Weight*> weights) {
   const Rule* found = nullptr;
   for (const Rule& rule : rules) {
-    if (rule.takes == x.made.placement) found = &rule;
+    if (rule.takes == x.info.placement) found = &rule;
   }
   if (found == nullptr) {
     std::string expected;
@@ -40,11 +40,11 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
   }
   for (const Weight* weight : weights) {
     if (ctx.tape == nullptr || weight == nullptr) continue;
-    const bool own_rows = x.made.placement == Placement::kRowsSplit || x.made.placement == Placement::kPartialSum;
+    const bool own_rows = x.info.placement == Placement::kRowsSplit || x.info.placement == Placement::kPartialSum;
     if (own_rows == weight->grad_partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
-                      " over the tensor group, since its input from ", x.made.op, " has placement ",
-                      name_of(x.made.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
+                      " over the tensor group, since its input from ", x.info.op, " has placement ",
+                      name_of(x.info.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
                       own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
                       " grad_summed_over where its sharded tensor is created"));
   }
@@ -52,9 +52,9 @@ Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<R
 }
 
 void place_alike(const char* op, const Var& first, const Var& other) {
-  if (other.made.placement == first.made.placement) return;
+  if (other.info.placement == first.info.placement) return;
   refuse(op, other,
-         str_cat("placement ", name_of(first.made.placement), " as that of its first input, from ", first.made.op));
+         str_cat("placement ", name_of(first.info.placement), " as that of its first input, from ", first.info.op));
 }
 
 }  // namespace ashlar

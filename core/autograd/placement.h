@@ -24,7 +24,7 @@ enum class Placement : uint8_t {
 const char* name_of(Placement placement);
 
 /// The op that produced a value, and the value's placement.
-struct Made {
+struct ValueInfo {
   const char* op = "an input";
   Placement placement = Placement::kInvariant;
 };
@@ -38,8 +38,8 @@ struct Rule {
 /// x if no rule matches. The gradient of a weight is a sum over rows: if x is sharded by rows or a partial sum, the
 /// weight's gradient must be partial over the tensor group, and otherwise not. Checked while recording; null weights
 /// are absent.
-Made place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
-           std::initializer_list<const Weight*> weights = {});
+ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
+                std::initializer_list<const Weight*> weights = {});
 /// Checks a further input of an op, whose placement must equal that of the first one.
 void place_alike(const char* op, const Var& first, const Var& other);
 

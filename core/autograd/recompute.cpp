@@ -5,15 +5,15 @@ namespace ashlar {
 Var recompute(const Ctx& ctx, const Var& input, std::function<Var(const Ctx&, const Var&)> body) {
   Ctx silent = ctx;
   silent.tape = nullptr;
-  const Var plain = body(silent, Var{.value = input.value, .made = input.made});
+  const Var plain = body(silent, Var{.value = input.value, .info = input.info});
   if (ctx.tape == nullptr) return plain;
 
-  const Var out = ctx.tape->output(plain.value, plain.made);
+  const Var out = ctx.tape->output(plain.value, plain.info);
   ctx.tape->record(out, [ctx, input, body](Tape& tape, Tensor dy) {
     Tape inner(ctx.backend, ctx.stream);
     Ctx again = ctx;
     again.tape = &inner;
-    const Var leaf = inner.leaf(input.value, input.made);
+    const Var leaf = inner.leaf(input.value, input.info);
     inner.seed(body(again, leaf), std::move(dy));
     inner.backward(tape.deferred());
     if (input.requires_grad()) {

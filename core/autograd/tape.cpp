@@ -20,16 +20,16 @@ Tensor Tape::allocate_like(const Slot& slot) {
   return Tensor::allocate(backend_.allocator(MemoryKind::kActivations), slot.dtype, slot.shape);
 }
 
-Var Tape::output(Tensor value, const Made& made) {
+Var Tape::output(Tensor value, const ValueInfo& info) {
   ASHLAR_CHECK(!done_, "a tape runs backward only once; record on a new one");
   slots_.push_back(
       {.shape = value.shape(), .dtype = value.dtype(), .grad = {}, .written = false, .parent = -1, .column = 0});
   return {
-      .value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr, .made = made};
+      .value = std::move(value), .slot = static_cast<int>(slots_.size()) - 1, .rematerialize = nullptr, .info = info};
 }
 
 void Tape::record(const Var& result, Backward backward) {
-  nodes_.push_back({result.made.op, result.slot, std::move(backward)});
+  nodes_.push_back({result.info.op, result.slot, std::move(backward)});
 }
 
 void Tape::record_exchange(const Var& result, Exchange exchange) {
@@ -38,23 +38,23 @@ void Tape::record_exchange(const Var& result, Exchange exchange) {
     tape.held_.run();
     end(tape);
   };
-  nodes_.push_back({result.made.op, result.slot, backward, true});
+  nodes_.push_back({result.info.op, result.slot, backward, true});
 }
 
-Var result(const Ctx& ctx, Tensor value, const Made& made) {
-  if (ctx.tape != nullptr) return ctx.tape->output(std::move(value), made);
-  return {.value = std::move(value), .slot = -1, .rematerialize = nullptr, .made = made};
+Var result(const Ctx& ctx, Tensor value, const ValueInfo& info) {
+  if (ctx.tape != nullptr) return ctx.tape->output(std::move(value), info);
+  return {.value = std::move(value), .slot = -1, .rematerialize = nullptr, .info = info};
 }
 
-Var result_in_place(const Ctx& ctx, Var x, const Made& made) {
-  ASHLAR_CHECK(x.value.unique(), made.op, " overwrote the result of ", x.made.op,
+Var result_in_place(const Ctx& ctx, Var x, const ValueInfo& info) {
+  ASHLAR_CHECK(x.value.unique(), info.op, " overwrote the result of ", x.info.op,
                ", which is still referenced elsewhere");
-  if (ctx.tape != nullptr) return ctx.tape->output_in_place(std::move(x), made);
-  return {.value = std::move(x.value), .slot = -1, .rematerialize = nullptr, .made = made};
+  if (ctx.tape != nullptr) return ctx.tape->output_in_place(std::move(x), info);
+  return {.value = std::move(x.value), .slot = -1, .rematerialize = nullptr, .info = info};
 }
 
-Var Tape::output_in_place(Var x, const Made& made) {
-  Var out = output(std::move(x.value), made);
+Var Tape::output_in_place(Var x, const ValueInfo& info) {
+  Var out = output(std::move(x.value), info);
   if (x.requires_grad()) slots_.back().parent = x.slot;
   return out;
 }
@@ -81,7 +81,7 @@ std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) 
   int64_t column = 0;
   for (Tensor& slice : slices_of(std::move(x.value), widths)) {
     const int64_t width = slice.cols();
-    parts.push_back(output(std::move(slice), x.made));
+    parts.push_back(output(std::move(slice), x.info));
     if (x.requires_grad()) {
       slots_.back().parent = x.slot;
       slots_.back().column = column;
@@ -115,7 +115,7 @@ std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>
   if (ctx.tape != nullptr) return ctx.tape->split_columns(std::move(x), widths);
   std::vector<Var> parts;
   for (Tensor& slice : slices_of(std::move(x.value), widths))
-    parts.push_back({.value = std::move(slice), .slot = -1, .rematerialize = nullptr, .made = x.made});
+    parts.push_back({.value = std::move(slice), .slot = -1, .rematerialize = nullptr, .info = x.info});
   return parts;
 }
 

@@ -45,12 +45,12 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   /// An input that needs a gradient (received rows of a pipeline stage, an operand under test).
-  Var leaf(Tensor value, const Made& made = {}) { return output(std::move(value), made); }
+  Var leaf(Tensor value, const ValueInfo& info = {}) { return output(std::move(value), info); }
   /// A node's result; also pass it to `record`.
-  Var output(Tensor value, const Made& made = {});
+  Var output(Tensor value, const ValueInfo& info = {});
   /// The result of a node that has overwritten x, which must have no other reference. Its gradient uses the same memory
   /// as x's: the node changes it in place and calls `pass_in_place`.
-  Var output_in_place(Var x, const Made& made);
+  Var output_in_place(Var x, const ValueInfo& info);
   /// Column slices of x as separate values, without a copy; their gradients are slices of x's gradient. If x is moved
   /// in and has no other reference, each slice owns its columns exclusively.
   std::vector<Var> split_columns(Var x, const std::vector<int64_t>& widths);
@@ -113,11 +113,11 @@ class Tape {
 };
 
 /// A node's result on ctx's tape, or the plain value if not recording.
-Var result(const Ctx& ctx, Tensor value, const Made& made);
+Var result(const Ctx& ctx, Tensor value, const ValueInfo& info);
 /// Column slices on ctx's tape, or plain slices if not recording.
 std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>& widths);
 /// The result of an operation that has overwritten x, on ctx's tape or as a plain value. Bug unless x was moved in and
 /// has no other reference, since other readers would see the new value.
-Var result_in_place(const Ctx& ctx, Var x, const Made& made);
+Var result_in_place(const Ctx& ctx, Var x, const ValueInfo& info);
 
 }  // namespace ashlar

@@ -19,14 +19,14 @@ struct Var {
   Tensor value;
   int slot = -1;
   std::shared_ptr<Rematerialize> rematerialize;  ///< set by selective recomputation
-  Made made;                                     ///< its producer and its placement
+  ValueInfo info;                                ///< its producer and its placement
 
   bool requires_grad() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
   int64_t rows() const { return value.rows(); }
   int64_t cols() const { return value.cols(); }
   /// Its slot only: for a node whose backward does not read the input's value.
-  Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .made = made}; }
+  Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .info = info}; }
 };
 
 /// A node's saved input: the tensor, or how to recompute it.

@@ -88,8 +88,8 @@ void check(const RandomFill& a) {
   constexpr std::string_view kWhere = "random_fill";
   check_storage(kWhere, a.dst.dtype);
   check_self(kWhere, "dst", a.dst);
-  ASHLAR_CHECK(a.cut == 0 || a.cut >= RandomFill::kLeastCut, kWhere, ": cut = ", a.cut, ", expected 0 or at least ",
-               RandomFill::kLeastCut);
+  ASHLAR_CHECK(a.trunc_sigma == 0 || a.trunc_sigma >= RandomFill::kLeastTruncSigma, kWhere,
+               ": trunc_sigma = ", a.trunc_sigma, ", expected 0 or at least ", RandomFill::kLeastTruncSigma);
   ASHLAR_CHECK(a.col_begin + a.dst.cols <= a.global_cols, kWhere, ": col_begin = ", a.col_begin, " cols = ", a.dst.cols,
                " global_cols = ", a.global_cols);
 }

@@ -66,7 +66,7 @@ struct SetStruct {
 struct DropoutArgs {
   double p = 0;  ///< 0: no dropout; the other fields are then ignored
   uint64_t seed = 0;
-  uint32_t site = 0;
+  uint32_t rng_stream = 0;
   ConstView scalars{};          ///< StepScalars
   int64_t first_sample = 0;     ///< global index of the micro-batch's first sample
   int64_t sequence_length = 0;  ///< T of the run
@@ -79,7 +79,7 @@ struct DropoutArgs {
   uint32_t step() const { return static_cast<uint32_t>(struct_of<StepScalars>(scalars).philox_step); }
   /// Returns the four random words for elements 4*block .. 4*block+3 in the given step. For kernels.
   Philox::Counter words(uint64_t block, uint32_t step) const {
-    return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site, step},
+    return Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), rng_stream, step},
                          {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
 

@@ -71,13 +71,14 @@ struct Fill {
 /// (Philox::truncated_normal_at): `scale` is the deviation before truncation, as in torch's trunc_normal_.
 /// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
 struct RandomFill {
-  static constexpr double kLeastCut = 0.5;
+  static constexpr double kLeastTruncSigma = 0.5;
 
   MutView dst;
   double scale = 1;
-  double cut = 0;  ///< truncation in deviations; 0: none; else at least kLeastCut, to bound the number of draws
+  double trunc_sigma =
+      0;  ///< truncation in deviations; 0: none; else at least kLeastTruncSigma, to bound the number of draws
   uint64_t seed = 0;
-  uint64_t site = 0;
+  uint64_t rng_stream = 0;
   int64_t row_begin = 0, col_begin = 0, global_cols = 0;
 
   auto views() const { return std::tie(dst); }

@@ -17,8 +17,8 @@ void Log::warn(std::string_view text) {
 }
 
 void Log::info_once(std::string_view text) {
-  if (std::find(said_once_.begin(), said_once_.end(), text) != said_once_.end()) return;
-  said_once_.emplace_back(text);
+  if (std::find(logged_once_.begin(), logged_once_.end(), text) != logged_once_.end()) return;
+  logged_once_.emplace_back(text);
   info(text);
 }
 

@@ -31,7 +31,7 @@ class Log {
  private:
   KindSink sink_;
   std::vector<std::string> warnings_;
-  std::vector<std::string> said_once_;
+  std::vector<std::string> logged_once_;
 };
 
 }  // namespace ashlar

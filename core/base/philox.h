@@ -28,9 +28,9 @@ struct Philox {
   }
 
   /// Four 32-bit words for the block `index` of the stream (seed, site).
-  static constexpr Counter block(uint64_t seed, uint64_t site, uint64_t index) {
-    return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(site),
-                  static_cast<uint32_t>(site >> 32)},
+  static constexpr Counter block(uint64_t seed, uint64_t rng_stream, uint64_t index) {
+    return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(rng_stream),
+                  static_cast<uint32_t>(rng_stream >> 32)},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
 
@@ -48,8 +48,8 @@ struct Philox {
   }
 
   /// The standard normal number at a global element index of the stream (seed, site).
-  static double normal_at(uint64_t seed, uint64_t site, uint64_t index) {
-    const Counter w = block(seed, site, index / 4);
+  static double normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index) {
+    const Counter w = block(seed, rng_stream, index / 4);
     const bool upper = (index & 2U) != 0;
     return normal_pair(w[upper ? 2 : 0], w[upper ? 3 : 1])[index & 1U];
   }
@@ -59,9 +59,9 @@ struct Philox {
   static constexpr uint64_t kNextDraw = 0x9E3779B97F4A7C15ULL;
 
   /// The normal number at an index, drawn again until it lies within [-cut, cut]: a truncated normal distribution.
-  static double truncated_normal_at(uint64_t seed, uint64_t site, uint64_t index, double cut) {
-    double value = normal_at(seed, site, index);
-    while (std::abs(value) > cut) value = normal_at(seed, site += kNextDraw, index);
+  static double truncated_normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index, double trunc_sigma) {
+    double value = normal_at(seed, rng_stream, index);
+    while (std::abs(value) > trunc_sigma) value = normal_at(seed, rng_stream += kNextDraw, index);
     return value;
   }
 };

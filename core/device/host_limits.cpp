@@ -114,20 +114,20 @@ class Groups {
 
 void lower(std::optional<int64_t>& limit, int64_t value) { limit = std::min(limit.value_or(kMost), value); }
 
-void take_cores(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
-  const auto take = [&](std::optional<int64_t> quota, std::optional<int64_t> period) {
+void read_core_limit(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
+  const auto apply = [&](std::optional<int64_t> quota, std::optional<int64_t> period) {
     if (quota && period && *quota > 0 && *period > 0) lower(limits.cores, std::max<int64_t>(1, *quota / *period));
   };
   for (const std::string& folder : groups.folders("")) {
     const std::string both = read(folder + "/cpu.max").value_or("");  // "150000 100000" or "max 100000"
-    take(number_in(both), number_in(std::string_view(both).substr(std::min(both.find(' '), both.size()))));
+    apply(number_in(both), number_in(std::string_view(both).substr(std::min(both.find(' '), both.size()))));
   }
   for (const std::string& folder : groups.folders("cpu"))
-    take(number_of_file(read, folder + "/cpu.cfs_quota_us"), number_of_file(read, folder + "/cpu.cfs_period_us"));
+    apply(number_of_file(read, folder + "/cpu.cfs_quota_us"), number_of_file(read, folder + "/cpu.cfs_period_us"));
 }
 
-void take_memory(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
-  const auto take = [&](const std::string& folder, const char* most, const char* used, const char* cached) {
+void read_memory_limit(const FileReader& read, const Groups& groups, CgroupLimits& limits) {
+  const auto apply = [&](const std::string& folder, const char* most, const char* used, const char* cached) {
     const std::optional<int64_t> limit = number_of_file(read, folder + most);
     if (!limit || *limit >= kNoLimit) return;
     lower(limits.memory_bytes, *limit);
@@ -137,9 +137,9 @@ void take_memory(const FileReader& read, const Groups& groups, CgroupLimits& lim
       left += number_after(str_cat(cached, kind), stat).value_or(0);
     lower(limits.memory_left_bytes, std::clamp<int64_t>(left, 0, *limit));
   };
-  for (const std::string& folder : groups.folders("")) take(folder, "/memory.max", "/memory.current", "");
+  for (const std::string& folder : groups.folders("")) apply(folder, "/memory.max", "/memory.current", "");
   for (const std::string& folder : groups.folders("memory"))
-    take(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_");
+    apply(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_");
 }
 
 }  // namespace
@@ -159,8 +159,8 @@ std::optional<std::string> read_host_file(const std::string& path) {
 CgroupLimits cgroup_limits(const FileReader& read) {
   CgroupLimits limits;
   const Groups groups(read);
-  take_cores(read, groups, limits);
-  take_memory(read, groups, limits);
+  read_core_limit(read, groups, limits);
+  read_memory_limit(read, groups, limits);
   return limits;
 }
 
@@ -169,7 +169,7 @@ int64_t usable_cores(const FileReader& read) {
   CPU_ZERO(&mask);
   const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
   CgroupLimits limits;
-  take_cores(read, Groups(read), limits);
+  read_core_limit(read, Groups(read), limits);
   return std::max<int64_t>(1, std::min<int64_t>(known ? CPU_COUNT(&mask) : 1, limits.cores.value_or(kMost)));
 }
 
@@ -177,7 +177,7 @@ int64_t memory_left_bytes(const FileReader& read) {
   const std::optional<int64_t> kilobytes = number_after("MemAvailable:", read("/proc/meminfo").value_or(""));
   const int64_t of_machine = kilobytes ? *kilobytes * 1024 : kMost;
   CgroupLimits limits;
-  take_memory(read, Groups(read), limits);
+  read_memory_limit(read, Groups(read), limits);
   return std::min(of_machine, limits.memory_left_bytes.value_or(kMost));
 }
 

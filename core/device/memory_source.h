@@ -13,16 +13,16 @@ class MemorySource {
  public:
   virtual ~MemorySource() = default;
   /// Device memory aligned to 4096, or null if unavailable: then the driver is used.
-  virtual void* take(int64_t bytes) = 0;
-  virtual void give_back(void* memory) noexcept = 0;
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
 };
 
 /// Interface of backends whose allocators support memory sources.
-class TakesMemory {
+class HasMemorySource {
  public:
-  virtual ~TakesMemory() = default;
+  virtual ~HasMemorySource() = default;
   /// After this, allocators of these kinds try the source first.
-  virtual void take_memory_from(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) = 0;
+  virtual void set_memory_source(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) = 0;
 };
 
 }  // namespace ashlar

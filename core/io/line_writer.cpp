@@ -33,34 +33,34 @@ struct LineWriter::State {
   std::mutex mutex;
   std::condition_variable work, progress;
   std::deque<Line> lines;
-  size_t bytes = 0;      ///< size of `lines`
-  int64_t in_vain = -1;  ///< `written` when `finish` timed out
-  int64_t written = 0;   ///< bytes written: shows whether the reader reads
-  int failure = 0;       ///< errno
-  bool told = false, writing = false, started = false, ends = false;
+  size_t bytes = 0;                 ///< size of `lines`
+  int64_t written_at_timeout = -1;  ///< `written` when `finish` timed out
+  int64_t written = 0;              ///< bytes written: shows whether the reader reads
+  int failure = 0;                  ///< errno
+  bool reported = false, writing = false, started = false, stopping = false;
   bool alone = false;  ///< no thread: the system refused one
 
   int64_t left_out = 0;  ///< lines dropped after the last of `lines`
 
   bool waiting() const { return !lines.empty() || left_out > 0; }
-  void drop_what_is_too_much();
-  Line take();
-  void write_what_fits();
+  void drop_excess();
+  Line pop();
+  void write_available();
   void run();
 };
 
-void LineWriter::State::drop_what_is_too_much() {
+void LineWriter::State::drop_excess() {
   while (bytes > options.most_bytes && lines.size() > 1) {
     const auto least =
         std::min_element(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.kind < b.kind; });
-    int64_t& told_at = least + 1 == lines.end() ? left_out : (least + 1)->left_out;
-    told_at += least->left_out + 1;
+    int64_t& counted_at = least + 1 == lines.end() ? left_out : (least + 1)->left_out;
+    counted_at += least->left_out + 1;
     bytes -= least->text.size();
     lines.erase(least);
   }
 }
 
-LineWriter::State::Line LineWriter::State::take() {
+LineWriter::State::Line LineWriter::State::pop() {
   Line line{.text = "", .kind = LineKind::kInfo};
   if (lines.empty()) {
     line.left_out = std::exchange(left_out, 0);
@@ -74,10 +74,10 @@ LineWriter::State::Line LineWriter::State::take() {
 }
 
 /// Without a thread: writes what the descriptor accepts at once, and the rest of a started line.
-void LineWriter::State::write_what_fits() {
+void LineWriter::State::write_available() {
   pollfd ready{fd, POLLOUT, 0};
   while (waiting() && failure == 0 && ::poll(&ready, 1, 0) == 1) {
-    const Line line = take();
+    const Line line = pop();
     for (std::string_view rest = line.text; !rest.empty() && failure == 0;) {
       const size_t n = write_some(fd, rest);
       if (n == 0) failure = errno;
@@ -90,9 +90,9 @@ void LineWriter::State::write_what_fits() {
 void LineWriter::State::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    work.wait(lock, [&] { return waiting() || ends; });
+    work.wait(lock, [&] { return waiting() || stopping; });
     if (!waiting()) return;
-    const Line line = take();
+    const Line line = pop();
     writing = true;
     for (std::string_view rest = line.text; !rest.empty() && failure == 0;) {
       lock.unlock();
@@ -121,7 +121,7 @@ LineWriter::LineWriter(int fd, const Options& options) : state_(std::make_shared
 
 LineWriter::~LineWriter() {
   const std::lock_guard lock(state_->mutex);
-  state_->ends = true;
+  state_->stopping = true;
   state_->work.notify_all();
 }
 
@@ -141,8 +141,8 @@ void LineWriter::add(std::string line, LineKind kind) {
   }
   s.bytes += line.size();
   s.lines.push_back({.text = std::move(line), .kind = kind, .left_out = std::exchange(s.left_out, 0)});
-  s.drop_what_is_too_much();
-  if (s.alone) return s.write_what_fits();
+  s.drop_excess();
+  if (s.alone) return s.write_available();
   s.work.notify_all();
 }
 
@@ -150,15 +150,15 @@ bool LineWriter::finish() {
   std::unique_lock lock(state_->mutex);
   State& s = *state_;
   const auto over = [&] { return (!s.waiting() && !s.writing) || s.failure != 0; };
-  if (s.alone) s.write_what_fits();
+  if (s.alone) s.write_available();
   const Clock::time_point end = Clock::now() + s.options.longest;
   while (!over()) {
-    if (s.written == s.in_vain) return false;
+    if (s.written == s.written_at_timeout) return false;
     const int64_t before = s.written;
     const Clock::time_point until = std::min(end, Clock::now() + s.options.patience);
     s.progress.wait_until(lock, until, [&] { return over() || s.written != before; });
     if (over() || (s.written != before && Clock::now() < end)) continue;
-    s.in_vain = s.written;
+    s.written_at_timeout = s.written;
     return false;
   }
   return s.failure == 0;
@@ -166,7 +166,7 @@ bool LineWriter::finish() {
 
 int LineWriter::new_failure() {
   const std::lock_guard lock(state_->mutex);
-  return state_->failure != 0 && !std::exchange(state_->told, true) ? state_->failure : 0;
+  return state_->failure != 0 && !std::exchange(state_->reported, true) ? state_->failure : 0;
 }
 
 }  // namespace ashlar::io

@@ -14,9 +14,9 @@ void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ran
       const Tensor t = flat.flat_range(block.offset, block.rows * block.cols).reshape({block.rows, block.cols});
       ctx.backend.random_fill({.dst = t.mut_view(),
                                .scale = tensor.init.value,
-                               .cut = tensor.init.cut,
+                               .trunc_sigma = tensor.init.trunc_sigma,
                                .seed = seed,
-                               .site = tensor.site(),
+                               .rng_stream = tensor.rng_stream(),
                                .row_begin = block.row,
                                .col_begin = block.col,
                                .global_cols = tensor.global_shape.cols()},

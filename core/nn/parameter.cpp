@@ -20,7 +20,7 @@ std::string_view name_of(Role role) {
   throw Bug("[parameter] unknown role");
 }
 
-Extent Extent::part(int64_t n, int64_t parts, int64_t index) {
+DimShard DimShard::part(int64_t n, int64_t parts, int64_t index) {
   ASHLAR_CHECK(parts > 0 && n % parts == 0 && index >= 0 && index < parts, "part ", index, " of ", parts, " of ", n);
   return {.begin = n / parts * index, .size = n / parts, .global = n};
 }
@@ -30,7 +30,7 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   for (const ShardedTensor& p : tensors) {
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
-    ASHLAR_CHECK(p.size() == p.global_shape.size() || !p.axes.cut_over.empty(), p.name, " holds ", p.size(), " of ",
+    ASHLAR_CHECK(p.size() == p.global_shape.size() || !p.axes.sharded_over.empty(), p.name, " holds ", p.size(), " of ",
                  p.global_shape.size(), " elements, expected an axis in cut_over");
     ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
   }
@@ -39,7 +39,7 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   parameter->shape = shape;
   parameter->tensors = std::move(tensors);
   for (const ShardedTensor& p : parameter->tensors) {
-    const bool partial = p.axes.grad_summed_over.has(Axis::kTensor) && !p.axes.cut_over.has(Axis::kTensor);
+    const bool partial = p.axes.grad_summed_over.has(Axis::kTensor) && !p.axes.sharded_over.has(Axis::kTensor);
     parameter->weight.grad_partial = parameter->weight.grad_partial || partial;
   }
   parameters_.push_back(std::move(parameter));
@@ -59,7 +59,7 @@ AxisSet Parameter::replica_axes() const {
 
 std::optional<SharedVectors> Parameter::shared_vectors() const {
   const auto shares = [](const ShardedTensor& p) {
-    return SharedVectors{.summed_over = p.axes.summed_in_replica(), .cut_over = p.axes.cut_over};
+    return SharedVectors{.summed_over = p.axes.summed_in_replica(), .sharded_over = p.axes.sharded_over};
   };
   if (tensors.empty() || shares(tensors.front()).summed_over.empty()) return std::nullopt;
   const bool alike = std::all_of(tensors.begin(), tensors.end(), [&](const ShardedTensor& p) {

@@ -20,20 +20,20 @@ std::string_view name_of(Role role);
 /// Initialization of a tensor. `rule` is the text shown to the user ("0.02/sqrt(2*12)").
 struct InitRule {
   enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
-  double value = 0;  ///< the constant, or the standard deviation
-  double cut = 0;    ///< truncated normal: values beyond this many deviations are drawn again; 0: none
+  double value = 0;        ///< the constant, or the standard deviation
+  double trunc_sigma = 0;  ///< truncated normal: values beyond this many deviations are drawn again; 0: none
   std::string rule;
 };
 
 /// A contiguous part of one dimension of a global tensor: [begin, begin + size) of `global`.
-struct Extent {
+struct DimShard {
   int64_t begin = 0, size = 0, global = 0;
 
-  static Extent whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
+  static DimShard whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
   /// Part `index` of `parts` equal parts, which must divide n.
-  static Extent part(int64_t n, int64_t parts, int64_t index);
+  static DimShard part(int64_t n, int64_t parts, int64_t index);
   /// Returns this part in units of elements if each entry has `n` elements (heads to rows).
-  Extent times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
+  DimShard times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
   int64_t end() const { return begin + size; }
 };
 
@@ -55,13 +55,13 @@ struct ShardedTensor {
 
   bool vector() const { return global_shape.rank() == 1; }
   int64_t size() const { return rows * cols; }
-  uint64_t site() const { return hash64(name); }  ///< random stream of its initial values
+  uint64_t rng_stream() const { return hash64(name); }  ///< random stream of its initial values
 };
 
-/// The ranks of one replica with the same vector: those along `summed_over`; if `cut_over` has the same axis, only
+/// The ranks of one replica with the same vector: those along `summed_over`; if `sharded_over` has the same axis, only
 /// those with the same part.
 struct SharedVectors {
-  AxisSet summed_over, cut_over;
+  AxisSet summed_over, sharded_over;
   auto operator<=>(const SharedVectors&) const = default;
 };
 

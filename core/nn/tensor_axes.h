@@ -4,10 +4,10 @@
 
 namespace ashlar::nn {
 
-/// Sharding of a tensor over the axes of the mesh. An axis in both `cut_over` and `replicated_over` has several ranks
-/// with the same part (a KV head on several tensor ranks).
+/// Sharding of a tensor over the axes of the mesh. An axis in both `sharded_over` and `replicated_over` has several
+/// ranks with the same part (a KV head on several tensor ranks).
 struct TensorAxes {
-  AxisSet cut_over;                         ///< sharded: ranks along these axes may hold different parts
+  AxisSet sharded_over;                     ///< sharded: ranks along these axes may hold different parts
   AxisSet replicated_over = kReplicaAxes;   ///< ranks along these axes may hold the same part
   AxisSet grad_summed_over = kReplicaAxes;  ///< ranks along these axes with the same part have partial gradients
 
@@ -22,6 +22,6 @@ constexpr TensorAxes replicated_and_summed_over(AxisSet axes) {
   return {.replicated_over = kReplicaAxes | axes, .grad_summed_over = kReplicaAxes | axes};
 }
 /// A tensor sharded over the tensor ranks.
-inline constexpr TensorAxes kTensorCut{.cut_over = Axis::kTensor};
+inline constexpr TensorAxes kTensorSharded{.sharded_over = Axis::kTensor};
 
 }  // namespace ashlar::nn

@@ -10,7 +10,7 @@ namespace {
 
 /// The kernel call and its outputs.
 struct ActivationCall {
-  Made made;
+  ValueInfo info;
   Tensor y;
   ActivationForward args;
 };
@@ -18,7 +18,7 @@ struct ActivationCall {
 ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const ActivationOptions& o) {
   const int64_t N = x.rows(), F = x.cols();
   if (up != nullptr) ASHLAR_SHAPE(up->value, {N, F});
-  const Made made = place(ctx, "activation", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  const ValueInfo info = place(ctx, "activation", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   if (up != nullptr) place_alike("activation", x, *up);
   if (o.scalars != nullptr) {
     ASHLAR_SHAPE(*o.scalars, {2});
@@ -26,7 +26,7 @@ ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const Activati
                  "activation: the gradient of scalars that all columns share is not summed over the tensor group");
   }
   const Tensor y = ctx.empty(ctx.dtype, {N, F});
-  return {.made = made,
+  return {.info = info,
           .y = y,
           .args = {.x = x.value.view(),
                    .up = up == nullptr ? ConstView{} : up->value.view(),
@@ -38,7 +38,7 @@ ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const Activati
 }
 
 Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* up, Weight* scalars) {
-  Var out = result(ctx, call.y, call.made);
+  Var out = result(ctx, call.y, call.info);
   if (ctx.tape == nullptr) return out;
 
   const std::optional<Var> second = up == nullptr ? std::nullopt : std::optional<Var>(*up);

@@ -67,7 +67,7 @@ void read_weights(const Ctx& ctx, const AttentionOptions& o, ScoreChange& scores
 }
 
 Forward forward(const Ctx& ctx, const Columns& in, const AttentionOptions& o, const AttentionCache* cache) {
-  DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_site);
+  DropoutArgs dropout = ctx.dropout_args(o.dropout, o.dropout_rng_stream);
   dropout.head0 = o.head0;
   dropout.heads = o.global_heads > 0 ? o.global_heads : o.H;
   AttentionShape shape{.mask = o.mask,
@@ -96,26 +96,26 @@ Forward forward(const Ctx& ctx, const Columns& in, const AttentionOptions& o, co
     k = held_rows(cache->k, o.B * shape.T_kv);
     v = held_rows(cache->v, o.B * shape.T_kv);
   }
-  Forward made{.out = ctx.empty(ctx.dtype, {o.B * o.T, o.H * o.v_dim()}),
-               .lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T}),
-               .shape = shape};
+  Forward saved{.out = ctx.empty(ctx.dtype, {o.B * o.T, o.H * o.v_dim()}),
+                .lse = ctx.empty(ctx.accumulate(), {o.B * o.H * o.T}),
+                .shape = shape};
   ctx.backend.attention_forward(
-      {.q = in.q.view(), .k = k, .v = v, .out = made.out.mut_view(), .lse = made.lse.mut_view(), .shape = shape},
+      {.q = in.q.view(), .k = k, .v = v, .out = saved.out.mut_view(), .lse = saved.lse.mut_view(), .shape = shape},
       ctx.stream);
-  return made;
+  return saved;
 }
 
-void backward(const Ctx& ctx, const Forward& made, const Tensor& dout, const Columns& in, const Columns& grad,
+void backward(const Ctx& ctx, const Forward& saved, const Tensor& dout, const Columns& in, const Columns& grad,
               GradMode mode, const AttentionOptions& o) {
-  AttentionShape shape = made.shape;
+  AttentionShape shape = saved.shape;
   in.set_strides(shape);
   read_weights(ctx, o, shape.scores);
   ctx.backend.attention_backward({.dout = dout.view(),
                                   .q = in.q.view(),
                                   .k = in.k.view(),
                                   .v = in.v.view(),
-                                  .out = made.out.view(),
-                                  .lse = made.lse.view(),
+                                  .out = saved.out.view(),
+                                  .lse = saved.lse.view(),
                                   .delta = {},
                                   .dq = grad.q.mut_view(),
                                   .dk = grad.k.mut_view(),
@@ -169,13 +169,13 @@ class Gradients {
 }  // namespace
 
 Var attention(const Ctx& ctx, const std::vector<Var>& inputs, const AttentionOptions& o, const AttentionCache* cache) {
-  const Made made = place(ctx, "attention", inputs.at(0), {{Placement::kColumnsSplit, Placement::kColumnsSplit}},
-                          {o.sinks, o.t5_bias});
+  const ValueInfo info = place(ctx, "attention", inputs.at(0), {{Placement::kColumnsSplit, Placement::kColumnsSplit}},
+                               {o.sinks, o.t5_bias});
   check_inputs(inputs, o);
   std::vector<Tensor> rows;
   for (const Var& input : inputs) rows.push_back(input.value);
   const Forward result_of = forward(ctx, Columns::of(rows, o), o, cache);
-  const Var attended = result(ctx, result_of.out, made);
+  const Var attended = result(ctx, result_of.out, info);
   if (ctx.tape == nullptr) return attended;
 
   ctx.tape->record(attended, [ctx, inputs, result_of, o](Tape& tape, const Tensor& dout) {

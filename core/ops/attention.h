@@ -18,7 +18,7 @@ struct AttentionOptions {
   Weight* sinks = nullptr;    ///< [H], of these heads; or none
   Weight* t5_bias = nullptr;  ///< [buckets, H], of these heads; or none
   double dropout = 0;
-  uint32_t dropout_site = 0;
+  uint32_t dropout_rng_stream = 0;
 
   int64_t keys() const { return T_kv > 0 ? T_kv : T; }
   int64_t v_dim() const { return D_v > 0 ? D_v : D; }

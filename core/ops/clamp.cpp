@@ -3,10 +3,10 @@
 namespace ashlar::ops {
 
 Var clamp(const Ctx& ctx, const Var& x, double limit) {
-  const Made made = place(ctx, "clamp", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  const ValueInfo info = place(ctx, "clamp", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const Tensor y = ctx.empty(ctx.dtype, x.shape());
   ctx.backend.clamp({.x = x.value.view(), .y = y.mut_view(), .limit = limit}, ctx.stream);
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, x, limit](Tape& tape, const Tensor& dy) {

@@ -6,11 +6,11 @@ Var concat_shared_head(const Ctx& ctx, const Var& shared, const Var& own, int64_
   const int64_t N = shared.rows();
   ASHLAR_SHAPE(own, {N, own.cols()});
   place(ctx, "concat_shared_head", shared, {{Placement::kPartialGrad, Placement::kPartialGrad}});
-  const Made made = place(ctx, "concat_shared_head", own, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  const ValueInfo info = place(ctx, "concat_shared_head", own, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const Tensor y = ctx.empty(ctx.dtype, {N, heads * shared.cols() + own.cols()});
   ctx.backend.concat_shared_head(
       {.shared = shared.value.view(), .own = own.value.view(), .y = y.mut_view(), .heads = heads}, ctx.stream);
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(

@@ -8,8 +8,8 @@ namespace ashlar::ops {
 namespace {
 
 /// Every rank has all ids, and a partial result from its slice of the table.
-Made made_of(const Ctx& ctx, std::initializer_list<const Weight*> tables) {
-  return place(ctx, "embedding", {.value = {}, .made = {.op = "ids", .placement = Placement::kPartialGrad}},
+ValueInfo info_of(const Ctx& ctx, std::initializer_list<const Weight*> tables) {
+  return place(ctx, "embedding", {.value = {}, .info = {.op = "ids", .placement = Placement::kPartialGrad}},
                {{Placement::kPartialGrad, Placement::kPartialSum}}, tables);
 }
 
@@ -67,7 +67,7 @@ Tensor id_list(const Ctx& ctx, std::span<const int64_t> ids) {
 
 Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* positions_table) {
   const Lookup tokens = o.tokens;
-  const Made made = made_of(ctx, {&table, positions_table});
+  const ValueInfo info = info_of(ctx, {&table, positions_table});
   const Tensor y = ctx.empty(ctx.dtype, {o.N, table.shape()[1]});
   ctx.backend.embedding_forward({.ids = tokens.ids,
                                  .table = table.read(ctx.stream).view(),
@@ -77,7 +77,7 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
                                 ctx.stream);
   if (positions_table != nullptr || o.fixed_positions)
     look_up_positions(ctx, o, positions_table, y, GradMode::kAccumulate);
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ASHLAR_CHECK(tokens.order && (positions_table == nullptr || o.positions.order),
@@ -99,11 +99,11 @@ Var embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight& table, Weight* 
 }
 
 Var position_embedding(const Ctx& ctx, const EmbeddingOptions& o, Weight* positions_table) {
-  const Made made = made_of(ctx, {positions_table});
+  const ValueInfo info = info_of(ctx, {positions_table});
   const int64_t C = positions_table == nullptr ? o.fixed_positions.cols : positions_table->shape()[1];
   const Tensor y = ctx.empty(ctx.dtype, {o.N, C});
   look_up_positions(ctx, o, positions_table, y, GradMode::kOverwrite);
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ASHLAR_CHECK(positions_table == nullptr || o.positions.order, "training needs the sorted positions");

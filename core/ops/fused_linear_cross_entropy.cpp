@@ -43,7 +43,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const int64_t N = h.rows(), C = h.cols(), V = w.shape()[0];
   ASHLAR_SHAPE(w, {V, C});
   ASHLAR_CHECK(o.vocab > 0 && (o.reduction != nullptr || o.vocab <= V), "vocabulary of ", o.vocab, " for ", V, " rows");
-  const Made made =
+  const ValueInfo info =
       place(ctx, "fused_linear_cross_entropy", h, {{Placement::kPartialGrad, Placement::kPartialGrad}}, {&w, bias});
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
@@ -128,7 +128,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   head.finish_grad();
   if (!dh) return;
   // The node's own gradient is one, so its result is a placeholder that is seeded immediately.
-  const Var done = ctx.tape->output(dh, made);
+  const Var done = ctx.tape->output(dh, info);
   ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);
 }

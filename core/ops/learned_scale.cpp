@@ -4,12 +4,12 @@ namespace ashlar::ops {
 
 Var learned_scale(const Ctx& ctx, const Var& x, Weight& s) {
   ASHLAR_SHAPE(s, {int64_t{1}});
-  const Made made =
+  const ValueInfo info =
       place(ctx, "learned_scale", x,
             {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}}, {&s});
   const Tensor y = ctx.empty(ctx.dtype, x.shape());
   ctx.backend.learned_scale({.x = x.value.view(), .s = s.read(ctx.stream).view(), .y = y.mut_view()}, ctx.stream);
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, x, &s](Tape& tape, const Tensor& dy) {

@@ -36,12 +36,12 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
 
 namespace {
 
-LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias, const Made& made) {
+LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias, const ValueInfo& info) {
   const int64_t N = x.rows(), K = x.cols(), M = w.shape()[0];
   ASHLAR_SHAPE(w, {M, K});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
   return {
-      .made = made,
+      .info = info,
       .y = y,
       .args = {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}};
 }
@@ -49,28 +49,28 @@ LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bi
 }  // namespace
 
 LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias) {
-  const Made made =
+  const ValueInfo info =
       place(ctx, "linear", x,
             {{Placement::kPartialGrad, Placement::kColumnsSplit}, {Placement::kColumnsSplit, Placement::kPartialSum}},
             {&w, bias});
-  return begin(ctx, x, w, bias, made);
+  return begin(ctx, x, w, bias, info);
 }
 
 Var whole_linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias) {
-  const Made made = place(ctx, "whole_linear", x,
-                          {{Placement::kInvariant, Placement::kInvariant},
-                           {Placement::kRowsSplit, Placement::kRowsSplit},
-                           {Placement::kPartialSum, Placement::kPartialSum}},
-                          {&w, bias});
-  ASHLAR_CHECK(bias == nullptr || made.placement != Placement::kPartialSum,
+  const ValueInfo info = place(ctx, "whole_linear", x,
+                               {{Placement::kInvariant, Placement::kInvariant},
+                                {Placement::kRowsSplit, Placement::kRowsSplit},
+                                {Placement::kPartialSum, Placement::kPartialSum}},
+                               {&w, bias});
+  ASHLAR_CHECK(bias == nullptr || info.placement != Placement::kPartialSum,
                "whole_linear: a bias would be added by every rank");
-  const LinearCall call = begin(ctx, x, w, bias, made);
+  const LinearCall call = begin(ctx, x, w, bias, info);
   ctx.backend.linear_forward(call.args, ctx.stream);
   return record_linear(ctx, call, x, w, bias);
 }
 
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias) {
-  Var out = result(ctx, call.y, call.made);
+  Var out = result(ctx, call.y, call.info);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy) {

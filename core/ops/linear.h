@@ -12,7 +12,7 @@ Var linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias);
 /// `linear` in two parts, for kernels that fuse more with the product: begin_linear returns the kernel call,
 /// record_linear records the node.
 struct LinearCall {
-  Made made;
+  ValueInfo info;
   Tensor y;
   LinearForward args;
 };

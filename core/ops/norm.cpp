@@ -11,18 +11,18 @@ MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_
 
 /// The kernel call and its outputs.
 struct NormCall {
-  Made made;
+  ValueInfo info;
   Tensor y, mean, rstd;
   NormForward args;
 };
 
-Made placed(const Ctx& ctx, const Var& x, const NormWeights& w) {
+ValueInfo placed(const Ctx& ctx, const Var& x, const NormWeights& w) {
   return place(ctx, "norm", x,
                {{Placement::kInvariant, Placement::kInvariant}, {Placement::kRowsSplit, Placement::kRowsSplit}},
                {w.gamma, w.beta});
 }
 
-NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVariant& variant, const Made& made) {
+NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVariant& variant, const ValueInfo& info) {
   const int64_t N = x.rows(), C = x.cols();
   if (w.gamma != nullptr) ASHLAR_SHAPE(*w.gamma, {C});
   if (w.beta != nullptr) ASHLAR_SHAPE(*w.beta, {C});
@@ -30,7 +30,7 @@ NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVar
   const Tensor mean = centred ? ctx.empty(ctx.accumulate(), {N}) : Tensor();
   const Tensor rstd = ctx.empty(ctx.accumulate(), {N});
   const Tensor y = ctx.empty(ctx.dtype, {N, C});
-  return {.made = made,
+  return {.info = info,
           .y = y,
           .mean = mean,
           .rstd = rstd,
@@ -44,7 +44,7 @@ NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVar
 }
 
 Var record(const Ctx& ctx, const NormCall& call, const Var& x, const NormWeights& weights) {
-  Var out = result(ctx, call.y, call.made);
+  Var out = result(ctx, call.y, call.info);
   if (ctx.tape == nullptr) return out;
 
   const auto [gamma, beta] = weights;
@@ -91,13 +91,13 @@ Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVar
 }
 
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant) {
-  const Made made = place(ctx, "replicated_norm", x, {{Placement::kPartialGrad, Placement::kPartialGrad}});
+  const ValueInfo info = place(ctx, "replicated_norm", x, {{Placement::kPartialGrad, Placement::kPartialGrad}});
   for (const Weight* weight : {weights.gamma, weights.beta}) {
     ASHLAR_CHECK(ctx.tape == nullptr || weight == nullptr || weight->grad_partial,
                  "replicated_norm: expected a weight whose gradient is summed over the tensor group, got one that is ",
                  "not; add Axis::kTensor to grad_summed_over where its sharded tensor is created");
   }
-  const NormCall call = begin(ctx, x, weights, variant, made);
+  const NormCall call = begin(ctx, x, weights, variant, info);
   ctx.backend.norm_forward(call.args, ctx.stream);
   return record(ctx, call, x, weights);
 }

@@ -204,7 +204,7 @@ bool written_before(const std::vector<Slice>& slices, size_t i) {
 }  // namespace
 
 Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const HeadPart> parts, Reduction* ranks) {
-  const Made made = place(ctx, "norm_heads", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
+  const ValueInfo info = place(ctx, "norm_heads", x, {{Placement::kColumnsSplit, Placement::kColumnsSplit}});
   const int64_t N = x.rows();
   std::vector<Slice> slices;
   int64_t width = 0;
@@ -218,7 +218,7 @@ Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const H
   if (const std::vector<Slice*> cross = crossing(slices, ranks); !cross.empty())
     AcrossRanks(ctx, cross, N, *ranks).statistics(x.value);
   for (Slice& s : slices) forward(ctx, x.value, y, s, crosses(s, ranks));
-  const Var out = result(ctx, y, made);
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, x, slices, ranks](Tape& tape, const Tensor& dy) mutable {

@@ -6,7 +6,7 @@ namespace ashlar::ops {
 
 namespace {
 
-Made made_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
+ValueInfo info_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   const Shape shape = a.value.shape();
   if (x != nullptr)
     ASHLAR_CHECK(x->shape() == shape, "expected equal shapes, got stream ", x->shape().str(), " and branch ",
@@ -23,14 +23,14 @@ Made made_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
 }
 
 DropoutArgs dropout_of(const Ctx& ctx, const Branch* branch) {
-  return branch == nullptr ? DropoutArgs{} : ctx.dropout_args(branch->dropout, branch->site);
+  return branch == nullptr ? DropoutArgs{} : ctx.dropout_args(branch->dropout, branch->rng_stream);
 }
 
 }  // namespace
 
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   if (x == nullptr && b == nullptr && !dropout_of(ctx, &a).active() && a.scale == 1) {
-    made_of(ctx, x, a, b);
+    info_of(ctx, x, a, b);
     return a.value;
   }
   const ResidualCall call = begin_residual(ctx, x, a, b);
@@ -41,9 +41,9 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
 ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
   ASHLAR_CHECK(b == nullptr || a.scale == b->scale, "branches with factors ", a.scale, " and ",
                b == nullptr ? 1 : b->scale);
-  const Made made = made_of(ctx, x, a, b);
+  const ValueInfo info = info_of(ctx, x, a, b);
   const Tensor y = ctx.empty(ctx.dtype, a.value.shape());
-  return {.made = made,
+  return {.info = info,
           .y = y,
           .args = {.x = x == nullptr ? ConstView{} : x->value.view(),
                    .delta = a.value.value.view(),
@@ -55,7 +55,7 @@ ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const
 }
 
 Var record_residual(const Ctx& ctx, const ResidualCall& call, const Var* x, const Branch& a, const Branch* b) {
-  const Var out = result(ctx, call.y, call.made);
+  const Var out = result(ctx, call.y, call.info);
   if (ctx.tape == nullptr) return out;
 
   const DropoutArgs drop_a = call.args.dropout, drop_b = call.args.dropout2;

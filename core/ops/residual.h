@@ -8,7 +8,7 @@ namespace ashlar::ops {
 struct Branch {
   Var value;
   double dropout = 0;
-  uint32_t site = 0;
+  uint32_t rng_stream = 0;
   double scale = 1;  ///< equal for two branches added at once
 };
 
@@ -19,7 +19,7 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 /// `residual` in two parts, for kernels that fuse more with the addition: begin_residual returns the kernel call,
 /// record_residual records the node.
 struct ResidualCall {
-  Made made;
+  ValueInfo info;
   Tensor y;
   ResidualForward args;
 };

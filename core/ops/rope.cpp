@@ -43,7 +43,7 @@ RopeTables RopeTables::make(const Ctx& ctx, int64_t positions, const std::vector
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options) {
   const int64_t width = options.heads * options.head_dim, rest_width = x.cols() - width;
   ASHLAR_CHECK(rest_width >= 0, "rope: ", options.heads, " heads of ", options.head_dim, " in ", x.cols(), " columns");
-  const Made made =
+  const ValueInfo info =
       place(ctx, "rope", x,
             {{Placement::kColumnsSplit, Placement::kColumnsSplit}, {Placement::kPartialGrad, Placement::kPartialGrad}});
   const auto rotate = [ctx, positions, tables, options, width, rest_width](ConstView in, MutView out, bool inverse,
@@ -90,11 +90,11 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
   Var out;
   if (in_place) {
     rotate(x.value.view(), x.value.mut_view(), false, GradMode::kOverwrite);
-    out = result_in_place(ctx, std::move(x), made);
+    out = result_in_place(ctx, std::move(x), info);
   } else {
     const Tensor y = ctx.empty(ctx.dtype, x.shape());
     rotate(x.value.view(), y.mut_view(), false, GradMode::kOverwrite);
-    out = result(ctx, y, made);
+    out = result(ctx, y, info);
   }
   if (ctx.tape == nullptr) return out;
 

@@ -26,7 +26,7 @@ struct StateName {
 };
 
 /// Positions at which the state of a rule may be sharded over replicas.
-enum class Cut : uint8_t {
+enum class ShardUnit : uint8_t {
   kElement,  ///< anywhere: each weight is updated from its own gradient and state
   kTensor,   ///< only between tensors: the rule needs whole matrices
 };
@@ -35,7 +35,7 @@ enum class Cut : uint8_t {
 struct Rule {
   OptimizerOptions defaults;
   std::span<const StateName> state;
-  Cut cut = Cut::kElement;
+  ShardUnit shard_unit = ShardUnit::kElement;
   std::unique_ptr<Optimizer> (*make)(const Ctx&, nn::ParameterStore&, const OptimizerOptions&, nn::FlatRanges);
 };
 

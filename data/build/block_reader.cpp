@@ -13,8 +13,8 @@ constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
 constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of a document that must not be split
 constexpr int64_t kWordContext = int64_t{64} << 10;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
-constexpr int64_t kMaxUncutBytes = int64_t{32} << 20;  // of text without a place to split
-constexpr int64_t kSearchBytes = int64_t{16} << 10;    // first read after a block, to find such a place
+constexpr int64_t kMaxUnsplitBytes = int64_t{32} << 20;  // of text without a place to split
+constexpr int64_t kSearchBytes = int64_t{16} << 10;      // first read after a block, to find such a place
 constexpr size_t kLongText = size_t{1} << 20;
 constexpr int64_t kLongBytes = int64_t{16} << 20;  // larger pieces are loaded one at a time
 
@@ -92,7 +92,7 @@ size_t between_words(std::string_view text) {
   return 0;
 }
 
-std::string uncut_reason(int64_t bytes) {
+std::string unsplit_reason(int64_t bytes) {
   return str_cat("the next ", bytes >> 20,
                  " MiB have no place where text can be split for this tokenizer, such as a space ",
                  "after a letter; is this text? If so, insert line breaks");
@@ -143,9 +143,9 @@ Digest BlockReader::digest(const Block& block, const Turn& turn) const {
 }
 
 struct BlockReader::Text {
-  std::string bytes;            ///< bytes of the file from the block's begin
-  TextCutter::Cut start, stop;  ///< in these
-  bool ends = false;            ///< the file ends with this block's text
+  std::string bytes;                     ///< bytes of the file from the block's begin
+  TextSplitter::SplitPoint start, stop;  ///< in these
+  bool ends = false;                     ///< the file ends with this block's text
 
   std::string_view own() const { return std::string_view(bytes).substr(start.at, stop.at - start.at); }
   std::string_view text() const {
@@ -159,7 +159,7 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
   const auto nominal = static_cast<size_t>(block.end - block.begin);
   const auto rest = static_cast<size_t>(source.bytes - block.begin);  // of the file
   const bool last = nominal == rest;
-  const size_t context = rules_.between_words ? 0 : cutter_.context();
+  const size_t context = rules_.between_words ? 0 : splitter_.context();
   const int64_t margin = rules_.between_words ? kWordContext : context > 0 ? kSearchBytes : 4;
   Text text;
   read_piece(file, block.begin, block.end - block.begin + margin, text.bytes);
@@ -170,20 +170,20 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
   check_size();
   std::string more;
   // The first place to split at or after `from`; the end of the file if none.
-  const auto cut = [&](size_t from) -> TextCutter::Cut {
+  const auto split = [&](size_t from) -> TextSplitter::SplitPoint {
     if (rules_.between_words) {
       const size_t word = between_words(std::string_view(text.bytes).substr(from, kWordContext));
       const size_t at =
-          from + (word > 0 ? word : first_cut(rules_.cut_rule, std::string_view(text.bytes).substr(from)));
+          from + (word > 0 ? word : first_split_point(rules_.split_points, std::string_view(text.bytes).substr(from)));
       return {at, at};
     }
     for (size_t at = from + context;;) {
       const bool whole = text.bytes.size() == rest;
-      if (const auto found = cutter_.find(text.bytes, at, whole, {from, block.begin})) return *found;
+      if (const auto found = splitter_.find(text.bytes, at, whole, {from, block.begin})) return *found;
       if (whole) return {rest, rest};
       const auto searched = static_cast<int64_t>(text.bytes.size() - from);
-      if (searched >= kMaxUncutBytes) {
-        throw place_error(source, block.begin + static_cast<int64_t>(from), uncut_reason(searched));
+      if (searched >= kMaxUnsplitBytes) {
+        throw place_error(source, block.begin + static_cast<int64_t>(from), unsplit_reason(searched));
       }
       if (searched > kLongBytes / 2) turn();
       read_piece(file, block.begin + static_cast<int64_t>(text.bytes.size()), std::max(kSearchBytes, searched), more);
@@ -192,8 +192,8 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
       check_size();
     }
   };
-  if (block.begin > 0) text.start = cut(0);
-  text.stop = last ? TextCutter::Cut{rest, rest} : cut(nominal);
+  if (block.begin > 0) text.start = split(0);
+  text.stop = last ? TextSplitter::SplitPoint{rest, rest} : split(nominal);
   text.stop.at = std::max(text.start.at, text.stop.at);
   text.ends = text.stop.at == rest && (text.start.at < rest || block.begin == 0);
   return text;
@@ -202,7 +202,7 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
 void BlockReader::read_text(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const std::shared_ptr<SourceBytes> file = open(block.file);
-  if (rules_.cut_rule == CutRule::kNowhere) return read_whole(block, *file, reading);
+  if (rules_.split_points == SplitPoints::kNowhere) return read_whole(block, *file, reading);
   const Text text = load_text(block, *file, reading.turn);
   done(block, *file);
   reading.check(digest_of(text.own()));
@@ -254,26 +254,26 @@ void BlockReader::visit_long(const DocumentPiece& piece, Reading& reading) const
       throw;
     }
   };
-  while (rules_.cut_rule != CutRule::kNowhere && piece.text.size() - at > 2 * kLongText) {
-    std::optional<TextCutter::Cut> cut;
+  while (rules_.split_points != SplitPoints::kNowhere && piece.text.size() - at > 2 * kLongText) {
+    std::optional<TextSplitter::SplitPoint> split;
     if (rules_.between_words) {
       const size_t from = at + kLongText, word = between_words(piece.text.substr(from, kWordContext));
-      const size_t end = from + (word > 0 ? word : first_cut(rules_.cut_rule, piece.text.substr(from)));
-      cut = {end, end};
+      const size_t end = from + (word > 0 ? word : first_split_point(rules_.split_points, piece.text.substr(from)));
+      split = {end, end};
     } else {
       size_t from = at + kLongText;
-      const std::string_view near = piece.text.substr(0, from + static_cast<size_t>(kMaxUncutBytes));
-      cut = cutter_.find(near, from, near.size() == piece.text.size(), {from, 0});
+      const std::string_view near = piece.text.substr(0, from + static_cast<size_t>(kMaxUnsplitBytes));
+      split = splitter_.find(near, from, near.size() == piece.text.size(), {from, 0});
     }
-    if (!cut || cut->resume >= piece.text.size()) break;
+    if (!split || split->resume >= piece.text.size()) break;
     part.ends = false;
-    visit(cut->at);
+    visit(split->at);
     part.begins = false;
-    at = cut->resume;
+    at = split->resume;
   }
   part.ends = piece.ends;
-  if (rules_.cut_rule == CutRule::kWords && static_cast<int64_t>(piece.text.size() - at) > kMaxUncutBytes)
-    throw TextError{at, uncut_reason(static_cast<int64_t>(piece.text.size() - at))};
+  if (rules_.split_points == SplitPoints::kWords && static_cast<int64_t>(piece.text.size() - at) > kMaxUnsplitBytes)
+    throw TextError{at, unsplit_reason(static_cast<int64_t>(piece.text.size() - at))};
   visit(piece.text.size());
 }
 

@@ -15,8 +15,8 @@
 #include "data/digest.h"
 #include "data/sources/source_bytes.h"
 #include "data/sources/source_list.h"
-#include "data/sources/text_cutter.h"
 #include "data/sources/text_repair.h"
+#include "data/sources/text_splitter.h"
 #include "data/sources/token_file.h"
 #include "data/tokenizer/tokenizer.h"
 
@@ -33,12 +33,12 @@ struct DocumentPiece {
 
 /// Rules that separate documents.
 struct DocumentRules {
-  CutRule cut_rule = CutRule::kAnyByte;
-  const Tokenizer* tokenizer = nullptr;  ///< used with CutRule::kWords
+  SplitPoints split_points = SplitPoints::kAnyByte;
+  const Tokenizer* tokenizer = nullptr;  ///< used with SplitPoints::kWords
   DocumentSeparator separator;           ///< used for text files
   BadLines bad_lines = BadLines::kStop;
   /// For counting words: long texts are split before a space between two ASCII letters, where every splitting pattern
-  /// splits (or by cut_rule, if there is none in 64 KB).
+  /// splits (or by split_points, if there is none in 64 KB).
   bool between_words = false;
   std::string text_field;  ///< name of the text field of JSON objects
   int64_t vocab_size = 0;  ///< for token files: ids are in [0, vocab_size),
@@ -57,7 +57,9 @@ struct ReadCounts {
 class BlockReader {
  public:
   BlockReader(const SourceList& sources, DocumentRules rules)
-      : sources_(sources), rules_(std::move(rules)), cutter_(rules_.cut_rule, rules_.tokenizer, rules_.separator) {}
+      : sources_(sources),
+        rules_(std::move(rules)),
+        splitter_(rules_.split_points, rules_.tokenizer, rules_.separator) {}
 
   using Visit = std::function<void(const DocumentPiece&)>;
   using Check = std::function<void(const Digest&)>;
@@ -103,7 +105,7 @@ class BlockReader {
 
   const SourceList& sources_;
   DocumentRules rules_;
-  TextCutter cutter_;
+  TextSplitter splitter_;
   mutable std::mutex mutex_;
   mutable std::map<int64_t, std::shared_ptr<SourceBytes>> packed_;  ///< compressed files, by file index
   mutable std::map<int64_t, std::shared_ptr<const MegatronIndex>> indexes_;

@@ -20,11 +20,11 @@ int64_t BuildPlan::part_start(Part part, int64_t i) const {
   const bool last = i == static_cast<int64_t>(blocks.size());
   const int64_t stream = last ? tokens : blocks[i].stream_start;
   int64_t validation = last ? validation_tokens : blocks[i].validation_start;
-  if (rule == SplitRule::kTail) validation = std::max<int64_t>(0, stream - cut);
+  if (rule == SplitRule::kTail) validation = std::max<int64_t>(0, stream - train_tokens);
   return part == Part::kValidation ? validation : stream - validation;
 }
 
-std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes) {
+std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_bytes) {
   std::vector<Block> blocks;
   for (size_t f = 0; f < sources.files.size(); ++f) {
     const SourceFile& file = sources.files[f];
@@ -74,8 +74,8 @@ void PlanBuilder::finish() {
   plan_.rule = split_rule(plan_.share, document_);
   plan_.validation_tokens = validation_tokens_;
   if (plan_.rule == SplitRule::kTail) {
-    plan_.cut = tail_cut(plan_.share, tokens_);
-    plan_.validation_tokens = tokens_ - plan_.cut;
+    plan_.train_tokens = tail_train_tokens(plan_.share, tokens_);
+    plan_.validation_tokens = tokens_ - plan_.train_tokens;
   }
   if (plan_.part_tokens(Part::kTrain) == 0) {
     throw input_error("data build", "nothing is left for the train part: ", tokens_, " tokens with --validation ",
@@ -89,7 +89,7 @@ std::string serialise_plan(const BuildPlan& plan) {
   head["tokenizer"] = plan.tokenizer_json;
   head["rule"] = static_cast<int>(plan.rule);
   head["share"] = plan.share;
-  head["cut"] = plan.cut;
+  head["cut"] = plan.train_tokens;
   head["documents"] = plan.documents;
   head["empty_documents"] = plan.empty_documents;
   head["special_spellings"] = plan.special_spellings;
@@ -116,7 +116,7 @@ BuildPlan parse_plan(const std::string& bytes) {
   plan.tokenizer_json = head.at("tokenizer");
   plan.rule = static_cast<SplitRule>(head.at("rule").get<int>());
   plan.share = head.at("share");
-  plan.cut = head.at("cut");
+  plan.train_tokens = head.at("cut");
   plan.documents = head.at("documents");
   plan.empty_documents = head.at("empty_documents");
   plan.special_spellings = head.at("special_spellings");

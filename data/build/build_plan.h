@@ -33,7 +33,7 @@ struct BuildPlan {
   std::string tokenizer_json;
   SplitRule rule = SplitRule::kNone;
   double share = 0;
-  int64_t cut = 0;  ///< kTail: tokens of the train part
+  int64_t train_tokens = 0;  ///< kTail: tokens of the train part
   int64_t documents = 0;
   int64_t empty_documents = 0;
   int64_t special_spellings = 0;  ///< number of spellings of special tokens in text
@@ -52,7 +52,7 @@ struct BuildPlan {
 };
 
 /// Splits files into blocks of `block_bytes`; token files between ids, JSON arrays at element starts.
-std::vector<Block> cut_into_blocks(const SourceList& sources, int64_t block_bytes);
+std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_bytes);
 
 /// Result of counting a block: tokens of each document or piece of one, including end-of-document ids.
 struct BlockCount {

@@ -74,9 +74,9 @@ class Builder {
   void check_tokens() const;
   void check_options() const;
   /// `tokenizer` outlives them; null while its vocabulary is not known yet.
-  DocumentRules document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const;
+  DocumentRules document_rules(SplitPoints split_points, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
-  bool take_up_plan();
+  bool resume_plan();
   void make_plan();
   BlockCount count_block(int64_t block, CorpusScan& scan, const BlockReader& reader,
                          const BlockReader::Turn& turn) const;
@@ -168,8 +168,8 @@ void Builder::check_options() const {
   }
 }
 
-DocumentRules Builder::document_rules(CutRule cut_rule, const Tokenizer* tokenizer) const {
-  DocumentRules rules{.cut_rule = cut_rule,
+DocumentRules Builder::document_rules(SplitPoints split_points, const Tokenizer* tokenizer) const {
+  DocumentRules rules{.split_points = split_points,
                       .tokenizer = tokenizer,
                       .separator = DocumentSeparator(options_.document_separator),
                       .bad_lines = options_.bad_lines,
@@ -189,9 +189,9 @@ void Builder::compare_with_finished(const Manifest& old) {
   };
   if (old.old_form()) refuse("in the old format, which does not record its text");
   if (old.source_fingerprint != fingerprint_) refuse("built from other inputs or options");
-  const std::vector<Block> blocks = cut_into_blocks(sources_, options_.block_bytes);
+  const std::vector<Block> blocks = split_into_blocks(sources_, options_.block_bytes);
   const Planned planned(scans_);
-  const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
+  const BlockReader reader(sources_, document_rules(planned.scan->split_points(), planned.tokenizer));
   std::vector<Digest> digests;
   int64_t done = 0;
   ordered_parallel(
@@ -208,7 +208,7 @@ void Builder::compare_with_finished(const Manifest& old) {
   result_.already_complete = true;
 }
 
-bool Builder::take_up_plan() {
+bool Builder::resume_plan() {
   if (!fs::exists(folder_.at("build.plan"))) return false;
   plan_ = parse_plan(io::read_text_file(folder_.at("build.plan"), io::kAnySize));
   if (plan_.fingerprint == fingerprint_) return true;
@@ -219,11 +219,11 @@ bool Builder::take_up_plan() {
 void Builder::make_plan() {
   claim_.remove_unfinished();
   plan_ = BuildPlan{.fingerprint = fingerprint_, .shard_tokens = options_.shard_tokens};
-  plan_.blocks = cut_into_blocks(sources_, options_.block_bytes);
+  plan_.blocks = split_into_blocks(sources_, options_.block_bytes);
   std::vector<std::unique_ptr<CorpusScan>> scans;
   for (int w = 0; w < threads_; ++w) scans.push_back(scans_.make());
   const Planned planned(scans_);
-  const BlockReader reader(sources_, document_rules(planned.scan->cut_rule(), planned.tokenizer));
+  const BlockReader reader(sources_, document_rules(planned.scan->split_points(), planned.tokenizer));
   PlanBuilder builder(plan_, options_.validation);
   int64_t done = 0;
   const auto count = [&](int64_t i, int worker, const BlockReader::Turn& turn) {
@@ -345,7 +345,7 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, PartWrite
 void Builder::part_tail(int64_t i, Encoded& out) const {
   if (plan_.rule != SplitRule::kTail) return;
   const int64_t before = plan_.blocks[i].stream_start + out.written[0] + out.written[1];
-  const int64_t keep = std::max<int64_t>(0, plan_.cut - before);
+  const int64_t keep = std::max<int64_t>(0, plan_.train_tokens - before);
   if (keep >= static_cast<int64_t>(out.tokens[0].size())) return;
   // The part begins with a document, possibly the rest of one.
   if (plan_.part_start(Part::kValidation, i) + out.written[1] == 0) out.starts[1].push_back(0);
@@ -438,7 +438,7 @@ void Builder::write_parts() {
   }
   const int64_t missing = writers[0].tokens_missing() + writers[1].tokens_missing();
   check_space(missing * (wide ? 4 : 2) + missing / 50 + (plan_.documents < 4096 ? 1 : 8) * int64_t{262'144});
-  const BlockReader reader(sources_, document_rules(tokenizer_->cut_rule(), tokenizer_.get()));
+  const BlockReader reader(sources_, document_rules(tokenizer_->split_points(), tokenizer_.get()));
   int64_t done = 0;
   std::vector<Digest> digests;
   const auto produce = [&](int64_t i, int, const BlockReader::Turn& turn) { return encode(i, reader, writers, turn); };
@@ -468,7 +468,7 @@ void Builder::write_parts() {
 }
 
 void Builder::plan_and_write() {
-  resumed_ = take_up_plan();
+  resumed_ = resume_plan();
   try {
     if (!resumed_) make_plan();
     write_parts();

@@ -38,7 +38,7 @@ class Corpus {
                                .threads = threads_,
                                .block_bytes = training.block_bytes,
                                .progress = looked(training)})),
-        blocks_(cut_into_blocks(sources_, training.block_bytes)) {
+        blocks_(split_into_blocks(sources_, training.block_bytes)) {
     for (const SourceFile& file : sources_.files) {
       if (!file.tokens) continue;
       throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
@@ -53,7 +53,7 @@ class Corpus {
   /// Calls `visit(piece, worker)` for the text of every block, split between words.
   template <typename Visit>
   ReadCounts read(int threads, const Visit& visit) const {
-    const BlockReader reader(sources_, {.cut_rule = CutRule::kCodePoint,
+    const BlockReader reader(sources_, {.split_points = SplitPoints::kCodePoint,
                                         .bad_lines = training_.bad_lines,
                                         .between_words = true,
                                         .text_field = training_.text_field});
@@ -162,8 +162,8 @@ TrainedTokenizer train(const TokenizerTraining& training) {
     SentencePieceTraining sentencepiece{.unigram = training.kind == TokenizerKind::kSentencePieceUnigram,
                                         .vocab_size = training.vocab_size,
                                         .sentences = training.sentences};
-    const auto each = [&](const std::function<void(std::string_view)>& take) {
-      const ReadCounts read = corpus.read(1, [&](const DocumentPiece& piece, int) { take(piece.text); });
+    const auto each = [&](const std::function<void(std::string_view)>& add_text) {
+      const ReadCounts read = corpus.read(1, [&](const DocumentPiece& piece, int) { add_text(piece.text); });
       result.bad_lines = read.bad_lines;
       result.bad_places = read.bad_places;
     };

@@ -33,7 +33,7 @@ bool is_validation_document(double share, int64_t document) {
   return document == begin_of(run) + random % length;
 }
 
-int64_t tail_cut(double share, int64_t total_tokens) {
+int64_t tail_train_tokens(double share, int64_t total_tokens) {
   return static_cast<int64_t>(std::floor(static_cast<double>(total_tokens) * (1 - share)));
 }
 

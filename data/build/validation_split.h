@@ -20,6 +20,6 @@ SplitRule split_rule(double share, int64_t documents);
 bool is_validation_document(double share, int64_t document);
 
 /// kTail: tokens of the train part, floor(total * (1 - share)); the rest is the validation part.
-int64_t tail_cut(double share, int64_t total_tokens);
+int64_t tail_train_tokens(double share, int64_t total_tokens);
 
 }  // namespace ashlar::data

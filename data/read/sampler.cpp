@@ -82,12 +82,12 @@ std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
 }
 
 /// Level one has two permutations per epoch (chunks with one more window, and the others), level two one per group.
-constexpr uint64_t kSurplusSite = 1, kPlainSite = 2, kGroupSite = 3;
+constexpr uint64_t kSurplusRngStream = 1, kPlainRngStream = 2, kGroupRngStream = 3;
 
 }  // namespace
 
-KeyedPermutation::KeyedPermutation(int64_t n, uint64_t seed, uint64_t site)
-    : n_(n), seed_(seed), site_(site), half_bits_(1) {
+KeyedPermutation::KeyedPermutation(int64_t n, uint64_t seed, uint64_t rng_stream)
+    : n_(n), seed_(seed), rng_stream_(rng_stream), half_bits_(1) {
   ASHLAR_CHECK(n > 0 && n < (int64_t{1} << 60), "permutation of ", n);
   while ((int64_t{1} << (2 * half_bits_)) < n) ++half_bits_;
 }
@@ -100,7 +100,7 @@ int64_t KeyedPermutation::operator()(int64_t i) const {
   do {
     uint64_t left = x >> half_bits_, right = x & mask;
     for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t f = Philox::block(seed_, site_, (round << 32) | right)[0];
+      const uint64_t f = Philox::block(seed_, rng_stream_, (round << 32) | right)[0];
       const uint64_t next = left ^ (f & mask);
       left = right;
       right = next;
@@ -135,11 +135,11 @@ int64_t WindowOrder::permuted_chunk(int64_t entry, int64_t epoch) const {
   const int64_t num_surplus = surplus_before(regular_);
   if (surplus_before(entry + 1) > surplus) {
     // The k-th chunk with a window more is the first c with ceil((c+1)*rest/T) > k.
-    const int64_t k = KeyedPermutation(num_surplus, key, kSurplusSite)(surplus);
+    const int64_t k = KeyedPermutation(num_surplus, key, kSurplusRngStream)(surplus);
     return k * T_ / rest_;
   }
   // The k-th of the others is the first c with floor((c+1)*(T-rest)/T) > k.
-  const int64_t k = KeyedPermutation(regular_ - num_surplus, key, kPlainSite)(entry - surplus);
+  const int64_t k = KeyedPermutation(regular_ - num_surplus, key, kPlainRngStream)(entry - surplus);
   return ceil_div((k + 1) * T_, T_ - rest_) - 1;
 }
 
@@ -152,7 +152,7 @@ WindowAddress WindowOrder::at(int64_t sample) const {
   const int64_t begin = first_window(address.group * kGroupChunks);
   const int64_t end = first_window((address.group + 1) * kGroupChunks);
   const uint64_t key = mix(mix(seed_, static_cast<uint64_t>(address.epoch)), static_cast<uint64_t>(address.group));
-  const int64_t j = begin + KeyedPermutation(end - begin, key, kGroupSite)(i - begin);
+  const int64_t j = begin + KeyedPermutation(end - begin, key, kGroupRngStream)(i - begin);
   const int64_t entry = j * T_ / S_;
   address.chunk = permuted_chunk(entry, address.epoch);
   address.window = first_window(address.chunk) + (j - first_window(entry));

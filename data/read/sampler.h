@@ -11,13 +11,13 @@ namespace ashlar::data {
 /// Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3.
 class KeyedPermutation {
  public:
-  KeyedPermutation(int64_t n, uint64_t seed, uint64_t site);
+  KeyedPermutation(int64_t n, uint64_t seed, uint64_t rng_stream);
   int64_t operator()(int64_t i) const;  ///< i in [0, n)
   int64_t size() const { return n_; }
 
  private:
   int64_t n_;
-  uint64_t seed_, site_;
+  uint64_t seed_, rng_stream_;
   int half_bits_;
 };
 

@@ -35,7 +35,7 @@ TokenDataset::TokenDataset(std::string directory, std::shared_ptr<const Manifest
   }
 }
 
-std::vector<std::string> TokenDataset::remarks() const {
+std::vector<std::string> TokenDataset::warnings() const {
   if (!manifest_->old_form()) return {};
   return {str_cat(directory_,
                   " is a dataset in the old format, without digests: a shard of another dataset with the same size ",

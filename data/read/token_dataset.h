@@ -30,7 +30,7 @@ class TokenDataset {
   const Manifest& manifest() const { return *manifest_; }
   Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
   /// Notes for the user, one line each, e.g. that the dataset is in the old format.
-  std::vector<std::string> remarks() const;
+  std::vector<std::string> warnings() const;
   /// Another reader of the same dataset, for another thread; shares the manifest.
   std::unique_ptr<TokenDataset> reopened() const;
   const Tokenizer& tokenizer() const { return *tokenizer_; }

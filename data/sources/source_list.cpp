@@ -86,7 +86,7 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
 }
 
 /// Result of inspecting a file.
-struct Looked {
+struct Inspected {
   SourceFile file;
   std::string binary;  ///< its format, if it is neither text nor tokens
 };
@@ -101,7 +101,7 @@ struct Content {
 };
 
 /// Shared state of all inspections.
-struct Looking {
+struct Inspection {
   const SourceQuery& query;
   std::mutex mutex;
   int64_t done = 0, total = 0;  ///< bytes of files that must be read completely
@@ -123,22 +123,22 @@ ShapeFound shape_by(SourceFormat format, std::string_view head, bool whole, cons
   }
 }
 
-Content look_at_packed(const io::InputFile& file, const Candidate& from, Packing packing, Looking& looking) {
+Content inspect_packed(const io::InputFile& file, const Candidate& from, Packing packing, Inspection& inspection) {
   Content content;
   Unpacker unpacker(file, packing, from.shown);
-  JsonArrayScan scan(looking.query.block_bytes);
+  JsonArrayScan scan(inspection.query.block_bytes);
   std::string piece(size_t{256} << 10, '\0');
   int64_t taken = 0;
   while (const size_t n = unpacker.read(piece)) {
     const std::string_view bytes = std::string_view(piece).substr(0, n);
     if (content.bytes == 0) {
       content.head = bytes.substr(0, kSample);
-      content.shape = shape_by(looking.query.format, content.head, n == content.head.size(), from.path);
+      content.shape = shape_by(inspection.query.format, content.head, n == content.head.size(), from.path);
     }
     if (content.shape.shape == TextShape::kJsonArray) scan.add(bytes);
     content.text.look(content.bytes, bytes);
     content.bytes += static_cast<int64_t>(n);
-    looking.read(unpacker.packed_bytes() - taken, true);
+    inspection.read(unpacker.packed_bytes() - taken, true);
     taken = unpacker.packed_bytes();
   }
   content.element_starts = scan.take_starts();
@@ -158,7 +158,7 @@ void scan_array(const io::InputFile& file, Content& content, int64_t block_bytes
   content.element_starts = scan.take_starts();
 }
 
-Content look_at_plain(const io::InputFile& file, std::string head) {
+Content inspect_plain(const io::InputFile& file, std::string head) {
   Content content;
   content.head = std::move(head);
   content.bytes = file.size_bytes();
@@ -186,7 +186,7 @@ std::string binary_in(const Content& content) {
 }
 
 /// Determines how JSON is read; an ambiguous file is an error.
-void take_shape(const Candidate& from, Content& content, SourceFile& out) {
+void copy_shape(const Candidate& from, Content& content, SourceFile& out) {
   const ShapeFound& shape = content.shape;
   if (!shape.doubt.empty()) {
     throw input_error("data build", from.shown, " ", shape.doubt,
@@ -201,13 +201,13 @@ void take_shape(const Candidate& from, Content& content, SourceFile& out) {
   }
 }
 
-Looked look_at(const Candidate& from, Looking& looking) {
-  const SourceFormat format = looking.query.format;
-  Looked looked{.file = {.path = from.path, .shown = from.shown}};
-  SourceFile& out = looked.file;
+Inspected inspect(const Candidate& from, Inspection& inspection) {
+  const SourceFormat format = inspection.query.format;
+  Inspected inspected{.file = {.path = from.path, .shown = from.shown}};
+  SourceFile& out = inspected.file;
   const io::InputFile file(from.path);
   out.bytes = file.size_bytes();
-  if (format == SourceFormat::kBytes || out.bytes == 0) return looked;
+  if (format == SourceFormat::kBytes || out.bytes == 0) return inspected;
   std::string head = read_sample(file, 0);
   const std::string extension = extension_of(from.path);
   const Packing claimed = extension == ".gz" ? Packing::kGzip : extension == ".zst" ? Packing::kZstd : Packing::kNone;
@@ -220,15 +220,15 @@ Looked look_at(const Candidate& from, Looking& looking) {
   }
   Content content;
   if (out.packing != Packing::kNone) {
-    content = look_at_packed(file, from, out.packing, looking);
+    content = inspect_packed(file, from, out.packing, inspection);
   } else {
-    content = look_at_plain(file, std::move(head));
-    looking.read(content.bytes, false);
+    content = inspect_plain(file, std::move(head));
+    inspection.read(content.bytes, false);
     content.shape =
         shape_by(format, content.head, content.bytes == static_cast<int64_t>(content.head.size()), from.path);
   }
   out.bytes = content.bytes;
-  if (out.bytes == 0) return looked;
+  if (out.bytes == 0) return inspected;
   if (raw) {
     const TokenType type = format == SourceFormat::kUint16 ? TokenType::kUint16 : TokenType::kUint32;
     out.tokens = raw_tokens(type, out.bytes, "raw", from.shown);
@@ -237,14 +237,14 @@ Looked look_at(const Candidate& from, Looking& looking) {
   }
   if (out.tokens) {
     out.bytes = out.tokens->tokens * bytes_of(out.tokens->type);
-    return looked;
+    return inspected;
   }
-  looked.binary = binary_in(content);
-  if (!looked.binary.empty()) return looked;
+  inspected.binary = binary_in(content);
+  if (!inspected.binary.empty()) return inspected;
   if (content.shape.shape == TextShape::kJsonArray && out.packing == Packing::kNone)
-    scan_array(file, content, looking.query.block_bytes);
-  take_shape(from, content, out);
-  return looked;
+    scan_array(file, content, inspection.query.block_bytes);
+  copy_shape(from, content, out);
+  return inspected;
 }
 
 /// True if a name below `folder` on the way to `path` begins with a dot.
@@ -329,20 +329,20 @@ SourceList list_sources(const SourceQuery& query) {
   }
   SourceList list;
   const std::vector<Candidate> candidates = find_files(query, list);
-  Looking looking{.query = query};
-  looking.total = refuse_twice(candidates);
+  Inspection inspection{.query = query};
+  inspection.total = refuse_twice(candidates);
   std::string binary;  // of the first file
   ordered_parallel(
       query.threads, static_cast<int64_t>(candidates.size()),
-      [&](int64_t i, int) { return look_at(candidates[i], looking); },
-      [&](int64_t, Looked looked) {
-        if (looked.file.bytes == 0) {
+      [&](int64_t i, int) { return inspect(candidates[i], inspection); },
+      [&](int64_t, Inspected inspected) {
+        if (inspected.file.bytes == 0) {
           ++list.empty_files;
-        } else if (!looked.binary.empty()) {
-          if (list.binary_files++ == 0) binary = str_cat(looked.file.shown, " ", looked.binary);
+        } else if (!inspected.binary.empty()) {
+          if (list.binary_files++ == 0) binary = str_cat(inspected.file.shown, " ", inspected.binary);
         } else {
-          list.bytes += looked.file.bytes;
-          list.files.push_back(std::move(looked.file));
+          list.bytes += inspected.file.bytes;
+          list.files.push_back(std::move(inspected.file));
         }
       });
   if (list.binary_files > 0 && !query.skip_binary) {

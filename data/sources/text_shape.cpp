@@ -13,7 +13,8 @@ namespace ashlar::data {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr size_t kCutMargin = 16;  ///< a value truncated by the end of the head is invalid within this distance of it
+constexpr size_t kTruncationMargin =
+    16;  ///< a value truncated by the end of the head is invalid within this distance of it
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
@@ -23,17 +24,17 @@ std::string_view trimmed(std::string_view text) {
 
 /// End of the JSON value at the beginning of a text.
 struct Value {
-  bool good = false;  ///< valid, or valid up to the end of the text
-  size_t end = 0;     ///< end of a complete value
-  bool cut = false;   ///< the text ends inside it
+  bool good = false;       ///< valid, or valid up to the end of the text
+  size_t end = 0;          ///< end of a complete value
+  bool truncated = false;  ///< the text ends inside it
 };
 
 Value value_at(std::string_view text, bool whole) {
   try {
     return {.good = true, .end = json_value_end(text)};
   } catch (const TextError& e) {
-    const bool cut = !whole && e.offset + kCutMargin >= text.size();
-    return {.good = cut, .cut = cut};
+    const bool truncated = !whole && e.offset + kTruncationMargin >= text.size();
+    return {.good = truncated, .truncated = truncated};
   }
 }
 
@@ -54,7 +55,7 @@ Lines lines_of(std::string_view head, bool whole) {
     if (line.empty() || (last && !only)) continue;  // an incomplete last line is ignored, unless it is the only one
     const bool json = line[0] == '{' || line[0] == '[';
     const Value value = json ? value_at(line, !last) : Value{};
-    const bool good = value.good && (value.cut || value.end == line.size());
+    const bool good = value.good && (value.truncated || value.end == line.size());
     const bool first = lines.objects + lines.arrays + lines.others == 0;
     if (!good) {
       ++lines.others;
@@ -98,7 +99,7 @@ ShapeFound of_objects(std::string_view text, bool whole, Hint hint) {
 ShapeFound of_array(std::string_view text, bool whole, Hint hint) {
   const Value value = value_at(text, whole);
   const size_t first = text.find_first_not_of(kSpace, 1);
-  const std::string_view behind = value.cut ? "" : trimmed(text.substr(value.end));
+  const std::string_view behind = value.truncated ? "" : trimmed(text.substr(value.end));
   if (value.good && behind.empty() && first != std::string_view::npos && text[first] == '{')
     return {TextShape::kJsonArray, ""};
   const Lines lines = lines_of(text, whole);

@@ -100,8 +100,8 @@ void AddedTokens::make_special(int32_t id) {
   if (token != nullptr) tokens_[static_cast<size_t>(token - tokens_.data())].special = true;
 }
 
-void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Segment>& segments,
-                      std::vector<SpecialSpelling>* as_text) const {
+void AddedTokens::split(std::string_view text, bool normalized, std::vector<Segment>& segments,
+                        std::vector<SpecialSpelling>* as_text) const {
   const Finder& finder = finders_[normalized ? 1 : 0];
   const auto span = [](size_t begin, size_t end) {
     return Span{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};

@@ -41,8 +41,8 @@ class AddedTokens {
   const AddedToken* find(int32_t id) const;
   /// Splits `text` into segments; `normalized` selects the kind of tokens. With `as_text`, special tokens are recorded
   /// there but left in the text.
-  void cut(std::string_view text, bool normalized, std::vector<Segment>& segments,
-           std::vector<SpecialSpelling>* as_text = nullptr) const;
+  void split(std::string_view text, bool normalized, std::vector<Segment>& segments,
+             std::vector<SpecialSpelling>* as_text = nullptr) const;
   /// Marks a token as special, if it is one of these.
   void make_special(int32_t id);
   bool any(bool normalized) const { return finders_[normalized ? 1 : 0].any; }

@@ -45,7 +45,8 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, Options options, const std::vec
   }
 }
 
-void BpeModel::take_bytes(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens) {
+void BpeModel::set_byte_vocabulary(std::array<int32_t, 256> byte_ids,
+                                   absl::flat_hash_map<std::string, int32_t> tokens) {
   of_bytes_ = true;
   byte_ids_ = byte_ids;
   tokens_ = std::move(tokens);

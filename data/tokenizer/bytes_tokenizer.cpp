@@ -11,7 +11,7 @@ namespace {
 
 class BytesScan final : public CorpusScan {
  public:
-  CutRule cut_rule() const override { return CutRule::kAnyByte; }
+  SplitPoints split_points() const override { return SplitPoints::kAnyByte; }
   bool one_token_per_byte() const override { return true; }
   int64_t add(std::string_view text) override { return static_cast<int64_t>(text.size()); }
   void merge(const CorpusScan&) override {}

@@ -16,7 +16,7 @@ class BytesTokenizer final : public Tokenizer {
   std::string identity() const override { return "bytes"; }
   int32_t vocab_size() const override { return kEod + 1; }
   int32_t eod_id() const override { return kEod; }
-  CutRule cut_rule() const override { return CutRule::kAnyByte; }
+  SplitPoints split_points() const override { return SplitPoints::kAnyByte; }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;

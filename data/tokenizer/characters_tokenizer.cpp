@@ -18,7 +18,7 @@ class CharactersScan final : public CorpusScan {
  public:
   CharactersScan() : seen_(kLastCodePoint + 1, 0) {}
 
-  CutRule cut_rule() const override { return CutRule::kCodePoint; }
+  SplitPoints split_points() const override { return SplitPoints::kCodePoint; }
   bool one_token_per_byte() const override { return false; }
 
   int64_t add(std::string_view text) override {

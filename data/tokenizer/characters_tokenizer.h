@@ -18,7 +18,7 @@ class CharactersTokenizer final : public Tokenizer {
   std::string identity() const override { return "characters"; }
   int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.size()) + 1; }
   int32_t eod_id() const override { return static_cast<int32_t>(vocabulary_.size()); }
-  CutRule cut_rule() const override { return CutRule::kCodePoint; }
+  SplitPoints split_points() const override { return SplitPoints::kCodePoint; }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;

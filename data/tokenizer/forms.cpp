@@ -129,7 +129,7 @@ void FormTokenizer::keep(TokenizerFiles files) {
                                "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"});
   for (const std::optional<int32_t>& id : {eos_id_, bos_id_})
     if (id) treat_as_special(*id);
-  cut_rule_ = joint("the quick brown fox jumps", 9) ? CutRule::kWords : CutRule::kNowhere;
+  split_points_ = joint("the quick brown fox jumps", 9) ? SplitPoints::kWords : SplitPoints::kNowhere;
 }
 
 int32_t FormTokenizer::eod_id() const {
@@ -205,7 +205,7 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
   if (!folder && !fs::exists(path, ignored)) throw input_error("tokenizer", path, " does not exist");
   const fs::path where = folder ? fs::path(path) : fs::path(path).parent_path();
   const std::string only = folder ? "" : fs::path(path).filename().string();
-  const auto take = [&](const fs::path& file) {
+  const auto add_file = [&](const fs::path& file) {
     files.bytes[file.filename().string()] = io::read_text_file(file, kMaxFileBytes);
   };
   const bool pair = only == "vocab.json" || only == "merges.txt";
@@ -216,7 +216,7 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
     const std::string name = entry.path().filename().string();
     if (!fs::is_regular_file(entry.path(), ignored)) continue;
     const bool of_pair = pair && (name == "vocab.json" || name == "merges.txt");
-    if (named(kCompanions, name) || of_pair || (folder && makes_form(name))) take(entry.path());
+    if (named(kCompanions, name) || of_pair || (folder && makes_form(name))) add_file(entry.path());
     ranks_there = ranks_there || (folder && name.ends_with(".tiktoken"));
     beside.push_back(entry.path());
   }
@@ -230,7 +230,7 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
   for (const fs::path& file : beside) {  // files that define how text is split
     const bool says =
         file.filename() == "about.json" || (ranks && file.filename() == fs::path(only).stem().string() + ".json");
-    if (ranks_there && says && files.find("tokenizer.json") == nullptr) take(file);
+    if (ranks_there && says && files.find("tokenizer.json") == nullptr) add_file(file);
   }
   // A folder may have one tokenizer in several forms: the form that is read is stored and hashed.
   const auto* const form =

@@ -45,7 +45,7 @@ class FormTokenizer : public Tokenizer {
   /// The name of the form: "tokenizer.json", "tiktoken", ...
   virtual std::string form() const = 0;
 
-  CutRule cut_rule() const final { return cut_rule_; }
+  SplitPoints split_points() const final { return split_points_; }
   bool has_special_tokens() const final { return !special_tokens().empty() || eos_id_; }
   /// Throws an input error if the files define none.
   int32_t eod_id() const final;
@@ -68,7 +68,7 @@ class FormTokenizer : public Tokenizer {
   TokenizerFiles files_;
   int rules_ = 1;
   std::optional<int32_t> eos_id_, bos_id_;
-  CutRule cut_rule_ = CutRule::kNowhere;
+  SplitPoints split_points_ = SplitPoints::kNowhere;
 };
 
 /// Reads a tokenizer's file, or the folder with one: `tokenizer.json` before `vocab.json` + `merges.txt` before

@@ -61,9 +61,9 @@ HuggingFaceFiles hugging_face_files(const Tokenizer& tokenizer, int64_t max_posi
   }
   Json config;
   config["tokenizer_class"] = "PreTrainedTokenizerFast";
-  const Json said = object_of(source, kConfig), names = object_of(source, "special_tokens_map.json");
+  const Json tokenizer_config = object_of(source, kConfig), names = object_of(source, "special_tokens_map.json");
   for (const char* key : kKept) {
-    for (const Json* where : {&said, &names}) {
+    for (const Json* where : {&tokenizer_config, &names}) {
       if (const auto at = where->find(key); at != where->end() && !at->is_null() && !config.contains(key))
         config[key] = std::string_view(key).find("token") == std::string_view::npos ? *at : spelled(*at);
     }

@@ -76,7 +76,7 @@ class BpeModel final : public Model {
   /// `whole` for a byte vocabulary: pieces are bytes, and it has the id of each token by its bytes.
   BpeModel(const Vocabulary& vocabulary, Options options, const std::vector<Merge>& merges);
   /// Switches to pieces of bytes: `byte_ids` of each byte (-1: none), and tokens by their bytes.
-  void take_bytes(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens);
+  void set_byte_vocabulary(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens);
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
 
  private:

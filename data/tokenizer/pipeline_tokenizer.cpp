@@ -102,7 +102,7 @@ std::vector<AddedToken> PipelineTokenizer::added_tokens(Fields& fields, const To
   return tokens;
 }
 
-std::unique_ptr<PipelineTokenizer::Scratch> PipelineTokenizer::take_scratch() const {
+std::unique_ptr<PipelineTokenizer::Scratch> PipelineTokenizer::acquire_scratch() const {
   const std::lock_guard lock(mutex_);
   if (idle_.empty()) return std::make_unique<Scratch>();
   std::unique_ptr<Scratch> scratch = std::move(idle_.back());
@@ -110,7 +110,7 @@ std::unique_ptr<PipelineTokenizer::Scratch> PipelineTokenizer::take_scratch() co
   return scratch;
 }
 
-void PipelineTokenizer::give_back(std::unique_ptr<Scratch> scratch) const {
+void PipelineTokenizer::release_scratch(std::unique_ptr<Scratch> scratch) const {
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(scratch));
 }
@@ -161,7 +161,7 @@ bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::v
   std::vector<SpecialSpelling> special;
   const auto plain = [&](std::string_view part, bool normalized) {
     scratch.inner.clear();
-    added_->cut(part, normalized, scratch.inner, &special);
+    added_->split(part, normalized, scratch.inner, &special);
     return special.empty() &&
            std::all_of(scratch.inner.begin(), scratch.inner.end(), [](const Segment& s) { return s.id < 0; });
   };
@@ -180,7 +180,7 @@ bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::v
 
 std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t at) const {
   if (at == 0 || at >= window.size() || valid_utf8_end(window) != window.size()) return std::nullopt;
-  std::unique_ptr<Scratch> scratch = take_scratch();
+  std::unique_ptr<Scratch> scratch = acquire_scratch();
   std::vector<std::string> whole, left, right;
   std::optional<size_t> left_out;
   const bool plain = parts_of(window, *scratch, whole) && parts_of(window.substr(0, at), *scratch, left);
@@ -197,7 +197,7 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
                       std::equal(right.begin(), right.end(), whole.begin() + static_cast<int64_t>(left.size()));
     if (same) left_out = skip;
   }
-  give_back(std::move(scratch));
+  release_scratch(std::move(scratch));
   return left_out;
 }
 
@@ -222,7 +222,7 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
   if (!added_->any(true)) return encode_pieces(text, at_start, scratch, ids);
   scratch.inner.clear();
   const size_t known = scratch.as_text == nullptr ? 0 : scratch.as_text->size();
-  added_->cut(text, true, scratch.inner, scratch.as_text);
+  added_->split(text, true, scratch.inner, scratch.as_text);
   // Offsets are those in the normalized text.
   if (scratch.as_text != nullptr)
     for (size_t i = known; i < scratch.as_text->size(); ++i) (*scratch.as_text)[i].offset = scratch.text_offset;
@@ -237,15 +237,15 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
 
 void PipelineTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text);
-  std::unique_ptr<Scratch> scratch = take_scratch();
+  std::unique_ptr<Scratch> scratch = acquire_scratch();
   encode_whole(text, *scratch, ids);
-  give_back(std::move(scratch));
+  release_scratch(std::move(scratch));
 }
 
 void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                                        std::vector<SpecialSpelling>& found) const {
   check_text(text);
-  std::unique_ptr<Scratch> scratch = take_scratch();
+  std::unique_ptr<Scratch> scratch = acquire_scratch();
   scratch->as_text = &found;
   const size_t first = ids.size(), known = found.size();
   encode_whole(text, *scratch, ids);
@@ -263,13 +263,13 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
     scratch->apart = false;
   }
   scratch->as_text = nullptr;
-  give_back(std::move(scratch));
+  release_scratch(std::move(scratch));
 }
 
 void PipelineTokenizer::encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
   const TextLimit limit(scratch.regex, text.size());
   scratch.outer.clear();
-  added_->cut(text, false, scratch.outer, scratch.as_text);
+  added_->split(text, false, scratch.outer, scratch.as_text);
   for (const Segment& s : scratch.outer) {
     if (s.id >= 0) {
       ids.push_back(s.id);
@@ -297,14 +297,14 @@ std::string PipelineTokenizer::decode(std::span<const int32_t> ids) const {
     tokens.push_back(added != nullptr ? added->pattern : vocabulary_.token(id));
   }
   if (decoder_) {
-    std::unique_ptr<Scratch> scratch = take_scratch();
+    std::unique_ptr<Scratch> scratch = acquire_scratch();
     size_t bytes = 0;
     for (const std::string& token : tokens) bytes += token.size();
     {
       const TextLimit limit(scratch->regex, bytes);
       decoder_->apply(tokens, scratch->regex);
     }
-    give_back(std::move(scratch));
+    release_scratch(std::move(scratch));
   }
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {

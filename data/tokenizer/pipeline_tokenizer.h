@@ -53,8 +53,8 @@ class PipelineTokenizer final : public FormTokenizer {
     size_t text_offset = 0;                           ///< offset of encode_text's text in the whole text
   };
   std::vector<AddedToken> added_tokens(Fields& fields, const TokenizerFiles* beside);
-  std::unique_ptr<Scratch> take_scratch() const;
-  void give_back(std::unique_ptr<Scratch> scratch) const;
+  std::unique_ptr<Scratch> acquire_scratch() const;
+  void release_scratch(std::unique_ptr<Scratch> scratch) const;
   void encode_whole(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_text(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;
   void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<int32_t>& ids) const;

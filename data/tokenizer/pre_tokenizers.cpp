@@ -81,7 +81,7 @@ void split_by(const Regex& pattern, Split split, bool invert, Pieces& pieces, Re
                      [&](Span found) { parts.match(s.begin + found.begin, s.begin + found.end); });
     parts.finish();
   }
-  pieces.take_next();
+  pieces.swap_next();
 }
 
 /// Each character that satisfies `matches` is a separate match.
@@ -97,7 +97,7 @@ void split_by_characters(Matches matches, Split split, Pieces& pieces) {
     }
     parts.finish();
   }
-  pieces.take_next();
+  pieces.swap_next();
 }
 
 /// Rewrites every piece: `write` appends the new form to the given text.
@@ -113,7 +113,7 @@ void rewrite(Pieces& pieces, const Regex::Scratch& scratch, Write write) {
   }
   pieces.own = std::move(text);
   pieces.text = pieces.own;
-  pieces.take_next();
+  pieces.swap_next();
 }
 
 class SplitStep final : public PreTokenizer {
@@ -192,7 +192,7 @@ class Metaspace final : public PreTokenizer {
         parts.match(static_cast<uint32_t>(at), static_cast<uint32_t>(at + mark_.size()));
       parts.finish();
     }
-    pieces.take_next();
+    pieces.swap_next();
   }
 
  private:

@@ -21,7 +21,7 @@ struct Pieces {
   std::string_view piece(Span s) const { return text.substr(s.begin, s.end - s.begin); }
   void reset(std::string_view of, bool starts);
   /// Replaces the spans by those in `next`.
-  void take_next() {
+  void swap_next() {
     spans.swap(next);
     next.clear();
   }

@@ -12,8 +12,8 @@ using nlohmann::json;
 
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
-int32_t take_id(const json& value, const Fields& fields, std::string_view key, const std::string& token,
-                size_t tokens) {
+int32_t parse_id(const json& value, const Fields& fields, std::string_view key, const std::string& token,
+                 size_t tokens) {
   if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxId))
     throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is not a number from 0 to ",
                       kMaxId);
@@ -48,7 +48,7 @@ std::unique_ptr<Model> read_bpe(Fields& fields, Vocabulary& vocabulary, bool byt
   if (tokens == nullptr || !tokens->is_object() || tokens->empty())
     throw fields.error("vocab", "expected tokens and ids");
   for (const auto& [token, id] : tokens->items()) {
-    if (!vocabulary.add(token, take_id(id, fields, "vocab", token, tokens->size())))
+    if (!vocabulary.add(token, parse_id(id, fields, "vocab", token, tokens->size())))
       throw input_error("tokenizer", fields.path_of("vocab"), ": two tokens have the id ", id.get<int32_t>());
   }
   const auto id_of = [&](const std::string& token, size_t i) {
@@ -82,7 +82,7 @@ std::unique_ptr<Model> read_bpe(Fields& fields, Vocabulary& vocabulary, bool byt
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       if (vocabulary.used(id) && characters.read(vocabulary.token(id), spelled)) by_bytes.emplace(spelled, id);
     }
-    model->take_bytes(ids, std::move(by_bytes));
+    model->set_byte_vocabulary(ids, std::move(by_bytes));
   }
   return model;
 }

@@ -23,9 +23,9 @@ class WireReader {
     field_ = static_cast<int>(key >> 3);
     switch (key & 7U) {
       case 0: number_ = varint(); break;
-      case 1: take(8); break;
-      case 2: text_ = take(varint()); break;
-      case 5: fixed(take(4)); break;
+      case 1: read_bytes(8); break;
+      case 2: text_ = read_bytes(varint()); break;
+      case 5: fixed(read_bytes(4)); break;
       default: good_ = false;
     }
     return good_;
@@ -40,7 +40,7 @@ class WireReader {
   uint64_t varint() {
     uint64_t value = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-      const std::string_view byte = take(1);
+      const std::string_view byte = read_bytes(1);
       if (byte.empty()) return 0;
       value |= static_cast<uint64_t>(static_cast<uint8_t>(byte[0]) & 0x7FU) << shift;
       if ((static_cast<uint8_t>(byte[0]) & 0x80U) == 0) return value;
@@ -48,7 +48,7 @@ class WireReader {
     good_ = false;
     return 0;
   }
-  std::string_view take(uint64_t n) {
+  std::string_view read_bytes(uint64_t n) {
     if (n > bytes_.size()) {
       good_ = false;
       return "";

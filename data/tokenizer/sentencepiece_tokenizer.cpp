@@ -37,13 +37,13 @@ class SentencePieceTokenizer final : public FormTokenizer {
       throw input_error("tokenizer", shown, " has ", file_.pieces.size(), " pieces, but its library reports ",
                         library_.size());
     if (file_.unigram) unigram_.emplace(file_);
-    cuttable_ = may_be_cut();
+    splittable_ = is_splittable();
     for (const std::string& token : special_tokens()) add_special(token, library_.id_of(token));
     sort_special();
   }
 
   /// Stores the tokens that are matched in a text before the library encodes the rest.
-  void take_added(std::vector<AddedToken> tokens, const std::string& where) {
+  void set_added_tokens(std::vector<AddedToken> tokens, const std::string& where) {
     for (const AddedToken& token : tokens) vocabulary_size_ = std::max(vocabulary_size_, token.id + 1);
     for (size_t i = 0; i < file_.pieces.size(); ++i) vocabulary_.add(file_.pieces[i].text, static_cast<int32_t>(i));
     added_ = std::make_unique<AddedTokens>(std::move(tokens), nullptr, vocabulary_, where);
@@ -94,11 +94,11 @@ class SentencePieceTokenizer final : public FormTokenizer {
       std::vector<Segment> segments;
       for (const bool normalized : {false, true}) {
         segments.clear();
-        added_->cut(window, normalized, segments);
+        added_->split(window, normalized, segments);
         if (segments.size() != 1 || segments[0].id >= 0) return std::nullopt;
       }
     }
-    const bool word = cuttable_ && at > 0 && at + 1 < window.size() && window[at] == ' ' &&
+    const bool word = splittable_ && at > 0 && at + 1 < window.size() && window[at] == ' ' &&
                       ascii_letter(window[at - 1]) && ascii_letter(window[at + 1]);
     return word ? std::optional<size_t>(1) : std::nullopt;
   }
@@ -135,7 +135,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
     sort_special();
   }
   std::pair<std::vector<int32_t>, std::vector<int32_t>> around() const;
-  bool may_be_cut() const;
+  bool is_splittable() const;
   void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
   void decode_pieces(std::span<const int32_t> ids, std::string& text) const;
@@ -145,7 +145,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
   SentencePieceModelFile file_;
   SentencePieceLibrary library_;
   std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
-  bool cuttable_ = false;
+  bool splittable_ = false;
   std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
   std::array<bool, 256> begins_special_{};                ///< true for bytes that begin a special token
   int32_t vocabulary_size_ = 0;
@@ -170,7 +170,7 @@ std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::ar
 
 /// True if a text may be split at a single space between letters, dropping that space: words begin with U+2581, which
 /// the library adds before each text, and no piece has it after another character.
-bool SentencePieceTokenizer::may_be_cut() const {
+bool SentencePieceTokenizer::is_splittable() const {
   std::vector<int32_t> first;
   if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpace))
     return false;
@@ -195,7 +195,7 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
   std::vector<SpecialSpelling>* const as_text = special_as_text ? &left : nullptr;
   // Without a normalizer before them both kinds are matched in one pass: first those that are not normalized.
   std::vector<Segment> outer, inner;
-  added_->cut(text, false, outer, as_text);
+  added_->split(text, false, outer, as_text);
   for (const Segment& s : outer) {
     if (s.id >= 0) {
       ids.push_back(s.id);
@@ -203,7 +203,7 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
     }
     const std::string_view part = text.substr(s.span.begin, s.span.end - s.span.begin);
     inner.clear();
-    added_->cut(part, true, inner, as_text);
+    added_->split(part, true, inner, as_text);
     for (const Segment& t : inner) {
       if (t.id >= 0) {
         ids.push_back(t.id);
@@ -216,7 +216,7 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
 
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   // The library uses about 50 bytes of memory per byte of text, and time grows faster than linearly.
-  while (cuttable_ && text.size() > kLongText) {
+  while (splittable_ && text.size() > kLongText) {
     size_t cut = kLongText;
     const auto good = [&] { return text[cut] == ' ' && ascii_letter(text[cut - 1]) && ascii_letter(text[cut + 1]); };
     while (cut + 1 < text.size() && !good()) ++cut;
@@ -332,7 +332,7 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
     check_llama(*file, files);
   }
   auto made = std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
-  if (!added.empty()) made->take_added(std::move(added), shown);
+  if (!added.empty()) made->set_added_tokens(std::move(added), shown);
   return made;
 }
 

@@ -192,7 +192,7 @@ class TiktokenTokenizer final : public FormTokenizer {
       return std::tie(a.rank, a.left, a.right) < std::tie(b.rank, b.left, b.right);
     });
     model_ = std::make_unique<BpeModel>(vocabulary_, BpeModel::Options{.ignore_merges = true}, merges_);
-    model_->take_bytes(byte_ids, std::move(ids));
+    model_->set_byte_vocabulary(byte_ids, std::move(ids));
     ranks_ = vocabulary_.size();
     std::vector<AddedToken> special;
     for (const auto& [token, id] : splitting_.special) special.push_back({.id = id, .content = token, .special = true});
@@ -220,10 +220,10 @@ class TiktokenTokenizer final : public FormTokenizer {
 
   std::optional<size_t> joint(std::string_view window, size_t at) const override {
     if (at == 0 || at >= window.size() || valid_utf8_end(window) != window.size()) return std::nullopt;
-    std::unique_ptr<Scratch> scratch = take_scratch();
+    std::unique_ptr<Scratch> scratch = acquire_scratch();
     scratch->segments.clear();
     std::vector<SpecialSpelling> special;
-    added_->cut(window, false, scratch->segments, &special);
+    added_->split(window, false, scratch->segments, &special);
     std::vector<size_t> whole, parts;
     const auto ends = [&](std::string_view text, size_t begin, std::vector<size_t>& out) {
       pattern_.find_all(text, scratch->regex, [&](Span found) {
@@ -234,13 +234,13 @@ class TiktokenTokenizer final : public FormTokenizer {
     ends(window, 0, whole);
     ends(window.substr(0, at), 0, parts);
     ends(window.substr(at), at, parts);
-    give_back(std::move(scratch));
+    release_scratch(std::move(scratch));
     return special.empty() && whole == parts ? std::optional<size_t>(0) : std::nullopt;
   }
 
   void encode_all(std::string_view text, std::vector<int32_t>& ids, std::vector<SpecialSpelling>* as_text) const {
     check_size(text);
-    std::unique_ptr<Scratch> scratch = take_scratch();
+    std::unique_ptr<Scratch> scratch = acquire_scratch();
     scratch->segments.clear();
     // Special tokens are ASCII or whole characters, so they can be matched between invalid bytes too.
     for (size_t at = 0; at < text.size();) {
@@ -254,7 +254,7 @@ class TiktokenTokenizer final : public FormTokenizer {
       if (bad > good) model_->encode(text.substr(good, bad - good), scratch->model, ids);
       at = bad;
     }
-    give_back(std::move(scratch));
+    release_scratch(std::move(scratch));
   }
 
   std::string decode(std::span<const int32_t> ids) const override {
@@ -300,21 +300,21 @@ class TiktokenTokenizer final : public FormTokenizer {
   static void check_size(std::string_view text) {
     if (text.size() > (size_t{1} << 30)) throw TextError{0, "expected a text of at most 1 GiB"};
   }
-  std::unique_ptr<Scratch> take_scratch() const {
+  std::unique_ptr<Scratch> acquire_scratch() const {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return std::make_unique<Scratch>();
     std::unique_ptr<Scratch> scratch = std::move(idle_.back());
     idle_.pop_back();
     return scratch;
   }
-  void give_back(std::unique_ptr<Scratch> scratch) const {
+  void release_scratch(std::unique_ptr<Scratch> scratch) const {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(scratch));
   }
   void encode_valid(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids,
                     std::vector<SpecialSpelling>* as_text) const {
     scratch.segments.clear();
-    added_->cut(text, false, scratch.segments, as_text);
+    added_->split(text, false, scratch.segments, as_text);
     for (const Segment& s : scratch.segments) {
       if (s.id >= 0) {
         ids.push_back(s.id);

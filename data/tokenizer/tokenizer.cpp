@@ -54,7 +54,7 @@ class ReadyScan final : public CorpusScan {
   ReadyScan(std::shared_ptr<const Tokenizer> tokenizer, std::string json)
       : tokenizer_(std::move(tokenizer)), json_(std::move(json)) {}
 
-  CutRule cut_rule() const override { return tokenizer_->cut_rule(); }
+  SplitPoints split_points() const override { return tokenizer_->split_points(); }
   bool one_token_per_byte() const override { return false; }
   int64_t add(std::string_view text) override {
     ids_.clear();
@@ -86,9 +86,10 @@ std::string known_kinds() {
 
 }  // namespace
 
-size_t first_cut(CutRule rule, std::string_view text) {
-  ASHLAR_CHECK(rule == CutRule::kAnyByte || rule == CutRule::kCodePoint, "expected a rule that allows splitting");
-  if (rule == CutRule::kAnyByte) return 0;
+size_t first_split_point(SplitPoints rule, std::string_view text) {
+  ASHLAR_CHECK(rule == SplitPoints::kAnyByte || rule == SplitPoints::kCodePoint,
+               "expected a rule that allows splitting");
+  if (rule == SplitPoints::kAnyByte) return 0;
   size_t at = 0;
   while (at < text.size() && at < 3 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) ++at;
   return at;

@@ -13,11 +13,11 @@ namespace ashlar::data {
 
 /// Where a text may be split so that encoding the pieces separately gives the encoding of the whole. kWords: where
 /// Tokenizer::joint allows it. kNowhere: documents are encoded whole.
-enum class CutRule : uint8_t { kAnyByte, kCodePoint, kWords, kNowhere };
+enum class SplitPoints : uint8_t { kAnyByte, kCodePoint, kWords, kNowhere };
 
 /// The offset of the first allowed split at or after the start of `text`, which continues an earlier text. For kAnyByte
 /// and kCodePoint. Skips at most 3 bytes for kCodePoint.
-size_t first_cut(CutRule rule, std::string_view text);
+size_t first_split_point(SplitPoints rule, std::string_view text);
 
 /// A file for other programs: name without folder, and content.
 struct TokenizerFile {
@@ -45,7 +45,7 @@ class Tokenizer {
   virtual int32_t eod_id() const = 0;
   /// True if a token has this id: false beyond the vocabulary, and in the gaps that some files leave.
   virtual bool has_token(int32_t id) const { return id >= 0 && id < vocab_size(); }
-  virtual CutRule cut_rule() const = 0;
+  virtual SplitPoints split_points() const = 0;
   /// For kWords: whether a long text may be split at byte `at` of `window`, a part of it around that place. Returns the
   /// number of bytes to drop between the two pieces (0, or 1 for a space that the tokenizer adds before every text), or
   /// nothing if it may not be split there. Then ids(left) + ids(right) = ids(whole).
@@ -110,7 +110,7 @@ class CorpusScan {
  public:
   virtual ~CorpusScan() = default;
 
-  virtual CutRule cut_rule() const = 0;
+  virtual SplitPoints split_points() const = 0;
   /// True when a text of n bytes has n tokens and nothing is learned, so that files need not be read for counting.
   virtual bool one_token_per_byte() const = 0;
   /// The number of ids `text` will have. Throws TextError.

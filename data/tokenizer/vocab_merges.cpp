@@ -128,21 +128,21 @@ Error disagreement(const TokenizerFiles& files, const char* file, const std::str
 
 /// Keys that a config file must contain because releases of transformers differ in their defaults.
 void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
-  const auto unsaid = [&](const char* what) {
+  const auto missing_error = [&](const char* what) {
     return input_error("tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
                        " in tokenizer_config.json: releases of transformers differ in its default");
   };
   if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
-    throw unsaid("\"add_prefix_space\": false");
+    throw missing_error("\"add_prefix_space\": false");
   if (own.must_say != "mask_token") return;
   const std::string mask = special_token(files, own.usual, "mask");
-  const json said = config.value("mask_token", json());
-  if (mask.empty() || (said.is_object() && said.contains("lstrip"))) return;
+  const json mask_token = config.value("mask_token", json());
+  if (mask.empty() || (mask_token.is_object() && mask_token.contains("lstrip"))) return;
   const json decoder = config.value("added_tokens_decoder", json::object());
   for (const auto& [id, token] : decoder.items()) {
     if (token.is_object() && token.value("content", json()) == json(mask)) return;
   }
-  throw unsaid("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
+  throw missing_error("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
 }
 
 /// The slow (Python) classes drop the first line of merges.txt and the text after the last line break; fast ones read

@@ -55,7 +55,7 @@ class Dropout {
   HWY_INLINE const uint32_t* words(uint64_t e, int64_t count, uint32_t* buffer) const {
     const uint64_t first = e / 4;
     const uint64_t last = (e + static_cast<uint64_t>(count) + 3) / 4;
-    philox_words(first, static_cast<int64_t>(last - first), args_.site, step_, args_.seed, buffer);
+    philox_words(first, static_cast<int64_t>(last - first), args_.rng_stream, step_, args_.seed, buffer);
     return buffer + e % 4;
   }
 
@@ -270,12 +270,13 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
     const int64_t skip = static_cast<int64_t>(index % 4);
     const int64_t take = std::min(count, kTile - skip);
     const int64_t blocks = (skip + take + 3) / 4;
-    philox_words(index / 4, blocks, static_cast<uint32_t>(a.site), static_cast<uint32_t>(a.site >> 32), a.seed, words);
+    philox_words(index / 4, blocks, static_cast<uint32_t>(a.rng_stream), static_cast<uint32_t>(a.rng_stream >> 32),
+                 a.seed, words);
     normals(words, 4 * blocks, values);
-    for (int64_t i = skip; a.cut > 0 && i < skip + take; ++i) {
-      if (std::abs(values[i]) <= a.cut) continue;
+    for (int64_t i = skip; a.trunc_sigma > 0 && i < skip + take; ++i) {
+      if (std::abs(values[i]) <= a.trunc_sigma) continue;
       const uint64_t at = index + static_cast<uint64_t>(i - skip);
-      values[i] = Philox::truncated_normal_at(a.seed, a.site + Philox::kNextDraw, at, a.cut);
+      values[i] = Philox::truncated_normal_at(a.seed, a.rng_stream + Philox::kNextDraw, at, a.trunc_sigma);
     }
     if constexpr (std::is_same_v<T, float>) {
       const hn::ScalableTag<double> d;

@@ -325,12 +325,12 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
   with_storage("activation_forward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
     if (args.kind == Activation::kXielu) {
-      const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+      const Pieces pieces = split_pieces(false, kWidth<T>, args.x, args.y);
       return run_kernel(stream, {.name = "xielu_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                         xielu_forward_kernel<T>, pieces, static_cast<const T*>(args.scalars.data), pieces.of<T>(args.x),
                         pieces.of<T>(args.y));
     }
-    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.up, args.y);
+    const Pieces pieces = split_pieces(false, kWidth<T>, args.x, args.up, args.y);
     with_activation(args, [&](const auto& act) {
       run_kernel(stream, {.name = "activation_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                  activation_forward_kernel<T, std::decay_t<decltype(act)>>, act, pieces, pieces.of<T>(args.x),
@@ -345,7 +345,7 @@ void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
     return with_storage("activation_backward", args.x.dtype, [&](auto t) {
       using T = decltype(t);
       using A = AccumulateOf<T>;
-      const Pieces pieces = cut_pieces(true, kWidth<T>, args.x, args.dy, args.dx);
+      const Pieces pieces = split_pieces(true, kWidth<T>, args.x, args.dy, args.dx);
       const unsigned blocks = pieces.blocks();
       const auto* const scalars = static_cast<const T*>(args.scalars.data);
       A* const partials = static_cast<A*>(scratch(stream, int64_t{blocks} * 2 * static_cast<int64_t>(sizeof(A))));
@@ -362,7 +362,7 @@ void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
   with_storage("activation_backward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
     const MutView dup = args.up ? args.dup : MutView{};
-    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.dy, args.up, args.dx, dup);
+    const Pieces pieces = split_pieces(false, kWidth<T>, args.x, args.dy, args.up, args.dx, dup);
     with_activation(args, [&](const auto& act) {
       run_kernel(stream, {.name = "activation_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                  activation_backward_kernel<T, std::decay_t<decltype(act)>>, act, pieces, pieces.of<T>(args.dy),

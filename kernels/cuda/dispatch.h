@@ -79,7 +79,7 @@ struct Pieces {
 };
 /// `views` have one shape, or are absent; `keep_rows`: the kernel needs the row index.
 template <typename... Views>
-Pieces cut_pieces(bool keep_rows, int64_t width, const ConstView& first, const Views&... views) {
+Pieces split_pieces(bool keep_rows, int64_t width, const ConstView& first, const Views&... views) {
   Pieces p{.rows = first.rows, .cols = static_cast<int>(first.cols), .last_cols = static_cast<int>(first.cols)};
   p.one_row = !keep_rows && first.contiguous() && (views.contiguous() && ...) && first.cols > 0;
   if (p.one_row) {

@@ -131,18 +131,18 @@ __device__ __forceinline__ void normal_pair(uint32_t a, uint32_t b, double& firs
 }
 
 struct RandomRows {
-  double scale, cut;
-  uint64_t seed, site;
+  double scale, trunc_sigma;
+  uint64_t seed, rng_stream;
   int64_t row_begin, col_begin, global_cols;
 };
 
 /// Replaces numbers beyond the cut by the first later draw within it: Philox::truncated_normal_at on the device.
 __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, double (&normals)[4]) {
-  uint64_t site = a.site;
-  const auto beyond = [&](double value) { return fabs(value) > a.cut; };
+  uint64_t rng_stream = a.rng_stream;
+  const auto beyond = [&](double value) { return fabs(value) > a.trunc_sigma; };
   while (beyond(normals[0]) || beyond(normals[1]) || beyond(normals[2]) || beyond(normals[3])) {
-    site += Philox::kNextDraw;
-    const Philox::Counter words = Philox::block(a.seed, site, block);
+    rng_stream += Philox::kNextDraw;
+    const Philox::Counter words = Philox::block(a.seed, rng_stream, block);
     double next[4];
     normal_pair(words[0], words[1], next[0], next[1]);
     normal_pair(words[2], words[3], next[2], next[3]);
@@ -153,7 +153,7 @@ __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, 
 
 /// A thread generates the four numbers of a Philox block. In each row blocks begin where the global index is a multiple
 /// of four, so that the first and the last may be partial.
-template <typename T, bool kCut>
+template <typename T, bool kTruncated>
 __global__ void __launch_bounds__(Pieces::kThreads)
     random_fill_kernel(RandomRows a, Rows<T> dst, int64_t rows, int64_t cols, int64_t blocks_a_row) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
@@ -161,11 +161,11 @@ __global__ void __launch_bounds__(Pieces::kThreads)
     const int64_t row = item / blocks_a_row;
     const auto start = static_cast<uint64_t>((a.row_begin + row) * a.global_cols + a.col_begin);
     const uint64_t block = start / 4 + static_cast<uint64_t>(item % blocks_a_row);
-    const Philox::Counter words = Philox::block(a.seed, a.site, block);
+    const Philox::Counter words = Philox::block(a.seed, a.rng_stream, block);
     double normals[4];
     normal_pair(words[0], words[1], normals[0], normals[1]);
     normal_pair(words[2], words[3], normals[2], normals[3]);
-    if constexpr (kCut) draw_again(a, block, normals);
+    if constexpr (kTruncated) draw_again(a, block, normals);
     const int64_t c = static_cast<int64_t>(4 * block - start);
     T* const out = dst[row] + c;
     double scaled[4];
@@ -208,7 +208,7 @@ void with_size_of(DType dtype, const F& f) {
 
 template <typename T>
 void fill_with(const MutView& dst, T value, Stream& stream) {
-  const Pieces pieces = cut_pieces(false, kWidth<T>, dst);
+  const Pieces pieces = split_pieces(false, kWidth<T>, dst);
   run_kernel(stream, {.name = "fill", .grid = pieces.blocks(), .block = Pieces::kThreads}, fill_kernel<T>, pieces,
              pieces.of<T>(dst), value);
 }
@@ -220,7 +220,7 @@ void CudaBackend::launch(const ResidualForward& args, Stream& stream) {
   with_storage("residual_forward", args.delta.dtype, [&](auto t) {
     using T = decltype(t);
     const bool drops = args.dropout.active() || (args.delta2 && args.dropout2.active());
-    const Pieces pieces = cut_pieces(drops, kWidth<T>, args.delta, args.x, args.delta2, args.y);
+    const Pieces pieces = split_pieces(drops, kWidth<T>, args.delta, args.x, args.delta2, args.y);
     run_kernel(stream, {.name = "residual_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                residual_forward_kernel<T>, pieces,
                residual_rows<T>(args, [&](const auto& view) { return pieces.of<T>(view); }));
@@ -231,7 +231,7 @@ void CudaBackend::launch(const DropoutBackward& args, Stream& stream) {
   if (args.dy.size() == 0) return;
   with_storage("dropout_backward", args.dy.dtype, [&](auto t) {
     using T = decltype(t);
-    const Pieces pieces = cut_pieces(args.dropout.active(), kWidth<T>, args.dy, args.ddelta);
+    const Pieces pieces = split_pieces(args.dropout.active(), kWidth<T>, args.dy, args.ddelta);
     run_kernel(stream, {.name = "dropout_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                dropout_backward_kernel<T>, pieces, pieces.of<T>(args.dy), pieces.of<T>(args.ddelta),
                dropout_of(args.dropout), args.dy.cols, static_cast<AccumulateOf<T>>(args.scale),
@@ -243,7 +243,7 @@ void CudaBackend::launch(const Clamp& args, Stream& stream) {
   if (args.x.size() == 0) return;
   with_storage("clamp", args.x.dtype, [&](auto t) {
     using T = decltype(t);
-    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+    const Pieces pieces = split_pieces(false, kWidth<T>, args.x, args.y);
     run_kernel(stream, {.name = "clamp", .grid = pieces.blocks(), .block = Pieces::kThreads}, clamp_kernel<T>, pieces,
                pieces.of<T>(args.x), pieces.of<T>(args.y), static_cast<AccumulateOf<T>>(args.limit));
   });
@@ -253,7 +253,7 @@ void CudaBackend::launch(const ClampBackward& args, Stream& stream) {
   if (args.x.size() == 0) return;
   with_storage("clamp_backward", args.x.dtype, [&](auto t) {
     using T = decltype(t);
-    const Pieces pieces = cut_pieces(false, kWidth<T>, args.dy, args.x, args.dx);
+    const Pieces pieces = split_pieces(false, kWidth<T>, args.dy, args.x, args.dx);
     run_kernel(stream, {.name = "clamp_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                clamp_backward_kernel<T>, pieces, pieces.of<T>(args.dy), pieces.of<T>(args.x), pieces.of<T>(args.dx),
                static_cast<AccumulateOf<T>>(args.limit), args.mode == GradMode::kAccumulate);
@@ -265,7 +265,7 @@ void CudaBackend::launch(const Copy& args, Stream& stream) {
   if (args.src.dtype == args.dst.dtype && args.mode == GradMode::kOverwrite) {
     with_size_of(args.src.dtype, [&](auto t) {
       using T = decltype(t);
-      const Pieces pieces = cut_pieces(false, kWidth<T>, args.src, args.dst);
+      const Pieces pieces = split_pieces(false, kWidth<T>, args.src, args.dst);
       run_kernel(stream, {.name = "copy", .grid = pieces.blocks(), .block = Pieces::kThreads}, move_kernel<T>, pieces,
                  pieces.of<T>(args.src), pieces.of<T>(args.dst));
     });
@@ -275,7 +275,7 @@ void CudaBackend::launch(const Copy& args, Stream& stream) {
     with_storage("copy", args.dst.dtype, [&](auto t) {
       using S = decltype(s);
       using T = decltype(t);
-      const Pieces pieces = cut_pieces(false, kWidth<S, T>, args.src, args.dst);
+      const Pieces pieces = split_pieces(false, kWidth<S, T>, args.src, args.dst);
       run_kernel(stream, {.name = "copy", .grid = pieces.blocks(), .block = Pieces::kThreads}, copy_kernel<S, T>,
                  pieces, pieces.of<S>(args.src), pieces.of<T>(args.dst), args.mode == GradMode::kAccumulate);
     });
@@ -306,11 +306,11 @@ void CudaBackend::launch(const RandomFill& args, Stream& stream) {
                {.name = "random_fill",
                 .grid = num_blocks(div_up(rows * blocks_a_row, Pieces::kThreads), 16 * kMultiprocessors),
                 .block = Pieces::kThreads},
-               args.cut > 0 ? random_fill_kernel<T, true> : random_fill_kernel<T, false>,
+               args.trunc_sigma > 0 ? random_fill_kernel<T, true> : random_fill_kernel<T, false>,
                RandomRows{.scale = args.scale,
-                          .cut = args.cut,
+                          .trunc_sigma = args.trunc_sigma,
                           .seed = args.seed,
-                          .site = args.site,
+                          .rng_stream = args.rng_stream,
                           .row_begin = args.row_begin,
                           .col_begin = args.col_begin,
                           .global_cols = args.global_cols},

@@ -95,7 +95,7 @@ void CudaBackend::launch(const EmbeddingForward& args, Stream& stream) {
   if (args.out.size() == 0) return;
   with_storage("embedding_forward", args.table.dtype, [&](auto t) {
     using T = decltype(t);
-    Pieces pieces = cut_pieces(true, kWidth<T>, args.out);
+    Pieces pieces = split_pieces(true, kWidth<T>, args.out);
     pieces.vector = pieces.vector && rows_aligned(args.table, kWidth<T>);
     run_kernel(stream, {.name = "embedding_forward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                embedding_forward_kernel<T>, pieces, static_cast<const int32_t*>(args.ids.data), rows_of<T>(args.table),
@@ -111,7 +111,7 @@ void CudaBackend::launch(const EmbeddingBackward& args, Stream& stream) {
   with_storage("embedding_backward", args.dy.dtype, [&](auto t) {
     using T = decltype(t);
     using A = AccumulateOf<T>;
-    Pieces pieces = cut_pieces(true, kWidth<T, A>, args.dy);
+    Pieces pieces = split_pieces(true, kWidth<T, A>, args.dy);
     pieces.vector = pieces.vector && rows_aligned(args.dtable, kWidth<T, A>);
     run_kernel(stream, {.name = "embedding_backward", .grid = pieces.blocks(), .block = Pieces::kThreads},
                embedding_backward_kernel<T>, pieces, static_cast<const int32_t*>(args.ids.data),

@@ -85,7 +85,7 @@ void CudaBackend::launch(const LearnedScale& args, Stream& stream) {
   if (args.x.size() == 0) return;
   with_storage("learned_scale", args.x.dtype, [&](auto t) {
     using T = decltype(t);
-    const Pieces pieces = cut_pieces(false, kWidth<T>, args.x, args.y);
+    const Pieces pieces = split_pieces(false, kWidth<T>, args.x, args.y);
     run_kernel(stream, {.name = "learned_scale", .grid = pieces.blocks(), .block = Pieces::kThreads},
                learned_scale_kernel<T>, pieces, pieces.of<T>(args.x), static_cast<const T*>(args.s.data),
                pieces.of<T>(args.y));
@@ -98,7 +98,7 @@ void CudaBackend::launch(const LearnedScaleBackward& args, Stream& stream) {
     using A = AccumulateOf<T>;
     const bool sums = args.param_mode != GradMode::kSkip, writes = args.dx_mode != GradMode::kSkip;
     // By rows for any strides: the order of the sum depends only on the shape.
-    const Pieces pieces = cut_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
+    const Pieces pieces = split_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
     const unsigned blocks = args.x.size() == 0 ? 0 : pieces.blocks();
     auto* const partials = sums ? static_cast<A*>(scratch(stream, int64_t{blocks} * int64_t{sizeof(A)})) : nullptr;
     if (blocks > 0) {

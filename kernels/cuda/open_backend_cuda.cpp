@@ -10,7 +10,7 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-class GpuBackend final : public CudnnBackend, public DeviceFacts, public TakesMemory {
+class GpuBackend final : public CudnnBackend, public DeviceFacts, public HasMemorySource {
  public:
   GpuBackend(const DeviceOptions& options, AttentionKernels attention)
       : CudnnBackend(options, {.wanted = attention,
@@ -32,9 +32,9 @@ class GpuBackend final : public CudnnBackend, public DeviceFacts, public TakesMe
     return {.total_bytes = static_cast<int64_t>(total_bytes), .free_bytes = static_cast<int64_t>(free_bytes)};
   }
   int64_t attention_workspace_bytes() const override { return CudnnBackend::attention_workspace_bytes(); }
-  void take_memory_from(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
+  void set_memory_source(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
     for (const MemoryKind kind : kinds)
-      device().state().allocators.at(static_cast<size_t>(kind))->take_memory_from(source);
+      device().state().allocators.at(static_cast<size_t>(kind))->set_memory_source(source);
   }
 };
 

@@ -12,7 +12,7 @@ namespace ashlar::ASHLAR_DEV {
 /// >> 8) >= t, exactly.
 struct Dropout {
   bool active = false;
-  uint32_t threshold = 0, site = 0;
+  uint32_t threshold = 0, rng_stream = 0;
   uint64_t seed = 0;
   double scale = 1;        ///< 1 / (1 - p)
   uint64_t first_row = 0;  ///< global index of row 0
@@ -22,7 +22,7 @@ inline Dropout dropout_of(const DropoutArgs& a) {
   if (!a.active()) return {};
   return {.active = true,
           .threshold = static_cast<uint32_t>(std::ceil(a.p * 0x1p24)),
-          .site = a.site,
+          .rng_stream = a.rng_stream,
           .seed = a.seed,
           .scale = 1.0 / (1.0 - a.p),
           .first_row = static_cast<uint64_t>(a.first_sample) * static_cast<uint64_t>(a.sequence_length) +
@@ -70,7 +70,7 @@ class DropoutMask {
 
  private:
   __device__ __forceinline__ Philox::Counter block(uint64_t index) const {
-    return Philox::apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), dropout_.site, step_},
+    return Philox::apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), dropout_.rng_stream, step_},
                          {static_cast<uint32_t>(dropout_.seed), static_cast<uint32_t>(dropout_.seed >> 32)});
   }
   __device__ __forceinline__ uint32_t bit(uint32_t word) const { return word >> 8 >= dropout_.threshold ? 1 : 0; }

@@ -80,9 +80,9 @@ class Problem {
  public:
   Problem(const Ctx& ctx, const Shape& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {
     const int64_t rows = s.B * s.T;
-    const auto random = [&](const Tensor& t, uint64_t site) {
-      ctx.backend.random_fill({.dst = t.mut_view(), .scale = 1, .seed = 1, .site = site, .global_cols = t.cols()},
-                              ctx.stream);
+    const auto random = [&](const Tensor& t, uint64_t rng_stream) {
+      ctx.backend.random_fill(
+          {.dst = t.mut_view(), .scale = 1, .seed = 1, .rng_stream = rng_stream, .global_cols = t.cols()}, ctx.stream);
       return t;
     };
     qkv_ = random(ctx.empty(ctx.dtype, {rows, 3 * width_}), 1);
@@ -101,7 +101,7 @@ class Problem {
               .kv_batch_stride = s.T * 3 * width_};
     shape_.scores.scale = 1 / std::sqrt(static_cast<double>(s.D));
     shape_.dropout = {
-        .p = dropout, .seed = 1, .site = 1, .scalars = scalars_.view(), .sequence_length = s.T, .heads = s.H};
+        .p = dropout, .seed = 1, .rng_stream = 1, .scalars = scalars_.view(), .sequence_length = s.T, .heads = s.H};
   }
 
   void forward() const {

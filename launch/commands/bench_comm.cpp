@@ -60,13 +60,13 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Location of the buffers: on a device, or (null) on the host.
+/// Where the buffers are: on a device, or on the host if the pointers are null.
 struct Place {
   Backend* backend = nullptr;
   Stream& stream;
 };
 
-/// Memory of the benchmark, never null, written once so that its pages are mapped.
+/// A block of memory for the benchmark. It is never null, and it was written once so that its pages are mapped.
 class Buffer {
  public:
   Buffer(int64_t bytes, const Place& place) : place_(place), bytes_(bytes) {
@@ -116,8 +116,8 @@ class Buffer {
   char* data_ = nullptr;
 };
 
-/// The lower quartile, over repeated calls, of the time of the slowest rank. All ranks begin together, with inputs that
-/// each has just written: data that a rank reads is not yet in its own cache, as in training.
+/// The slowest rank's time of one call: the lower quartile over repeated calls. All ranks begin together, and each has
+/// just written its input. As in training, the data that a rank receives is therefore not in its own cache yet.
 double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, const std::function<void()>& call) {
   SynchronousStream stream;  // for times, in host memory
   const auto timed = [&] {
@@ -161,7 +161,7 @@ std::vector<Row> measure(const Options& options, comm::Communicator& comm, const
   for (const int64_t size : kSizes) {
     if (size > options.largest) break;
     Buffer a(size, place), b(size, place);
-    // Equal parts of whole cache lines.
+    // All parts have the same size, a multiple of a cache line.
     const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
     const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
     const MutView mine = a.view(options.dtype, part * comm.rank(), part);

@@ -95,9 +95,10 @@ Options parse(std::span<const std::string> args) {
 }
 
 /// A matrix of random numbers in the backend's memory.
-Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows, int64_t cols, uint64_t site) {
+Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows, int64_t cols, uint64_t rng_stream) {
   const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), dtype, {rows, cols});
-  backend.random_fill({.dst = t.mut_view(), .scale = 0.5, .seed = 1, .site = site, .global_cols = cols}, stream);
+  backend.random_fill({.dst = t.mut_view(), .scale = 0.5, .seed = 1, .rng_stream = rng_stream, .global_cols = cols},
+                      stream);
   return t;
 }
 
@@ -128,12 +129,12 @@ void measure(const Options& options, Backend& backend, std::string_view model, s
              DType dtype, std::vector<Row>& rows) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   for (const Shape& s : shapes) {
-    const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t site) {
-      return random_matrix(backend, *stream, type, n, cols, site);
+    const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t rng_stream) {
+      return random_matrix(backend, *stream, type, n, cols, rng_stream);
     };
     const Tensor x = matrix(dtype, s.rows, s.k, 1), w = matrix(dtype, s.m, s.k, 2), y = matrix(dtype, s.rows, s.m, 3);
     const Tensor dx = matrix(dtype, s.rows, s.k, 4), dw = matrix(accumulate_dtype(dtype), s.m, s.k, 5);
-    // As the model calls them: weight gradients accumulate into the main gradient.
+    // The same calls as the model makes: weight gradients accumulate into the main gradient.
     const std::array<std::function<void()>, 3> calls = {
         [&] { backend.linear_forward({.x = x.view(), .w = w.view(), .bias = {}, .y = y.mut_view()}, *stream); },
         [&] { backend.linear_backward_input({.dy = y.view(), .w = w.view(), .dx = dx.mut_view()}, *stream); },

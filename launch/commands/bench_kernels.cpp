@@ -64,7 +64,7 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Seconds of `calls` calls in a row, until the device has finished them.
+/// The seconds that `calls` calls in a row take, until the device has finished them.
 double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stream) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < calls; ++i) call();
@@ -72,8 +72,8 @@ double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stre
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Median over about `budget` seconds, at least five times after one warm-up call. On an asynchronous stream one time
-/// covers enough calls to hide the host's wait: a millisecond.
+/// The median time of a call, from at least five measurements in about `budget` seconds, after one warm-up call. On an
+/// asynchronous stream one measurement covers a millisecond of calls, which hides the host's wait.
 double median_seconds(double budget, const std::function<void()>& call, Stream& stream) {
   const double first = seconds_of(call, 2, stream) / 2;
   const auto calls = stream.synchronous() ? 1 : std::clamp<int64_t>(std::llround(1e-3 / first), 1, 1000);
@@ -124,7 +124,7 @@ class Bench {
   }
   MutView matrix(DType dtype, int64_t rows, int64_t cols, double scale = 1) {
     const MutView view = memory(dtype, rows, cols);
-    backend_.random_fill({.dst = view, .scale = scale, .seed = 1, .site = tensors_.size(), .global_cols = cols},
+    backend_.random_fill({.dst = view, .scale = scale, .seed = 1, .rng_stream = tensors_.size(), .global_cols = cols},
                          *stream_);
     return view;
   }
@@ -195,7 +195,7 @@ class Bench {
     }
   }
 
-  /// For rows sharded over ranks.
+  /// The norm kernels for rows that are sharded over ranks.
   void norms_in_parts() {
     const MutView x = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C), dy = matrix(s_.N, s_.C), dx = matrix(s_.N, s_.C);
     const MutView gamma = matrix(1, s_.C), dgamma = matrix(acc_, 1, s_.C), dbeta = matrix(acc_, 1, s_.C);
@@ -396,7 +396,7 @@ class Bench {
     const MutView x = matrix(s_.N, s_.C), delta = matrix(s_.N, s_.C), y = matrix(s_.N, s_.C),
                   wide = matrix(acc_, s_.N, s_.C);
     const ConstView scalars = structure(StepScalars{});
-    const DropoutArgs dropout{.p = 0.1, .seed = 1, .site = 2, .scalars = scalars, .sequence_length = s_.N};
+    const DropoutArgs dropout{.p = 0.1, .seed = 1, .rng_stream = 2, .scalars = scalars, .sequence_length = s_.N};
     time("residual", {x, delta, y}, [&] {
       backend_.residual_forward({.x = x, .delta = delta, .delta2 = {}, .y = y, .dropout = {}, .dropout2 = {}},
                                 *stream_);
@@ -448,7 +448,7 @@ class Bench {
          [&] { backend_.sum_squares({.x = grad, .segments = squares, .partials = partials, .sums = sums}, *stream_); });
     const MutView fresh = matrix(1, size);
     time("random_normal", {fresh},
-         [&] { backend_.random_fill({.dst = fresh, .seed = 1, .site = 2, .global_cols = size}, *stream_); });
+         [&] { backend_.random_fill({.dst = fresh, .seed = 1, .rng_stream = 2, .global_cols = size}, *stream_); });
   }
 
   const Options& options_;
@@ -461,7 +461,7 @@ class Bench {
   std::unique_ptr<Stream> stream_;
 };
 
-/// For a device with its own memory: its copy kernel on 2 x 256 MB, or on 2 x 2 MB if the device is slow.
+/// Measures a device with its own memory by its copy kernel, on 2 x 256 MB, or on 2 x 2 MB if the device is slow.
 kernels::MemoryBandwidth measure_copy(Backend& backend) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const int64_t cols = 1 << 16;

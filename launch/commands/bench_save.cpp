@@ -138,7 +138,7 @@ class SaveBench {
   int64_t bytes() const { return comm::sum_of(ranks_, snapshot_bytes_); }
 
  private:
-  /// One iteration of the trainer's loop.
+  /// Runs one iteration of a loop like the trainer's.
   void step(bool saves) {
     steps_.step(false);
     ++step_;

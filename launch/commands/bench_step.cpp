@@ -18,7 +18,7 @@ namespace ashlar::launch {
 
 namespace {
 
-/// One configuration, and how it differs: "block.topology=parallel", or nothing.
+/// One of the compared configurations, and its override: "block.topology=parallel", or nothing.
 struct Variant {
   std::string name;
   config::RunConfig config;

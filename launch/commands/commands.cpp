@@ -45,8 +45,8 @@ struct Command {
   const char* summary;
   const char* help;  ///< null: the command prints its own
   std::function<int(std::span<const std::string>)> run;
-  bool by_all_ranks = false;      ///< otherwise only rank 0 runs it, and the others wait
-  bool asks_for_signals = false;  ///< the command handles signals; otherwise a signal ends it at once
+  bool by_all_ranks = false;     ///< otherwise only rank 0 runs it, and the others wait
+  bool handles_signals = false;  ///< the command handles signals; otherwise a signal ends it at once
   const char* memory_advice = "close other programs, or use a machine with more";
 };
 
@@ -108,8 +108,8 @@ int run_bench(std::span<const std::string> words, Session& session) {
                     what.empty() ? "nothing" : what, "; see ashlar bench --help");
 }
 
-watch::SignalWatch::Speaker speaker_of(const World& world) {
-  // Long enough to detect a lost rank, on this machine or, with several machines, on another one.
+watch::SignalWatch::Reporter reporter_of(const World& world) {
+  // The time in which the watchdog detects a lost rank. It is longer if ranks run on several machines.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
   const bool resent = std::getenv(JobProcesses::kVariable) != nullptr;
   return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience, .resent = resent};
@@ -179,12 +179,12 @@ void print_overview(const std::vector<Command>& all) {
          "6 memory or disk, 70 bug, 75 SIGUSR1, 76 SIGTERM, 77 SIGINT.\n";
 }
 
-bool asks_for_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
 }  // namespace
 
 bool prints_its_result(const std::vector<std::string>& words) {
-  return words.empty() || words[0] != "train" || std::any_of(words.begin(), words.end(), asks_for_help);
+  return words.empty() || words[0] != "train" || std::any_of(words.begin(), words.end(), is_help);
 }
 
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
@@ -192,30 +192,30 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   Session session{.signals = signals, .bootstrap = bootstrap, .log = log, .cores = {}, .watch = nullptr};
   const std::vector<Command> all = command_table(session);
   const World world = world_from_environment();
-  const bool speaks = world.rank == 0;
-  if (words.empty() || asks_for_help(words[0])) {
-    if (speaks) print_overview(all);
+  const bool first_rank = world.rank == 0;
+  if (words.empty() || is_help(words[0])) {
+    if (first_rank) print_overview(all);
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;
   }
   if (words[0] == "--version") {
-    if (speaks) std::cout << "ashlar 0.1.0\n";
+    if (first_rank) std::cout << "ashlar 0.1.0\n";
     return 0;
   }
   const Command& found = find_command(all, words[0]);
   const std::span<const std::string> rest(words.data() + 1, words.size() - 1);
-  if (found.help != nullptr && std::any_of(rest.begin(), rest.end(), asks_for_help)) {
-    if (speaks) std::cout << found.help;
+  if (found.help != nullptr && std::any_of(rest.begin(), rest.end(), is_help)) {
+    if (first_rank) std::cout << found.help;
     return 0;
   }
-  if (found.asks_for_signals) signals.watch(speaker_of(world));
-  if (!found.asks_for_signals) signals.release();
+  if (found.handles_signals) signals.watch(reporter_of(world));
+  if (!found.handles_signals) signals.release();
   session.cores = share_cores(world, log);  // before MPI starts threads
-  if (!found.asks_for_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
-  // While a run starts its configuration is not known yet; a minute without a byte read is not a slow start.
+  if (!found.handles_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest);
+  // At this point the configuration is not known, so the limit is fixed: a minute in which no byte is read is a hang.
   session.watch = watch::watch_ranks(
       bootstrap.control(), signals,
-      {.after_seconds = found.asks_for_signals ? 60.0 : 0, .starting = true, .continues = found.asks_for_signals});
-  if (!found.asks_for_signals) session.watch->flight_recorder().step(watch::kNoSteps);
+      {.after_seconds = found.handles_signals ? 60.0 : 0, .starting = true, .continues = found.handles_signals});
+  if (!found.handles_signals) session.watch->flight_recorder().step(watch::kNoSteps);
   return watch::naming_the_lost(*session.watch, [&] {
     if (found.by_all_ranks) return run_with_advice(found, rest);
     comm::ControlPlane& ranks = bootstrap.control();

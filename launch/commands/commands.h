@@ -9,12 +9,13 @@
 
 namespace ashlar::launch {
 
-/// Runs `ashlar WORDS...` and returns its exit code. One table of subcommands drives dispatch and the overview.
+/// Runs `ashlar WORDS...` and returns its exit code. One table lists the subcommands, for the dispatch and the
+/// overview.
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log);
 
-/// False for a command whose result is in files and whose lines only report progress (train): it continues when
-/// standard output is lost. For all other commands, and for --help, the output is the result.
+/// True if the result of a command is its output: for all commands except train, and for --help. The result of train is
+/// in files, and its lines only report progress, so it continues when standard output is lost.
 bool prints_its_result(const std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

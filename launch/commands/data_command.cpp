@@ -103,7 +103,7 @@ const char* phase_name(data::BuildProgress::Phase phase) {
   }
 }
 
-/// A progress bar on a terminal; elsewhere a line now and then.
+/// Shows progress: as a bar on a terminal, otherwise as a line from time to time.
 class ProgressLine {
  public:
   ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}
@@ -182,7 +182,7 @@ data::SourceFormat source_format(std::string_view command, const std::string& na
                     ": expected auto, text, jsonl, json-array, bytes, uint16 or uint32");
 }
 
-/// The value of an option that is one of the names of `all`; the first if it is not given.
+/// The value of an option whose words are the names in `all`. The first of them is the default.
 template <typename Value>
 Value named_option(Arguments& given, std::string_view option, std::initializer_list<Value> all) {
   const std::string value = text_option(given, option, std::string(name_of(*all.begin())));
@@ -317,7 +317,7 @@ int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostre
   const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
   const std::string directory = only_directory(given);
   data::TokenDataset dataset(directory);
-  for (const std::string& remark : dataset.remarks()) err << "warning: " << on_one_line(remark) << std::endl;
+  for (const std::string& warning : dataset.warnings()) err << "warning: " << on_one_line(warning) << std::endl;
   const data::Manifest& m = dataset.manifest();
   out << on_one_line(dataset.directory()) << ": dataset version " << m.version << ", tokenizer "
       << on_one_line(dataset.tokenizer().identity()) << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size

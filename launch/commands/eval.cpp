@@ -116,7 +116,7 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
     throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ",
                       config.pos.max_positions, "; give at most that");
   }
-  training::say_remarks(m.mesh->control(), datasets, log);
+  training::log_dataset_warnings(m.mesh->control(), datasets, log);
   std::vector<data::WeightedDataset> read;
   for (const auto& d : datasets) read.push_back({d.dataset->reopened(), d.weight});
   training::Validation validation(
@@ -131,9 +131,9 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
       sequences_of(a, B, log));
   check_tokenizers(m, datasets);
   if (validation.empty())
-    throw input_error("eval", validation.remarks().front(), "; at least 2 tokens are needed, build it with a larger",
+    throw input_error("eval", validation.notes().front(), "; at least 2 tokens are needed, build it with a larger",
                       " --validation or give another dataset with --data DIR");
-  for (const std::string& remark : validation.remarks()) log.info(remark);
+  for (const std::string& note : validation.notes()) log.info(note);
   return validation;
 }
 

@@ -88,7 +88,8 @@ GenerateArguments parse(std::span<const std::string> words) {
                       "; usage: ashlar generate CHECKPOINT [options]");
   if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
   a.load.path = paths[0];
-  // Rotary tables must cover the whole text. The prompt has at most one token per byte, plus those of its template.
+  // The rotary tables must cover the whole text. A prompt has at most one token per byte, and the tokens of its
+  // template.
   constexpr size_t kTemplateTokens = 8;
   const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + kTemplateTokens;
   a.load.positions = static_cast<int64_t>(prompt_tokens) + a.generate.new_tokens;
@@ -138,7 +139,7 @@ void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inf
 
 int run_generate_command(std::span<const std::string> words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
-  // The text is the result: warnings go to standard error, notes are dropped.
+  // The result of this command is the text, so warnings go to standard error and notes are not printed.
   Log log([](std::string_view line) {
     if (line.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   });

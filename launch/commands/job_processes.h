@@ -14,8 +14,8 @@ namespace ashlar::launch {
 /// variable, and the shared memory that they leave when killed.
 class JobProcesses {
  public:
-  /// In the environment of mpirun and of all ranks; its value identifies one launch. A rank with it treats repeated
-  /// SIGUSR1 of its launcher as one signal (SignalWatch::Speaker::resent).
+  /// A variable in the environment of mpirun and of all ranks; its value identifies one launch. A rank that has the
+  /// variable treats repeated SIGUSR1 of its launcher as one signal (SignalWatch::Reporter::resent).
   static constexpr const char* kVariable = watch::kLaunchVariable;
 
   JobProcesses();  ///< creates a unique name

@@ -30,7 +30,7 @@ void JobSignals::next(Stage stage, int signal, Clock::time_point at) {
   send_at_ = at;
 }
 
-std::string JobSignals::take(int signal, bool mpirun_has_it, Clock::time_point now) {
+std::string JobSignals::handle(int signal, bool mpirun_has_it, Clock::time_point now) {
   if (!ends_the_job(signal)) {
     if (!mpirun_has_it) passed_ = signal;
     return "";
@@ -39,11 +39,11 @@ std::string JobSignals::take(int signal, bool mpirun_has_it, Clock::time_point n
   switch (stage_) {
     case Stage::kTraining:
       if (saves_) {
-        next(Stage::kTold, SIGUSR1, now);
-        return signal == SIGUSR1 ? "" : event_line(RanksTold{.signal = signal});
+        next(Stage::kNotified, SIGUSR1, now);
+        return signal == SIGUSR1 ? "" : event_line(RanksAskedToStop{.signal = signal});
       }
       [[fallthrough]];
-    case Stage::kTold:
+    case Stage::kNotified:
       ending_since_ = now;
       next(Stage::kEnding, SIGTERM, now);
       if (mpirun_has_it) next(Stage::kEndingAgain, SIGTERM, now + kAgain);
@@ -60,7 +60,7 @@ std::optional<int> JobSignals::due(Clock::time_point now) {
   if (to_send_ == 0 || now < send_at_) return std::nullopt;
   const int signal = to_send_;
   switch (stage_) {
-    case Stage::kTold:
+    case Stage::kNotified:
       if (acknowledged_) {
         to_send_ = 0;
         return std::nullopt;
@@ -77,15 +77,15 @@ std::optional<int> JobSignals::due(Clock::time_point now) {
 
 int JobSignals::wait_ms(Clock::time_point now) const {
   if (passed_ != 0) return 0;
-  if (to_send_ == 0 || (stage_ == Stage::kTold && acknowledged_)) return -1;
+  if (to_send_ == 0 || (stage_ == Stage::kNotified && acknowledged_)) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(send_at_ - now).count();
   return static_cast<int>(std::max<int64_t>(left, 0));
 }
 
 int JobSignals::exit_code(int code) const {
   if (first_ == 0 || code == 0) return code;
-  const bool told = saves_ && (code == static_cast<int>(ExitCode::kSigusr1) || code == kDiedOfIt);
-  const bool by_the_signal = told || code == kAborted || stage_ != Stage::kTold || !acknowledged_;
+  const bool notified = saves_ && (code == static_cast<int>(ExitCode::kSigusr1) || code == kDiedOfIt);
+  const bool by_the_signal = notified || code == kAborted || stage_ != Stage::kNotified || !acknowledged_;
   if (!by_the_signal) return code;
   return static_cast<int>(first_ == SIGINT    ? ExitCode::kSigint
                           : first_ == SIGUSR1 ? ExitCode::kSigusr1

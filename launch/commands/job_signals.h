@@ -20,22 +20,23 @@ class JobSignals {
 
   explicit JobSignals(bool saves) : saves_(saves) {}
 
-  /// Handles a signal to `launch`. `mpirun_has_it`: the terminal has sent it to mpirun too. Returns the line to print,
-  /// without "ashlar: "; empty: none.
-  std::string take(int signal, bool mpirun_has_it, Clock::time_point now);
+  /// Handles a signal that `launch` has received. `mpirun_has_it`: the terminal has sent the signal to mpirun too.
+  /// Returns the line to print, without "ashlar: "; empty: none.
+  std::string handle(int signal, bool mpirun_has_it, Clock::time_point now);
   void acknowledged() { acknowledged_ = true; }  ///< a rank has answered SIGUSR1
-  /// The signal to send now; SIGKILL is for mpirun and its ranks. To be called until there is none.
+  /// Returns the signal to send now, if any. SIGKILL is to be sent to mpirun and its ranks. Call it until it returns
+  /// nothing.
   std::optional<int> due(Clock::time_point now);
   /// Milliseconds until the next signal is due; -1: none.
   int wait_ms(Clock::time_point now) const;
 
   bool ending() const { return first_ != 0; }  ///< the job was asked to end
-  /// Exit code of the job: that of mpirun, or of the first signal if it ended the job: 75 to 77. A job that exited with
-  /// its own code before it could save keeps that code.
+  /// Returns the exit code of the job. That is mpirun's code, or 75 to 77 if a signal ended the job (the code of the
+  /// first signal). If the job exited with a code of its own before it could save, the result is that code.
   int exit_code(int code_of_mpirun) const;
 
  private:
-  enum class Stage { kTraining, kTold, kEnding, kEndingAgain, kKilled };
+  enum class Stage { kTraining, kNotified, kEnding, kEndingAgain, kKilled };
   void next(Stage stage, int signal, Clock::time_point at);
 
   bool saves_;

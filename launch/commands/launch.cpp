@@ -92,8 +92,8 @@ int64_t whole_cores() {
   return static_cast<int64_t>(cores.size());
 }
 
-MpirunHere look_around() {
-  MpirunHere here{
+LocalMpirun look_around() {
+  LocalMpirun here{
       .path = find_mpirun(), .host = comm::Bootstrap::host_name(), .cores = whole_cores(), .root = geteuid() == 0};
   here.version = version_of(here.path);
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -116,7 +116,7 @@ std::string read_hostfile(const std::string& name) {
   return text.str();
 }
 
-// Index of the first word that is neither an option of launch nor its value: COMMAND, or the `--` before it.
+// Index of COMMAND, or of the `--` before it: the first word that is neither an option of launch nor an option's value.
 size_t command_at(std::span<const std::string> words) {
   size_t i = 0;
   while (i < words.size() && words[i].starts_with('-') && words[i] != "--") {
@@ -136,7 +136,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   const bool marked = split < words.size() && words[split] == "--";
   const std::span<const std::string> command = words.subspan(split + (marked ? 1 : 0));
   constexpr int64_t kMostRanks = 1 << 20;
-  RanksWanted wanted;
+  RequestedRanks wanted;
   const int64_t n = arguments.integer("-n", 0, 1, kMostRanks), np = arguments.integer("-np", 0, 1, kMostRanks);
   wanted.hosts = arguments.option("--host").value_or("");
   wanted.hostfile = arguments.option("--hostfile").value_or("");
@@ -160,7 +160,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
 
   wanted.command = {fs::read_symlink("/proc/self/exe").string()};
   wanted.command.insert(wanted.command.end(), command.begin(), command.end());
-  MpirunHere here = look_around();
+  LocalMpirun here = look_around();
   const std::vector<std::string> line = mpirun_line(wanted, here);
   if (dry) {
     out << shell_line(line) << "\n";
@@ -168,7 +168,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   }
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
-  job.say_line(shell_line(line));                       // to standard error: standard output belongs to the command
+  job.print_line(shell_line(line));                     // to standard error: standard output belongs to the command
   here.environment.push_back(JobProcesses::kVariable);  // exported to ranks on other machines too
   const auto run = [&](const std::vector<std::string>& train_words) {
     wanted.command.resize(2);
@@ -181,9 +181,9 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
                                          .run_dir = run_directory_of(rest),
                                          .words = rest,
                                          .run = run,
-                                         .told_to_end = [&] { return job.told_to_end(); },
+                                         .asked_to_end = [&] { return job.asked_to_end(); },
                                          .wait = [&](std::chrono::milliseconds time) { return job.wait(time); },
-                                         .say = [&](const std::string& text) { job.say(text); }});
+                                         .say = [&](const std::string& text) { job.print(text); }});
   code = job.exit_code(code);  // also for a signal between two attempts
   job.finish(code);
   return code;

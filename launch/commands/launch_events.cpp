@@ -9,7 +9,7 @@
 
 namespace ashlar::launch {
 
-std::string event_line(const RanksTold& event) {
+std::string event_line(const RanksAskedToStop& event) {
   return str_cat(signal_name(event.signal),
                  ": asking the ranks to save and stop (SIGUSR1); a second signal ends them at once");
 }

@@ -12,10 +12,10 @@ namespace ashlar::launch {
 // (without "ashlar: " and line break).
 
 /// A signal has arrived, and the ranks are asked to save and stop.
-struct RanksTold {
+struct RanksAskedToStop {
   int signal = 0;
 };
-std::string event_line(const RanksTold& event);
+std::string event_line(const RanksAskedToStop& event);
 
 /// A signal ends the ranks.
 struct RanksEnded {
@@ -24,7 +24,7 @@ struct RanksEnded {
 };
 std::string event_line(const RanksEnded& event);
 
-/// A signal has killed mpirun, and its ranks with it.
+/// A signal has killed mpirun, and so its ranks.
 struct MpirunKilled {
   int signal = 0;
 };

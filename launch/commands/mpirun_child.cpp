@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLinger = 3s;  // time for ranks without mpirun to report it and exit
 
-/// A file descriptor with ownership.
+/// Owns a file descriptor: closes it at the end.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -46,7 +46,7 @@ class Descriptor {
   int fd_;
 };
 
-/// In the child: detaches it from the terminal, so that Ctrl-C reaches the launcher only.
+/// Runs in the child process: detaches it from the terminal, so that Ctrl-C reaches only the launcher.
 void leave_the_terminal() {
   setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDONLY);
@@ -54,7 +54,7 @@ void leave_the_terminal() {
   if (nothing > STDIN_FILENO) close(nothing);
 }
 
-/// In the child: executes the command with default signal handling. Returns errno on failure.
+/// Runs in the child process: replaces it by the command, with default signal handling. Returns errno on failure.
 int become(std::vector<std::string>& line, const int (&output)[2], const sigset_t& mask, pid_t parent) {
   dup2(output[0], STDOUT_FILENO);
   dup2(output[1], STDERR_FILENO);
@@ -86,7 +86,7 @@ bool ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// The child has exited but is not reaped, so its process id is not reused.
+/// True if the child has exited. The child is not reaped here, so that its process id is not reused.
 bool has_ended(pid_t child) {
   siginfo_t info{};
   return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == child;
@@ -102,7 +102,8 @@ struct MpirunChild::Streams {
   std::chrono::seconds look_every = 1s;
 };
 
-MpirunChild::MpirunChild(const Args& args) : args_(args), told_(args.saves), out_(STDOUT_FILENO), err_(STDERR_FILENO) {
+MpirunChild::MpirunChild(const Args& args)
+    : args_(args), job_signals_(args.saves), out_(STDOUT_FILENO), err_(STDERR_FILENO) {
   sigset_t handled;
   sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&handled, signal);
@@ -120,9 +121,9 @@ MpirunChild::~MpirunChild() {
   if (!finished_) err_.drain(2s);  // on an error: earlier output is printed before it
 }
 
-void MpirunChild::say(const std::string& text) { say_line(str_cat("ashlar: ", text)); }
+void MpirunChild::print(const std::string& text) { print_line(str_cat("ashlar: ", text)); }
 
-void MpirunChild::say_line(const std::string& text) { err_.add(text + "\n"); }
+void MpirunChild::print_line(const std::string& text) { err_.add(text + "\n"); }
 
 // A terminal sends its signals to the whole process group, so the child has received them too.
 void MpirunChild::take_signals() {
@@ -130,29 +131,29 @@ void MpirunChild::take_signals() {
   while (read(signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
-    const std::string said = told_.take(signal, !args_.saves && info.ssi_code == SI_KERNEL, Clock::now());
-    if (!said.empty()) say(said);
+    const std::string message = job_signals_.handle(signal, !args_.saves && info.ssi_code == SI_KERNEL, Clock::now());
+    if (!message.empty()) print(message);
   }
 }
 
 void MpirunChild::send(pid_t child) {
-  while (const auto signal = told_.due(Clock::now())) {
+  while (const auto signal = job_signals_.due(Clock::now())) {
     kill(child, *signal);
     if (*signal == SIGKILL) processes_.end_all(child);
   }
 }
 
 /// Reports the loss of output once, when it begins.
-void MpirunChild::say_lost() {
-  if (said_lost_ || args_.prints_result || (out_.error() == 0 && out_.dropped() == 0)) return;
-  said_lost_ = true;
-  say(event_line(OutputLost{.why = out_.error()}));
+void MpirunChild::report_lost_output() {
+  if (lost_output_reported_ || args_.prints_result || (out_.error() == 0 && out_.dropped() == 0)) return;
+  lost_output_reported_ = true;
+  print(event_line(OutputLost{.why = out_.error()}));
 }
 
 /// A result is never dropped; a job that is asked to end does not wait for a reader.
-bool MpirunChild::waits_for_reader() const { return args_.prints_result && out_.full() && !told_.ending(); }
+bool MpirunChild::waits_for_reader() const { return args_.prints_result && out_.full() && !job_signals_.ending(); }
 
-/// Forwards data that arrives within `milliseconds`. False: there was none, or both pipes are closed.
+/// Forwards data that arrives within `milliseconds`. Returns false if none arrived or both pipes are closed.
 bool MpirunChild::pass(Streams& streams, int milliseconds) {
   const bool waits = waits_for_reader();
   pollfd from[3] = {{signals_, POLLIN, 0}, {waits ? -1 : streams.out, POLLIN, 0}, {streams.err, POLLIN, 0}};
@@ -161,15 +162,15 @@ bool MpirunChild::pass(Streams& streams, int milliseconds) {
   if (from[1].revents != 0 && !pump(streams.out, [&](std::string_view text) { out_.add(text); })) streams.out = -1;
   if (from[2].revents != 0 && !pump(streams.err, [&](std::string_view text) { streams.filter.add(text); }))
     streams.err = -1;
-  if (streams.filter.acknowledged()) told_.acknowledged();
-  say_lost();
+  if (streams.filter.acknowledged()) job_signals_.acknowledged();
+  report_lost_output();
   return (ready > 0 || waits) && (streams.out >= 0 || streams.err >= 0);
 }
 
 /// Ranks without mpirun end by themselves; the others are killed.
 void MpirunChild::end_leftovers(pid_t child) {
   processes_.look(child);
-  const auto until = Clock::now() + (told_.ending() ? 0s : kLinger);
+  const auto until = Clock::now() + (job_signals_.ending() ? 0s : kLinger);
   while (!processes_.living(child).empty() && Clock::now() < until) usleep(50'000);
   for (int i = 0; i < 100 && !processes_.living(child).empty(); ++i) {
     processes_.end_all(child);
@@ -212,20 +213,21 @@ int MpirunChild::run(std::vector<std::string> line) {
       streams.look_at = Clock::now() + streams.look_every;
       streams.look_every *= 2;
     }
-    const int until_due = told_.wait_ms(Clock::now());
+    const int until_due = job_signals_.wait_ms(Clock::now());
     pass(streams, until_due < 0 ? 1000 : std::min(until_due, 1000));
   }
   // The last output. A process that outlives mpirun may hold the pipe open and write to it.
-  for (auto until = Clock::now() + (told_.ending() ? 300ms : kLinger); pass(streams, 200) && Clock::now() < until;)
+  for (auto until = Clock::now() + (job_signals_.ending() ? 300ms : kLinger);
+       pass(streams, 200) && Clock::now() < until;)
     if (waits_for_reader()) until = Clock::now() + kLinger;
-  streams.filter.finish(told_.ending());
+  streams.filter.finish(job_signals_.ending());
   end_leftovers(child);
   int status = 0;
   waitpid(child, &status, 0);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (told_.ending()) return told_.exit_code(code);
+  if (job_signals_.ending()) return job_signals_.exit_code(code);
   if (WIFSIGNALED(status)) {
-    say(event_line(MpirunKilled{.signal = WTERMSIG(status)}));
+    print(event_line(MpirunKilled{.signal = WTERMSIG(status)}));
     return static_cast<int>(ExitCode::kPeerLost);
   }
   return streams.filter.lost_a_rank() ? static_cast<int>(ExitCode::kPeerLost) : code;
@@ -233,18 +235,18 @@ int MpirunChild::run(std::vector<std::string> line) {
 
 bool MpirunChild::wait(std::chrono::milliseconds time) {
   const auto until = Clock::now() + time;
-  while (!told_.ending() && Clock::now() < until) {
+  while (!job_signals_.ending() && Clock::now() < until) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd from{signals_, POLLIN, 0};
     poll(&from, 1, static_cast<int>(std::max<int64_t>(left, 0)));
     take_signals();
   }
-  return told_.ending();
+  return job_signals_.ending();
 }
 
 void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  const bool waits = args_.prints_result && !told_.ending();  // for a reader; not if asked to end
+  const bool waits = args_.prints_result && !job_signals_.ending();  // for a reader; not if asked to end
   const auto patience = waits ? std::chrono::milliseconds(std::chrono::hours(24 * 365)) : 2000ms;
   const auto until = Clock::now() + 2s;
   const bool written = out_.drain(patience);
@@ -253,9 +255,9 @@ void MpirunChild::finish(int code) {
   finished_ = true;
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
     throw resource_error("output", "standard output cannot be written: the disk is full or its reader has exited");
-  say_lost();
-  if (!args_.prints_result && out_.dropped() > 0) say(event_line(OutputLost{.lines = out_.dropped()}));
-  if (err_.dropped() > 0) say(event_line(OutputLost{.lines = err_.dropped(), .fd = STDERR_FILENO}));
+  report_lost_output();
+  if (!args_.prints_result && out_.dropped() > 0) print(event_line(OutputLost{.lines = out_.dropped()}));
+  if (err_.dropped() > 0) print(event_line(OutputLost{.lines = err_.dropped(), .fd = STDERR_FILENO}));
   if (read) err_.drain(2s);  // otherwise it is full and has no reader
 }
 

@@ -11,11 +11,11 @@
 
 namespace ashlar::launch {
 
-/// Runs mpirun as a child, once or repeatedly. Standard error passes through MpirunFilter, and signals to this process
-/// through JobSignals, with a line for each: mpirun itself forwards no output of a rank while it ends the ranks. For
-/// jobs that save, the terminal's Ctrl-C does not reach mpirun, and the ranks do not read the terminal. A standard
-/// output without a reader does not block signals: lines of a job that saves are dropped and counted; other jobs wait
-/// for the reader.
+/// Runs mpirun as a child process, once or repeatedly. Standard error passes through MpirunFilter. JobSignals handles
+/// the signals to this process, and a line reports each, because mpirun forwards no output of the ranks while it ends
+/// them. For jobs that save, the terminal's Ctrl-C does not reach mpirun, and the ranks do not read the terminal. A
+/// standard output without a reader does not block signals: lines of a job that saves are dropped and counted; other
+/// jobs wait for the reader.
 ///   Signals are handled from construction to finish(); SIGHUP only if it was not ignored (nohup).
 class MpirunChild {
  public:
@@ -34,10 +34,10 @@ class MpirunChild {
   int run(std::vector<std::string> line);
   /// Waits for `time` or until a signal ends the job; true in the latter case.
   bool wait(std::chrono::milliseconds time);
-  void say(const std::string& text);                               ///< prints "ashlar: " and text on standard error
-  void say_line(const std::string& text);                          ///< prints a line on standard error
-  int exit_code(int code) const { return told_.exit_code(code); }  ///< JobSignals::exit_code
-  bool told_to_end() const { return told_.ending(); }
+  void print(const std::string& text);       ///< prints "ashlar: " and text on standard error
+  void print_line(const std::string& text);  ///< prints a line on standard error
+  int exit_code(int code) const { return job_signals_.exit_code(code); }  ///< JobSignals::exit_code
+  bool asked_to_end() const { return job_signals_.ending(); }
   /// Restores signal handling and waits until the output is written, at most 2 s if it may be dropped. Resource error
   /// when a result could not be written.
   void finish(int code);
@@ -46,18 +46,18 @@ class MpirunChild {
   struct Streams;
   void take_signals();
   void send(pid_t child);
-  void say_lost();
+  void report_lost_output();
   bool pass(Streams& streams, int milliseconds);
   bool waits_for_reader() const;
   void end_leftovers(pid_t child);
 
   Args args_;
-  JobSignals told_;
+  JobSignals job_signals_;
   JobProcesses processes_;
   OutputQueue out_, err_;
   sigset_t before_{};
   int signals_ = -1;
-  bool said_lost_ = false, finished_ = false;
+  bool lost_output_reported_ = false, finished_ = false;
 };
 
 }  // namespace ashlar::launch

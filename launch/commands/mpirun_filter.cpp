@@ -10,12 +10,12 @@ namespace {
 
 constexpr size_t kRule = 20;  // a line of this many dashes begins and ends a paragraph of mpirun
 
-constexpr std::string_view kSpoken = "ashlar: ";  // prefix of a rank's error
+constexpr std::string_view kRankPrefix = "ashlar: ";  // prefix of a rank's error
 
 /// Prefix of a warning of the event library in mpirun when mpirun closes a descriptor while ending a job.
 constexpr std::string_view kEventLoop = "[warn] Epoll ";
 
-/// Prefix of mpirun's line for each forwarded signal, which `launch` has reported already.
+/// Prefix of the line that mpirun prints for each forwarded signal. `launch` has already reported the signal.
 constexpr std::string_view kForwarding = "mpirun: Forwarding signal ";
 
 bool begins_alike(std::string_view a, std::string_view b) {
@@ -25,7 +25,7 @@ bool begins_alike(std::string_view a, std::string_view b) {
 
 /// True if a line with this beginning can be forwarded before it is complete.
 bool passes_at_once(std::string_view begun) {
-  return begun.size() >= kSpoken.size() && begun[0] != '-' && !begins_alike(begun, kEventLoop) &&
+  return begun.size() >= kRankPrefix.size() && begun[0] != '-' && !begins_alike(begun, kEventLoop) &&
          !begins_alike(begun, kForwarding);
 }
 
@@ -94,7 +94,7 @@ void MpirunFilter::add(std::string_view bytes) {
     bytes.remove_prefix(part.size());
     if (passing_) {
       emit(part);
-      if (!spoken_.empty()) spoken(part);
+      if (!rank_line_.empty()) read_rank_line(part);
     } else {
       line_ += part;
     }
@@ -102,8 +102,8 @@ void MpirunFilter::add(std::string_view bytes) {
       if (!passing_) end_of_line();
       passing_ = false;
     } else if (!passing_ && paragraph_.empty() && passes_at_once(line_)) {
-      // Not a rule of dashes: no need to wait for the end of the line.
-      if (line_.starts_with(kSpoken)) spoken(line_);
+      // A line that is not a rule of dashes is forwarded before it is complete.
+      if (line_.starts_with(kRankPrefix)) read_rank_line(line_);
       emit(line_);
       line_.clear();
       passing_ = true;
@@ -114,8 +114,8 @@ void MpirunFilter::add(std::string_view bytes) {
 void MpirunFilter::end_of_line() {
   std::string line;
   line.swap(line_);
-  if (line.starts_with(kSpoken)) {  // also inside a paragraph
-    spoken(line);
+  if (line.starts_with(kRankPrefix)) {  // also inside a paragraph
+    read_rank_line(line);
     emit(line);
   } else if (is_rule(std::string_view(line).substr(0, line.size() - 1))) {
     const bool closes = !paragraph_.empty();
@@ -124,7 +124,7 @@ void MpirunFilter::end_of_line() {
     const std::optional<int64_t> killed = killed_rank(paragraph_);
     killed_ = killed_ || killed;
     if (killed || repeats_an_exit_code(paragraph_)) {
-      rank_spoke_ = rank_spoke_ || tells_of_a_saved_run(paragraph_);
+      rank_printed_ = rank_printed_ || tells_of_a_saved_run(paragraph_);
       held_.push_back({paragraph_, killed});
     } else {
       emit(paragraph_);
@@ -138,25 +138,25 @@ void MpirunFilter::end_of_line() {
 }
 
 /// Handles a part of a rank's own line.
-void MpirunFilter::spoken(std::string_view part) {
-  rank_spoke_ = true;
-  spoken_ += part;
+void MpirunFilter::read_rank_line(std::string_view part) {
+  rank_printed_ = true;
+  rank_line_ += part;
   if (!part.ends_with('\n')) return;
-  if (const auto lost = lost_rank(spoken_)) {
+  if (const auto lost = lost_rank(rank_line_)) {
     lost_.push_back(*lost);
-    more_lost_ = more_lost_ || spoken_.find(" more lost;") != std::string::npos;
+    more_lost_ = more_lost_ || rank_line_.find(" more lost;") != std::string::npos;
   }
-  if (const auto crashed = crashed_rank(spoken_)) lost_.push_back(*crashed);
-  acknowledged_ = acknowledged_ || answers_sigusr1(spoken_);
-  spoken_.clear();
+  if (const auto crashed = crashed_rank(rank_line_)) lost_.push_back(*crashed);
+  acknowledged_ = acknowledged_ || answers_sigusr1(rank_line_);
+  rank_line_.clear();
 }
 
-void MpirunFilter::finish(bool told) {
+void MpirunFilter::finish(bool asked_to_end) {
   for (const Held& held : held_) {
-    const bool repeats = told ? true
+    const bool repeats = asked_to_end ? true
                          : held.killed
                              ? (more_lost_ || std::find(lost_.begin(), lost_.end(), *held.killed) != lost_.end())
-                             : rank_spoke_;
+                             : rank_printed_;
     if (!repeats) emit(held.paragraph);
   }
   emit(paragraph_);

@@ -16,17 +16,17 @@ class MpirunFilter {
  public:
   explicit MpirunFilter(std::function<void(std::string_view)> out) : out_(std::move(out)) {}
   void add(std::string_view bytes);
-  /// Forwards what was held back: incomplete output, and paragraphs that repeat nothing. `told`: the ranks were asked
-  /// to end, so paragraphs about how they ended are dropped.
-  void finish(bool told = false);
-  /// A rank was lost: another rank has reported it, it has reported its own fatal signal, or mpirun has reported a
-  /// signal.
+  /// Forwards what was held back: an incomplete line, and paragraphs that repeat no line of a rank. With `asked_to_end`
+  /// the ranks were asked to end, and paragraphs about how they ended are dropped.
+  void finish(bool asked_to_end = false);
+  /// True if a rank was lost: another rank has reported the loss, the rank has reported its own fatal signal, or mpirun
+  /// has reported that a signal killed it.
   bool lost_a_rank() const { return !lost_.empty() || killed_; }
   bool acknowledged() const { return acknowledged_; }  ///< a rank has answered SIGUSR1
 
  private:
   void end_of_line();
-  void spoken(std::string_view part);
+  void read_rank_line(std::string_view part);
   void emit(std::string_view text);
 
   std::function<void(std::string_view)> out_;
@@ -37,11 +37,11 @@ class MpirunFilter {
     std::optional<int64_t> killed;  ///< the killed rank; absent: the paragraph is about an exit code
   };
   std::vector<Held> held_;     ///< paragraphs that may repeat a rank's own line
-  std::string spoken_;         ///< incomplete line of a rank, already forwarded
+  std::string rank_line_;      ///< incomplete line of a rank, already forwarded
   std::vector<int64_t> lost_;  ///< ranks reported as lost
   bool more_lost_ = false;     ///< further ranks are lost, reported as a count
   bool passing_ = false;       ///< the current line is forwarded as it arrives
-  bool rank_spoke_ = false;
+  bool rank_printed_ = false;
   bool killed_ = false, acknowledged_ = false;
 };
 

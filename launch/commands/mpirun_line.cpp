@@ -16,7 +16,7 @@ namespace ashlar::launch {
 
 namespace {
 
-// Major version of Open MPI; 0: another MPI.
+// Major version of Open MPI; 0 for another MPI.
 int64_t open_mpi_major(const std::string& version) {
   constexpr std::string_view kName = "(Open MPI) ";
   const size_t at = version.find(kName);
@@ -56,7 +56,7 @@ bool is_exported(const std::string& name) {
 }
 
 /// The command line of Hydra, MPICH's mpirun.
-std::vector<std::string> hydra_line(const RanksWanted& wanted, const MpirunHere& here) {
+std::vector<std::string> hydra_line(const RequestedRanks& wanted, const LocalMpirun& here) {
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
   if (!wanted.hosts.empty()) add({"-hosts", wanted.hosts});
@@ -68,7 +68,7 @@ std::vector<std::string> hydra_line(const RanksWanted& wanted, const MpirunHere&
 
 }  // namespace
 
-std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here) {
+std::vector<std::string> mpirun_line(const RequestedRanks& wanted, const LocalMpirun& here) {
   const int64_t major = open_mpi_major(here.version);
   if (major == 0) return hydra_line(wanted, here);
   std::vector<std::string> line = {here.path};
@@ -101,8 +101,8 @@ std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere
   if (new_names) add({"--prtemca", "prte_abort_on_non_zero_status", "1"});
   if (!new_names) add_mca("orte_abort_on_non_zero_status", "1");
   if (several) {
-    // A machine that loses power sends nothing: with these settings mpirun polls it and gives up after 4 s. By default
-    // it would hang, after the other ranks have left, until the TCP timeout of a quarter of an hour.
+    // A machine that loses power sends nothing. With these settings mpirun polls the machine and gives up after 4 s. By
+    // default mpirun would wait for the TCP timeout, a quarter of an hour, after the other ranks have ended.
     for (const auto& [key, value] : {std::pair("time", "1"), std::pair("intvl", "1"), std::pair("probes", "3")}) {
       if (new_names) add({"--prtemca", str_cat("prte_keepalive_", key), value});
       if (!new_names) add_mca(str_cat("oob_tcp_keepalive_", key), value);

@@ -8,7 +8,7 @@
 namespace ashlar::launch {
 
 /// Ranks requested by the user. At most one of `hosts` and `hostfile` is given; with neither, the ranks run here.
-struct RanksWanted {
+struct RequestedRanks {
   int64_t ranks = 1;
   std::string hosts;                 ///< "a,b" or "a:2,b:4"; a host without a number gets its share of the ranks
   std::string hostfile;              ///< its path, for mpirun
@@ -17,7 +17,7 @@ struct RanksWanted {
 };
 
 /// Properties of this machine.
-struct MpirunHere {
+struct LocalMpirun {
   std::string path;                      ///< path of mpirun
   std::string version;                   ///< output of `mpirun --version`
   std::vector<std::string> environment;  ///< names of the variables that are set
@@ -29,9 +29,9 @@ struct MpirunHere {
 
 /// The words of an mpirun command: for Open MPI 4 and 5 (which renamed options), or with few options for any other MPI.
 /// Ranks are not bound: each chooses its cores itself (launch/world.h).
-std::vector<std::string> mpirun_line(const RanksWanted& wanted, const MpirunHere& here);
+std::vector<std::string> mpirun_line(const RequestedRanks& wanted, const LocalMpirun& here);
 
-/// `words` as a line of shell.
+/// `words` as a command line for a shell, quoted where needed.
 std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

@@ -12,7 +12,7 @@ namespace ashlar::launch {
 
 namespace {
 
-/// 0, or errno if not everything was written.
+/// Writes the text. Returns 0, or errno if not everything was written.
 int write_to(int fd, std::string_view text) {
   while (!text.empty()) {
     const size_t n = io::write_some(fd, text);
@@ -47,13 +47,14 @@ std::string OutputQueue::kept(State& state, std::string_view bytes) {
   if (state.bytes >= kMost) drop = bytes.size();
   const auto lines = std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(drop), '\n');
   state.dropped += lines;
-  state.untold += lines;
+  state.unreported += lines;
   if (drop > 0) state.mid_line = bytes[drop - 1] != '\n';
   bytes.remove_prefix(drop);
   if (bytes.empty() || state.mid_line) return "";
   state.dropping = false;
   return str_cat(state.broken ? "\n" : "",
-                 io::to_line(io::LinesLeftOut{.lines = std::exchange(state.untold, 0), .fd = state.fd}), "\n", bytes);
+                 io::to_line(io::LinesLeftOut{.lines = std::exchange(state.unreported, 0), .fd = state.fd}), "\n",
+                 bytes);
 }
 
 void OutputQueue::add(std::string_view bytes) {

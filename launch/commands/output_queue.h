@@ -28,7 +28,7 @@ class OutputQueue {
   bool full() const;        ///< a caller that must not lose bytes waits while it is full
   int error() const;        ///< errno of the write that stopped the output, or 0
   int64_t dropped() const;  ///< lines dropped because it was full
-  /// Waits until everything is written or an error occurs; false: not within `patience`.
+  /// Waits until everything is written or an error occurs. Returns false if that takes longer than `patience`.
   bool drain(std::chrono::milliseconds patience);
 
  private:
@@ -39,7 +39,7 @@ class OutputQueue {
     int fd = -1;
     size_t bytes = 0;
     int error = 0;
-    int64_t dropped = 0, untold = 0;
+    int64_t dropped = 0, unreported = 0;
     bool stop = false;
     bool mid_line = false;  ///< the last byte, kept or dropped, is not the end of a line
     bool dropping = false;

@@ -52,7 +52,7 @@ TableFormat shares_of(int64_t total) {
   return {.fixed = share, .per_id = share, .total = [=](int64_t) { return share(total); }};
 }
 
-/// For a model of unknown vocabulary size: counts per token id.
+/// The table for a model of unknown vocabulary size, with counts per token id.
 TableFormat by_vocabulary(int64_t total) {
   const auto number = [](int64_t n) { return absl::StrFormat("%16d", n); };
   return {
@@ -82,7 +82,7 @@ int run_params_command(std::span<const std::string> words, Log& log) {
     throw input_error("params", "expected one configuration file, got ", files.size(),
                       "; usage: ashlar params CONFIG [section.key=value ...]");
   config::RawConfig raw = config::read_config(files[0], overrides);
-  const std::vector<config::DerivedValue> taken = training::take_start(raw);
+  const std::vector<config::DerivedValue> taken = training::apply_start_model(raw);
   config::Facts facts{.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel};
   std::string reason = "data.path is not given";
   for (const auto& source : raw.data_sources()) {

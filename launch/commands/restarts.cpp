@@ -87,7 +87,7 @@ void RunProgress::look() {
     read_to_ = 0;
   }
   committed_ = newest_step(run_dir_);
-  // If nothing was written, the rows beyond the checkpoint are those of the previous attempt.
+  // If this attempt has written nothing, the rows beyond the checkpoint are those of the previous attempt.
   if (stamp_of_metrics(run_dir_) != stamp_) count_rows(committed_);
   stamp_ = stamp_of_metrics(run_dir_);
   goodput_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
@@ -138,7 +138,7 @@ int keep_alive(const RestartArgs& args) {
     const int64_t committed = progress.committed();
     const int code = args.run(words);
     const bool stands = before.renewed();
-    const bool again = code == static_cast<int>(ExitCode::kPeerLost) && !args.told_to_end();
+    const bool again = code == static_cast<int>(ExitCode::kPeerLost) && !args.asked_to_end();
     progress.look();
     if (progress.committed() > (stands && !stood ? 0 : committed)) in_a_row = 0;
     if (restarts > 0 || again)

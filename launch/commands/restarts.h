@@ -13,8 +13,8 @@
 
 namespace ashlar::launch {
 
-/// Steps and time of a run under `ashlar launch --restarts`. Steps that were repeated from a checkpoint count as made
-/// but not as kept.
+/// Steps and time of a run under `ashlar launch --restarts`. A step that a later attempt repeats from a checkpoint
+/// counts as made, but not as kept.
 struct Goodput {
   int64_t kept_steps = 0, made_steps = 0;
   double kept_seconds = 0;  ///< time of the kept steps
@@ -61,7 +61,7 @@ struct RestartArgs {
   std::filesystem::path run_dir;
   std::vector<std::string> words;                                 ///< arguments of `train`
   std::function<int(const std::vector<std::string>& words)> run;  ///< runs an attempt; returns its exit code
-  std::function<bool()> told_to_end;                              ///< a signal has asked the job to end
+  std::function<bool()> asked_to_end;                             ///< a signal has asked the job to end
   std::function<bool(std::chrono::milliseconds)> wait;            ///< true: a signal arrived meanwhile
   std::function<void(const std::string&)> say;                    ///< prints a line
 };

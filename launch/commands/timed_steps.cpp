@@ -51,7 +51,7 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
                                   const std::vector<std::string>& overrides, const Session& session) {
   comm::Bootstrap& bootstrap = session.bootstrap;
   config::RawConfig raw = config::read_config(file, overrides);
-  training::take_start(raw);
+  training::apply_start_model(raw);
   config::Facts facts{.ranks = bootstrap.world().size(),
                       .local_ranks = bootstrap.local_size(),
                       .hardware_threads = session.cores.machine,

@@ -14,8 +14,8 @@ inline double quantile(std::vector<double> values, double share) {
   return values[static_cast<size_t>(at)];
 }
 
-/// The lower quartile of repeated calls within about `budget` seconds, at least eight, after two warm-up calls: on a
-/// shared machine disturbances can only make a run slower.
+/// The lower quartile of the times of repeated calls: at least eight calls in about `budget` seconds, after two warm-up
+/// calls. The lower quartile, because disturbances of a shared machine can only make a call slower.
 template <typename Call>
 double quartile_seconds(double budget, const Call& call) {
   using Clock = std::chrono::steady_clock;

@@ -48,7 +48,8 @@ const char* const kTrainHelp =
 
 namespace {
 
-// Before the first step there is no measured step time, and the ranks of a busy machine start one after the other.
+// The limit before the first step. No step time is known yet, and the ranks of a busy machine start one after the
+// other.
 constexpr double kStartSeconds = 60;
 
 void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
@@ -72,7 +73,7 @@ struct TrainArguments {
   bool restart = false;
 };
 
-/// With --from rank 0 imports the model; configurations are read only after all ranks have parsed.
+/// With --from, rank 0 imports the model. Configurations are read only after all ranks have parsed their words.
 TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& log) {
   Arguments arguments("train", words);
   TrainArguments a{.restart = arguments.flag("--restart")};
@@ -98,7 +99,7 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   return a;
 }
 
-/// Sources of values that are not given: the run itself, else the checkpoint that it starts from.
+/// The checkpoints that give values which the user does not give: the run's own, else the one that the run starts from.
 struct Origins {
   std::optional<training::Origin> own, start;
 };
@@ -116,13 +117,13 @@ std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Orig
   const std::optional<std::string> init_from = raw.init_from();
   std::vector<config::DerivedValue> taken;
   if (from.own && init_from)
-    taken = config::take_model_from_checkpoint(raw, from.own->config.model, from.own->path.string(),
-                                               config::Differing::kStays);
+    taken =
+        config::apply_checkpoint_model(raw, from.own->config.model, from.own->path.string(), config::Differing::kStays);
   if (from.start)
-    taken = config::take_model_from_checkpoint(raw, from.start->config.model, from.start->path.string(),
-                                               config::Differing::kError);
+    taken = config::apply_checkpoint_model(raw, from.start->config.model, from.start->path.string(),
+                                           config::Differing::kError);
   if (from.own) {
-    const auto kept = config::take_values_from_run(raw, from.own->config, from.own->path.string());
+    const auto kept = config::apply_run_values(raw, from.own->config, from.own->path.string());
     taken.insert(taken.end(), kept.begin(), kept.end());
   }
   if (init_from && !from.own && !from.start)
@@ -162,11 +163,11 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   run.datasets = open_datasets(raw, manifests);
   if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
   const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);
-  training::Continuation said;
-  if (from.start) said = training::check_start(*from.start, raw, records);
+  training::Continuation continuation;
+  if (from.start) continuation = training::check_start(*from.start, raw, records);
   run.resolved = config::resolve(raw, facts);
   run.resolved.derived.insert(run.resolved.derived.end(), taken.begin(), taken.end());
-  said.say(session.log);
+  continuation.say(session.log);
   const config::RunConfig& c = run.resolved.config;
   data::check_train_data(run.datasets, {.sequence_length = c.train.sequence_length,
                                         .micro_batch = c.train.micro_batch,
@@ -218,7 +219,7 @@ int run_train_command(std::span<const std::string> words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { run = resolve_run(*raw, from, manifests, session); });
   check_same_configuration(ranks, run.resolved.config);
   training::check_shards(ranks, run.datasets);
-  training::say_remarks(ranks, run.datasets, session.log);
+  training::log_dataset_warnings(ranks, run.datasets, session.log);
   return static_cast<int>(train(run, a.restart, std::move(memory), session));
 }
 

@@ -22,8 +22,9 @@ struct TrainFromArgs {
 };
 
 /// Called by all ranks; rank 0 imports (`import` true). The checkpoint goes to RUN_DIR.import, next to the run's
-/// directory (run.dir of `overrides`, else runs/NAME of the Hugging Face directory). An import by an earlier start from
-/// the same directory is reused. Input error when that path has another model's import, or something else.
+/// directory (run.dir of `overrides`, else runs/NAME of the Hugging Face directory). If an earlier start has imported
+/// the same directory, its import is reused. Input error when RUN_DIR.import holds the import of another model, or
+/// anything else.
 TrainFrom train_from(const TrainFromArgs& args, bool import, Log& log);
 
 }  // namespace ashlar::launch

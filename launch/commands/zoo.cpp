@@ -46,7 +46,7 @@ void list_models(Log& log) {
 
 void list_uses(const std::string& key, Log& log) {
   bool found = false;
-  for (const zoo::Uses& uses : zoo::who_uses_what(zoo::published_models())) {
+  for (const zoo::Uses& uses : zoo::usage_by_key(zoo::published_models())) {
     if (!key.empty() && uses.key != key) continue;
     found = true;
     log.info(uses.key);
@@ -98,25 +98,25 @@ void explain_config(std::vector<std::string> files, Log& log) {
   log.info("nearest published models:");
   const std::vector<zoo::Neighbour> near = zoo::neighbours(config, models);
   for (size_t i = 0; i < std::min<size_t>(3, near.size()); ++i) {
-    std::vector<std::string> axes;
-    for (const config::ModelDifference& d : near[i].axes)
-      axes.push_back(str_cat(d.key, " ", d.left, " (there ", d.right, ")"));
+    std::vector<std::string> differences;
+    for (const config::ModelDifference& d : near[i].differences)
+      differences.push_back(str_cat(d.key, " ", d.left, " (there ", d.right, ")"));
     log.info(absl::StrFormat("  %-18s %s: %s", near[i].model->id, near[i].model->title,
-                             axes.empty() ? "all options equal" : absl::StrJoin(axes, "; ")));
+                             differences.empty() ? "all options equal" : absl::StrJoin(differences, "; ")));
   }
-  using Kind = zoo::Remark::Kind;
-  const std::vector<zoo::Remark> remarks = zoo::remarks(config, models);
+  using Kind = zoo::Note::Kind;
+  const std::vector<zoo::Note> notes = zoo::notes(config, models);
   for (const auto& [kind, head] : {std::pair(Kind::kUnique, "unique:"), std::pair(Kind::kRare, "rare:"),
                                    std::pair(Kind::kCustomary, "customary:")}) {
     const char* title = head;
-    for (const zoo::Remark& r : remarks) {
+    for (const zoo::Note& r : notes) {
       if (r.kind != kind) continue;
       if (title != nullptr) log.info(title);
       title = nullptr;
       log.info("  " + r.text);
     }
   }
-  for (const zoo::Remark& r : remarks)
+  for (const zoo::Note& r : notes)
     if (r.kind == Kind::kWarning) log.warn("[zoo] " + r.text);
 }
 

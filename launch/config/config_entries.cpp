@@ -68,7 +68,7 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
   };
   const std::vector<Entry> others = model_entries(right);
   std::vector<ModelDifference> differences;
-  // Entries of `have` that `other` lacks. An empty list has no entry, nor has an absent optional key.
+  // The entries of `have` that `lack` does not have. An empty list and an absent optional key have no entry.
   const auto lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
     for (const Entry& entry : have) {
       const bool may_be_absent =
@@ -138,7 +138,7 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
   std::vector<std::string> errors;
   const bool same_optimizer = stored.optimizer.rule.kind == wanted.optimizer.rule.kind;
   for (ConfigChange& change : compare_configs(stored, wanted)) {
-    // A different optimizer kind is one error; its different defaults follow from it.
+    // A different optimizer kind is one error. Differences of the defaults that follow from it are not listed.
     if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
       errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before, ", as the run in ",

@@ -53,7 +53,7 @@ std::string explain(std::string_view what) {
   const std::string_view section = dot == what.npos ? "" : what.substr(0, dot);
   const std::string_view key = dot == what.npos ? what : what.substr(dot + 1);
   if (const KeySpec* spec = find_key(section, key)) return explain_spec(*spec);
-  // A word alone may be a section or a key; a word before a dot is a section.
+  // A word without a dot may be a section or a key. A word before a dot is a section.
   const std::string near_section = nearest_section(section.empty() ? what : section);
   const std::string near_key = nearest_key(section, key);
   std::string guess = near_key.empty() ? section_guess(section) : str_cat("did you mean ", near_key, "?");

@@ -12,7 +12,8 @@ namespace ashlar::config {
 /// the nearest key for anything else.
 std::string explain(std::string_view what);
 
-/// configs/README.md. Regenerated with `ashlar explain --markdown > configs/README.md`; a test compares.
+/// The text of configs/README.md. `ashlar explain --markdown > configs/README.md` regenerates the file, and a test
+/// compares the two.
 std::string schema_markdown();
 
 }  // namespace ashlar::config

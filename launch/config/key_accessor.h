@@ -16,7 +16,7 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
 
-/// A value of the type its key asks for, range and words already checked. kNumber is always double.
+/// A value of the type of its key, whose range or word has been checked. The value of a kNumber key is always a double.
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
                            std::vector<std::string>, std::vector<double>>;
 
@@ -24,7 +24,8 @@ using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64
 /// for a key that only a rule reads and for a key that is refused.
 struct Member {
   std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< nothing: the key is absent
-  /// A word in place of a number (`head_dim^-0.5`) is left to the rule of its key; "none" empties an optional member.
+  /// A word in place of a number (`head_dim^-0.5`) changes nothing here; the rule of the key reads it. "none" empties
+  /// an optional member.
   void (*set)(RunConfig&, const Value&) = nullptr;
   std::vector<std::string_view> (*words)() = nullptr;  ///< words of an enum; null for other types
 };

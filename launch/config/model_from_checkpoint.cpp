@@ -5,9 +5,9 @@
 namespace ashlar::config {
 namespace {
 
-class Taker {
+class CheckpointModel {
  public:
-  Taker(RawValues& raw, const model::ModelConfig& stored, const std::string& where, Differing differing)
+  CheckpointModel(RawValues& raw, const model::ModelConfig& stored, const std::string& where, Differing differing)
       : raw_(raw), stored_(stored), where_(where), differing_(differing) {
     if (const auto& keys = raw.given[key_index("run.init_change")])
       allowed_ = std::get<std::vector<std::string>>(*keys);
@@ -24,7 +24,7 @@ class Taker {
       const KeySpec& spec = schema()[entry.index];
       if (is_weights_key(spec) && raw_.bad[entry.index] == 0) visit(spec, entry.value);
     }
-    return std::move(taken_);
+    return std::move(applied_);
   }
 
  private:
@@ -32,7 +32,7 @@ class Taker {
     std::optional<Value>& given = raw_.given[key_index(spec.name())];
     if (given) {
       Value meant = *given;
-      // A word that equals the stored value ("none") has no number.
+      // A word such as "none" that equals the stored value has no number.
       if (const auto* rule = std::get_if<std::string>(&meant);
           rule != nullptr && spec.type == KeyType::kNumberOrWord && meant != stored)
         meant = value_of_rule(*rule, stored_);
@@ -42,7 +42,7 @@ class Taker {
       spec.member.set(effective_, stored);
     } else if (applies(spec, effective_)) {
       given = stored;
-      taken_.push_back({spec.name(), value_text(stored), str_cat("of ", where_)});
+      applied_.push_back({spec.name(), value_text(stored), str_cat("of ", where_)});
     }
   }
 
@@ -78,15 +78,15 @@ class Taker {
   const std::string& where_;
   Differing differing_;
   std::vector<std::string> allowed_;
-  std::vector<DerivedValue> taken_;
+  std::vector<DerivedValue> applied_;
   RunConfig effective_;  ///< stored values overridden by given ones: decides which keys apply
 };
 
 }  // namespace
 
-std::vector<DerivedValue> take_model_from_checkpoint(RawConfig& raw, const model::ModelConfig& stored,
-                                                     const std::string& where, Differing differing) {
-  return Taker(raw.values(), stored, where, differing).run();
+std::vector<DerivedValue> apply_checkpoint_model(RawConfig& raw, const model::ModelConfig& stored,
+                                                 const std::string& where, Differing differing) {
+  return CheckpointModel(raw.values(), stored, where, differing).run();
 }
 
 }  // namespace ashlar::config

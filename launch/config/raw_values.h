@@ -20,7 +20,7 @@ struct RawValues {
   std::vector<std::optional<Value>> given;  ///< indexed like schema()
   std::vector<uint8_t> bad;                 ///< given but invalid: `errors` has the error
   std::vector<uint8_t> overridden;          ///< has an override: the value of the file is not checked
-  std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (take_values_from_run)
+  std::map<size_t, std::string> kept_from;  ///< keys that have the value of a checkpoint (apply_run_values)
   std::vector<std::string> errors;
   int64_t unknown = 0;  ///< number of unknown keys and sections; the first few have errors
   bool is_toml = true;  ///< false: the file could not be parsed, so its keys are not checked
@@ -39,7 +39,8 @@ std::string value_text(const Value& value);
 /// `section.key = got: expected ...; e.g. ...` with the place (`x.toml:3`, `command line`) at the end.
 std::string value_error(const KeySpec& spec, std::string_view got, std::string_view place);
 
-/// Range, words and supported values of a value of the right type; an error text when something is wrong.
+/// Checks the range, the word and the support of a value of the right type. Returns the error text if the value is
+/// wrong.
 std::optional<std::string> check_value(const KeySpec& spec, const Value& value, std::string_view place);
 
 /// Every applicable key of a resolved config with its value, in schema order.

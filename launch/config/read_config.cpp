@@ -215,9 +215,9 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
   return error;
 }
 
-/// Parses the text. A value that is not TOML is reported, its line is removed, and the rest is parsed again, so that
-/// all errors are reported at once. If that does not lead to a file that parses, only the first error is reported.
-/// Keys that are overridden give no errors.
+/// Parses the text. For a value that is not TOML, the error is recorded, the line is removed, and the rest is parsed
+/// again, so that all errors are reported at once. If the rest can never be parsed, only the first error is reported.
+/// Overridden keys give no errors.
 toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -269,7 +269,7 @@ void read_table(RawValues& raw, const toml::table& root) {
     for (const auto& [key, node] : *table) {
       const KeySpec* spec = find_key(section, key.str());
       if (spec != nullptr && raw.overridden[index_of(*spec)] != 0) continue;
-      // Runs of earlier versions store this key; what was its only value is what every run does.
+      // Runs of earlier versions store this key with its only value, true. Every run is deterministic now.
       if (section == "run" && key == "deterministic" && node.value<bool>() == true) continue;
       if (spec != nullptr)
         set_value(raw, *spec, node, place_of(node));
@@ -316,7 +316,7 @@ void read_override(RawValues& raw, const Override& given) {
                      : str_cat(spec.name(), ": expected a value on one line, got several lines (", kCommandLine, ")"));
     return;
   }
-  // Words and paths need no quotes on a command line; what is not TOML is read as a string.
+  // Words and paths need no quotes on a command line: a text that is not TOML is read as a string.
   const bool texts = spec.type == KeyType::kString || spec.type == KeyType::kKeyList || spec.type == KeyType::kWord ||
                      spec.type == KeyType::kSources;
   const std::string line = str_cat("value = ", text);

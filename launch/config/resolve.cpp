@@ -94,7 +94,7 @@ void resolve_evaluation(Resolver& r) {
                    "; that older key counts micro-batches, the run keeps the number of sequences"));
 }
 
-/// Checks the mesh against the model and the batch. The product of the mesh sizes is right already.
+/// Checks the mesh against the model and the batch. The product of the mesh sizes has been checked before.
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
@@ -160,7 +160,8 @@ void resolve_optimizer(Resolver& r) {
   }
 }
 
-/// Values that are valid real numbers but not in the accumulate type A: AdamW would divide 0 by 0, or do nothing.
+/// Refuses values that are valid as real numbers but not in the accumulate type A: AdamW would divide 0 by 0, or change
+/// nothing.
 template <typename A>
 void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
   using Limits = std::numeric_limits<A>;
@@ -176,7 +177,8 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
             ", the smallest normal number of ", type, ": no weight would change; raise it");
   const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
   if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
-  // Squares of gradients below this vanish in v, so the step is m / eps. Rounded up to two digits.
+  // The smallest gradient whose square does not vanish in v, rounded up to two digits. For smaller gradients the step
+  // is m / eps.
   const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
   if (r.valid({"optimizer.eps"}) && eps < least)
@@ -206,11 +208,11 @@ void resolve_schedule(Resolver& r) {
   if (valid && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
             r.origin("schedule.warmup_steps"), "; give a shorter warm-up or train longer");
-  if (s.kind == LrKind::kConstant) s.min_ratio = 1;
+  if (s.kind == LrScheduleKind::kConstant) s.min_ratio = 1;
   const bool decays = applies(schema()[key_index("schedule.decay_steps")], r.config());
   if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return;
   const int64_t after_warmup = std::max<int64_t>(1, steps - s.warmup_steps);
-  if (s.kind == LrKind::kWsd) {
+  if (s.kind == LrScheduleKind::kWsd) {
     r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
              {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
     if (valid && r.valid({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)

@@ -78,8 +78,8 @@ void resolve_scaling(Resolver& r, ModelConfig& m) {
                                                        : "sqrt(1 + ln factor / ln original_positions)");
 }
 
-/// A given base that base_cycle does not contain would be used by no layer. The default is accepted: stored
-/// configurations contain it.
+/// Refuses a base that is given but not in base_cycle, since no layer would use it. The default is accepted, because
+/// stored configurations contain it.
 void check_base(Resolver& r, const model::RopeConfig& rope) {
   const std::vector<double>& cycle = rope.base_cycle;
   const bool turns = std::ranges::any_of(cycle, [](double base) { return base > 0; });

@@ -11,9 +11,9 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
 
-/// Reads raw values with their defaults, records derived values, collects errors. A key is invalid when it is wrong,
-/// missing, or derived from an invalid key. Checks on invalid keys are skipped, so that one mistake gives one error.
-/// Invalid keys read as some value in range.
+/// Reads raw values with their defaults, records derived values and collects errors. A key is invalid when its value is
+/// wrong, missing, or derived from an invalid key. Checks that involve invalid keys are skipped, so that one mistake
+/// gives one error. Reading an invalid key gives some value in its range.
 class Resolver {
  public:
   Resolver(const RawValues& raw, const Facts& facts);
@@ -25,7 +25,7 @@ class Resolver {
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
   bool given(std::string_view key) const;
-  /// " (KEY is that of ...)" for a key whose value take_values_from_run gave; else nothing.
+  /// " (KEY is that of ...)" for a key whose value apply_run_values gave; else nothing.
   std::string origin(std::string_view key) const;
   bool valid(std::initializer_list<std::string_view> keys) const;
 
@@ -33,7 +33,7 @@ class Resolver {
   double number(std::string_view key) const { return get<double>(key); }
   bool flag(std::string_view key) const { return get<bool>(key); }
   std::string word(std::string_view key) const { return get<std::string>(key); }
-  /// The given or default value; for a key that is absent without a default, T{}.
+  /// Returns the given value or the default; T{} for a key that has neither.
   template <typename T>
   T get(std::string_view key) const {
     const Value value = value_of(key);

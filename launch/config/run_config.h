@@ -13,8 +13,8 @@
 #include "core/base/dtype.h"
 #include "core/base/enum_names.h"
 #include "core/base/error.h"
+#include "core/optim/lr_schedule.h"
 #include "core/optim/optimizer_defaults.h"
-#include "core/optim/schedule.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"
 
@@ -37,7 +37,7 @@ inline constexpr EnumName<HangAction> kHangActionNames[] = {{HangAction::kStop, 
 constexpr std::span<const EnumName<HangAction>> names_of(HangAction) { return kHangActionNames; }
 
 using ashlar::name_of;
-using LrKind = optim::ScheduleKind;
+using LrScheduleKind = optim::LrScheduleKind;
 
 struct RunSection {
   std::string dir;
@@ -58,7 +58,7 @@ struct MeshSection {
   int64_t pipeline = 1;
   int64_t data = 1;
   bool sequence_parallel = false;
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;
+  pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;
   bool operator==(const MeshSection&) const = default;
 };
@@ -82,9 +82,9 @@ struct OptimizerSection {
   bool operator==(const OptimizerSection&) const = default;
 };
 
-/// The shape is optim::Schedule, with optimizer.lr as its peak.
+/// The values of optim::LrSchedule; its peak is optimizer.lr.
 struct ScheduleSection {
-  LrKind kind = LrKind::kCosine;
+  LrScheduleKind kind = LrScheduleKind::kCosine;
   int64_t warmup_steps = 0;
   double min_ratio = 0.1;   ///< lowest rate / peak; 1 for constant
   int64_t decay_steps = 0;  ///< length of the decay; 0 for constant and inv_sqrt
@@ -131,8 +131,8 @@ struct RunConfig {
 };
 
 /// Purpose of the configuration. It decides which keys must be given, and whether the mesh must fit the ranks. kModel
-/// needs only the model sections (params, eval), kStep those and a mesh (bench step). The train, optimizer and data
-/// fields without a default are then 0 or empty when absent.
+/// needs only the model sections (params, eval). kStep needs the model sections and a mesh (bench step). For both,
+/// absent fields of train, optimizer and data that have no default are 0 or empty.
 enum class Purpose : uint8_t { kTrain, kStep, kModel };
 
 /// Facts outside the configuration that resolve() needs.
@@ -167,7 +167,7 @@ class ConfigError : public Error {
 
 struct RawValues;
 
-/// A configuration as written: values by key, and the errors found so far.
+/// A configuration as the user has written it: values by key, and the errors found so far.
 class RawConfig {
  public:
   explicit RawConfig(const std::string& name);
@@ -211,7 +211,7 @@ RawConfig read_config(const std::string& path, const std::vector<std::string>& o
 /// Reads a configuration from text; `name` replaces the file name in messages and in the default of run.dir.
 RawConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides);
 
-/// Treatment of a given key that differs from that of the checkpoint.
+/// What happens if the value given for a key differs from the value in the checkpoint.
 enum class Differing : uint8_t {
   kError,  ///< an error with both values, unless run.init_change lists the key
   kStays,  ///< no error here: check_resume decides
@@ -219,13 +219,13 @@ enum class Differing : uint8_t {
 
 /// Sets each model key that `raw` does not give to the value of `stored`, the model of the checkpoint `where`. Returns
 /// those keys, for printing. For a run that starts from a checkpoint, also when that run is resumed.
-std::vector<DerivedValue> take_model_from_checkpoint(RawConfig& raw, const model::ModelConfig& stored,
-                                                     const std::string& where, Differing differing);
+std::vector<DerivedValue> apply_checkpoint_model(RawConfig& raw, const model::ModelConfig& stored,
+                                                 const std::string& where, Differing differing);
 
 /// Sets each key that keeps its value on resume (KeySpec::kept) and that `raw` does not give to the value of `stored`,
 /// the configuration of the checkpoint `where`. Returns those keys, for printing. The length of the decay is kept only
 /// with the same schedule.kind.
-std::vector<DerivedValue> take_values_from_run(RawConfig& raw, const RunConfig& stored, const std::string& where);
+std::vector<DerivedValue> apply_run_values(RawConfig& raw, const RunConfig& stored, const std::string& where);
 
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
 Resolved resolve(const RawConfig& raw, const Facts& facts);
@@ -251,15 +251,15 @@ std::vector<std::pair<std::string, std::string>> model_values(const model::Model
 struct ModelDifference {
   std::string key, left, right;
 };
-/// The keys in which two models differ, in schema order; numbers differ beyond 1e-12. A key that does not apply to one
-/// of the models is left out: the key that decides this is in the list.
+/// The keys in which two models differ, in schema order. Numbers differ if their difference exceeds 1e-12. A key that
+/// applies to only one of the models is left out; the key that decides this is in the list.
 std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right);
 
 /// `KEY = "TEXT"` as a line of the key's section; throws ConfigError when the schema refuses the text.
 std::string value_line(const std::string& key, const std::string& text);
 
-/// A stable 64-bit hash of all keys and values except run.threads (the machines of a job may differ): equal on all
-/// ranks with the same configuration.
+/// A stable 64-bit hash of all keys and values, equal on all ranks with the same configuration. run.threads is left
+/// out, since the machines of a job may differ.
 uint64_t config_hash(const RunConfig& config);
 
 struct ConfigChange {

@@ -104,11 +104,13 @@ size_t index_of(const KeySpec& spec);  ///< its place in schema()
 /// For names written in this program. Bug when the schema lacks it.
 size_t key_index(std::string_view name);
 
-/// Names of keys in config.json of Hugging Face models and in papers, where they differ much from the names here.
+/// Names that papers and the config.json of Hugging Face models use for keys, where they differ much from the names
+/// here.
 std::span<const std::pair<std::string_view, std::string_view>> other_names();
-/// Returns the known key that a misspelt one most likely means: the key that other programs call so, the same key of
-/// another section, else the key with the fewest edits. Empty when a guess would be arbitrary: for an unknown section
-/// that resembles none, unless the key is known; in a section, for a key that is half wrong.
+/// Returns the known key that a misspelt name most likely means. That is the key for which other programs use this
+/// name, else the same key in another section, else the key with the fewest edits. Empty when a guess would be
+/// arbitrary: for a section that resembles none (unless the key is known), and for a key of which half the letters are
+/// wrong.
 std::string nearest_key(std::string_view section, std::string_view key);
 /// Returns the section that a misspelt name most likely means; empty if none is near.
 std::string nearest_section(std::string_view name);
@@ -125,7 +127,7 @@ std::string default_text(const KeySpec& spec);
 
 std::vector<std::string_view> split_words(const char* words);
 std::vector<std::string_view> words_of(const KeySpec& spec);  ///< the words it accepts
-/// The number that a word of a model key stands for: `head_dim^-0.5`, `sqrt(d_model)`, ...
+/// The number that the word of a model key means: `head_dim^-0.5`, `sqrt(d_model)`, ...
 double value_of_rule(const std::string& rule, const model::ModelConfig& m);
 
 }  // namespace ashlar::config

@@ -14,14 +14,16 @@ constexpr Condition kFromWeights = {"run.init_from is given",
                                     [](const RunConfig& c) { return c.run.init_from.has_value(); }, "run.init_from"};
 constexpr Condition kInterleaved = {
     "mesh.schedule = \"interleaved\"",
-    [](const RunConfig& c) { return c.mesh.schedule == pipeline::ScheduleKind::kInterleaved; }, "mesh.schedule"};
+    [](const RunConfig& c) { return c.mesh.schedule == pipeline::PipelineSchedule::kInterleaved; }, "mesh.schedule"};
 constexpr Condition kVaries = {"schedule.kind is not constant",
-                               [](const RunConfig& c) { return c.schedule.kind != LrKind::kConstant; },
+                               [](const RunConfig& c) { return c.schedule.kind != LrScheduleKind::kConstant; },
                                "schedule.kind"};
-constexpr Condition kDecays = {
-    "schedule.kind is linear, cosine or wsd",
-    [](const RunConfig& c) { return c.schedule.kind != LrKind::kConstant && c.schedule.kind != LrKind::kInvSqrt; },
-    "schedule.kind"};
+constexpr Condition kDecays = {"schedule.kind is linear, cosine or wsd",
+                               [](const RunConfig& c) {
+                                 return c.schedule.kind != LrScheduleKind::kConstant &&
+                                        c.schedule.kind != LrScheduleKind::kInvSqrt;
+                               },
+                               "schedule.kind"};
 constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};

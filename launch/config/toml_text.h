@@ -10,9 +10,9 @@ namespace ashlar::config {
 
 std::string trimmed(std::string_view text);
 
-/// The first line, counted from 0, in which keys, lists and tables are nested deeper than io::kMaxJsonDepth; nothing
-/// when there is none. The parser makes a table for each part of a dotted key, and code that walks the tables recurses
-/// once per level. For text that is not TOML the result is unspecified.
+/// Returns the first line, counted from 0, in which keys, lists and tables are nested deeper than io::kMaxJsonDepth, or
+/// nothing. The limit is needed because the parser makes a table for each part of a dotted key, and code that walks the
+/// tables recurses once per level. For text that is not TOML the result is unspecified.
 std::optional<size_t> too_deep(std::string_view text);
 
 }  // namespace ashlar::config

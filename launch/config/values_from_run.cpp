@@ -41,7 +41,7 @@ bool is_settled(const RawValues& raw, const KeySpec& older, const RunConfig& sto
 
 }  // namespace
 
-std::vector<DerivedValue> take_values_from_run(RawConfig& config, const RunConfig& stored, const std::string& where) {
+std::vector<DerivedValue> apply_run_values(RawConfig& config, const RunConfig& stored, const std::string& where) {
   RawValues& raw = config.values();
   std::vector<DerivedValue> kept;
   if (stored.train.steps == 0) return kept;  // an import, which has no schedule

@@ -9,8 +9,8 @@ namespace ashlar::hf {
 /// A key that holds a token id, a list of them, or null.
 std::vector<int64_t> token_ids(JsonReader& reader, const char* key);
 
-/// The keys that every class takes: token ids, which are kept, and the few that would change a logit in any class,
-/// which are refused. Keys that change no logit: neutral_keys.h.
+/// Reads the keys that every class has. Token ids are kept. The few keys that would change a logit in any class are
+/// refused. neutral_keys.h lists the keys that change no logit.
 void read_common_keys(JsonReader& reader, HfConfig& out);
 
 }  // namespace ashlar::hf

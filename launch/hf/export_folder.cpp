@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kJournalStart = "ashlar export 1, files: ";
 
-/// The names of all files that an export writes, and of their temporary files.
+/// Returns the names of all files that an export writes, and of their temporary files.
 std::set<std::string> all_of(const ExportFolder::Names& own) {
   std::set<std::string> names = own.beside;
   names.insert(std::string(kConfigFile));
@@ -112,7 +112,7 @@ void ExportFolder::take_over(Log& log) {
   std::error_code ignored;
   const bool interrupted = fs::exists(fs::symlink_status(journal, ignored));
   const Names left = interrupted ? read_journal(journal) : Names();
-  // config.json is written last: a folder with one holds a complete export, or another program's files.
+  // config.json is written last. A folder that has one holds a complete export or the files of another program.
   const bool whole = fs::exists(path_ / kConfigFile, ignored);
   const std::set<std::string> ours = interrupted && !whole ? all_of(left) : std::set<std::string>();
   for (const std::string& name : model_files_in(path_)) {
@@ -147,11 +147,11 @@ void ExportFolder::finish() noexcept {
 void ExportFolder::remove() noexcept {
   try {
     for (const std::string& name : all_of(names_)) ::unlink((path_ / name).c_str());
-    // The journal goes last, so that the next export can complete an interrupted removal.
+    // The journal is removed last, so that the next export can complete an interrupted removal.
     ::unlink((path_ / kJournalFile).c_str());
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   } catch (const std::exception&) {
-    // The journal names the files that are left.
+    // The journal stays, since it names the files that are left.
   }
 }
 

@@ -26,18 +26,19 @@ class ExportFolder {
     std::set<std::string> beside;  ///< extra files, not part of a model: those of a tokenizer
   };
 
-  /// Makes the folder where it is missing and claims the names. What a killed export left is removed first, with a line
-  /// in the log. Input error for a folder that holds a model, part of one, one of the extra files, or a foreign
-  /// journal, or that another export writes to: nothing is touched then.
+  /// Creates the folder if it is missing and claims the names. First removes the files of a killed export, with a line
+  /// in the log. Input error, before anything is changed, for a folder that another export writes to, or that holds a
+  /// model, a part of one, one of the extra files, or a journal of another program.
   ExportFolder(std::filesystem::path path, Names names, Log& log);
-  /// Files that were neither finished nor removed stay, with their journal.
+  /// Leaves the files and the journal if neither finish() nor remove() was called.
   ~ExportFolder();
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  /// The export is complete: removes the journal.
+  /// Call it when the export is complete. Removes the journal.
   void finish() noexcept;
-  /// The export failed and no rank writes any more: removes its files, the journal and the folders it made.
+  /// Call it when the export has failed and no rank writes any more. Removes the files, the journal and the created
+  /// folders.
   void remove() noexcept;
 
  private:

@@ -4,8 +4,8 @@
 
 namespace ashlar::hf {
 
-// One line for each family: the function in its file. The plainest layout of a kind of model stands first, because an
-// export takes the first family that has the model.
+// One line for each family, with the function in its file. An export takes the first family that can have the model, so
+// the simplest layout of a kind of model comes first.
 #define ASHLAR_HF_FAMILIES(X) \
   X(llama)                    \
   X(qwen2)                    \

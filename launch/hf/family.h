@@ -21,7 +21,7 @@ struct HfConfig;   // hf_config.h
 struct Row {
   std::function<void(JsonReader&, HfConfig&)> read = nullptr;   ///< null: nothing to read
   std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
-  /// Checks requirements of the family on a model that no key gives. Returns why it cannot have the model, or "".
+  /// Checks a requirement of the family that no key expresses. Returns why the family cannot have the model, or "".
   std::function<std::string(const model::ModelConfig&)> limit = nullptr;
 };
 using Rows = std::vector<Row>;
@@ -66,14 +66,14 @@ struct TensorNames {
   bool qkv_values_first = false;  ///< the values of a group come before the keys
   bool transposed = false;        ///< matrices are stored [in, out] (Conv1D)
 
-  /// Ends of the names of buffers (causal masks, rotary frequencies) that old files hold; they are left out.
+  /// Suffixes of the names of buffers (causal masks, rotary frequencies) in old files. Buffers are left out.
   std::vector<std::string_view> buffers = {"rotary_emb.inv_freq"};
-  /// Start of the names of what a family has beside its text model; left out. "": nothing.
+  /// Prefix of the names of tensors outside the text model, which are left out. "": there are none.
   std::string_view other_part = "";
 };
 
-/// A family of Hugging Face models: all that import and export know of one class of transformers. Each is made by a
-/// function in a file of its own, families/NAME.cpp, which families.cpp lists. README.md describes how to add one.
+/// A family of Hugging Face models: all that import and export know about one class of transformers. A function in
+/// families/NAME.cpp makes it, and families.cpp lists that function. README.md describes how to add a family.
 struct Family {
   std::string_view class_name;                         ///< "GPT2LMHeadModel", as in config.json `architectures`
   std::string_view model_type;                         ///< "gpt2", as in config.json `model_type`

@@ -103,7 +103,7 @@ class CheckpointSource : public TensorSource {
     for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         if (!is_completion(stored, part.name)) continue;
-        // Same type as the weight beside it; a norm without weights has none beside it.
+        // The tensor has the type of the weight of its layer, if there is one; a norm without weights has none.
         const std::string weight = part.name.substr(0, part.name.rfind('.')) + ".weight";
         const checkpoint::TensorRecord* sibling = reader.find(weight);
         io::TensorSpec spec{.name = part.name, .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
@@ -122,7 +122,7 @@ class CheckpointSource : public TensorSource {
     if (added == added_.end()) {
       const checkpoint::TensorRecord& record = reader_.at(name);
       const auto elems = static_cast<int64_t>(out.size()) / io::size_of(record.dtype);
-      // A vector is one row of the matrix view.
+      // Seen as a matrix, a vector is one row.
       const int64_t cols = record.matrix_cols();
       const checkpoint::Block block = record.shape.size() < 2
                                           ? checkpoint::Block{.col = row, .rows = 1, .cols = elems}
@@ -153,7 +153,7 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
   }
 }
 
-/// A configuration that continues training from the import at `out`; the user adds a dataset.
+/// Returns a configuration that continues training from the import at `out`. The user must add a dataset.
 std::string starting_config(const HfConfig& config, bool tokenizer, const std::filesystem::path& hf_directory,
                             const std::filesystem::path& out) {
   const std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
@@ -219,7 +219,7 @@ std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointR
   return files;
 }
 
-/// The model of a checkpoint with its family; `stored` becomes the model as the checkpoint has it.
+/// Returns the model of a checkpoint with its family. `stored` receives the model as the checkpoint has it.
 HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOptions& options,
                     model::ModelConfig& stored) {
   const config::RunConfig run = config::stored_config(reader.config_toml(), reader.path().string());

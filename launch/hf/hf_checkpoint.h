@@ -25,23 +25,23 @@ struct ImportReport {
   int64_t bytes = 0;
 };
 
-/// A Hugging Face directory as a weights-only checkpoint at `out`: each tensor in the dtype of the file, the model
-/// sections as its configuration, class and token ids in its metadata (keys `hf.*`), the files of its tokenizer.
-/// Memory: two tensors. Errors as import_hf; input error when `out` holds something already, or for a tokenizer of a
-/// kind that is not supported; exit 6 for a full disk.
+/// Writes a Hugging Face directory as a checkpoint of weights at `out`. Each tensor keeps the dtype of the file. The
+/// checkpoint's configuration has the model sections, its metadata the class and token ids (keys `hf.*`), and it has
+/// the files of the tokenizer. Memory: two tensors. Errors as import_hf; input error when `out` is not empty or the
+/// kind of tokenizer is not supported; exit 6 for a full disk.
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
                                   const ImportOptions& options = {});
 
-/// One line for people: class, parameters, bytes, tokenizer.
+/// One line for the user: class, parameters, bytes, tokenizer.
 std::string summary(const ImportReport& report, const std::filesystem::path& out);
 
-/// A digest that identifies a Hugging Face directory independently of its path: of config.json, and of the name, size,
-/// first and last 64 KiB of each file of weights. In the metadata of an import under kSourceKey.
+/// A digest that identifies a Hugging Face directory independently of its path. It covers config.json, and of each file
+/// of weights the name, the size, and the first and last 64 KiB. The metadata of an import has it under kSourceKey.
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
 
-/// The end-of-text ids in the metadata of an import: those of generation_config.json where it had some, else those of
-/// config.json; none for a checkpoint that is no import. Damaged error for metadata of another form.
+/// The end-of-text ids in the metadata of an import: those of generation_config.json if it had any, else those of
+/// config.json. Empty for a checkpoint that is not an import. Damaged-data error for metadata in another format.
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {
@@ -57,9 +57,9 @@ struct ExportReport {
   Exported files;
 };
 
-/// Called by all ranks: the weights of a checkpoint, or of a run's newest good one, as a Hugging Face directory.
-/// Moments stay behind. Every byte read is compared with its checksum. Errors as export_hf; input error that names
-/// the settings in the way when no family can have the model.
+/// Called by all ranks. Writes the weights of a checkpoint (of a run directory, its newest valid one) as a Hugging Face
+/// directory, without the optimizer state. Every byte read is compared with its checksum. Errors as export_hf; input
+/// error that names the settings in the way when no family can have the model.
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
                                const ExportOptions& options, Log& log, comm::ControlPlane& ranks);
 

@@ -32,7 +32,7 @@ void read_model(JsonReader& reader, HfConfig& c) {
   c.model = c.family->base;
   for (const Row& row : c.family->rows)
     if (row.read) row.read(reader, c);
-  // No family has a key for the usual scale; a row has set any other one.
+  // No family has a key for the usual scale. If a row has set another scale, it is not 0 here.
   if (c.model.attn.scale == 0) c.model.attn.scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
 }
 
@@ -194,7 +194,7 @@ std::vector<std::string> obstacles(const Family& family, const ModelConfig& conf
   for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
   }
-  // The setting that causes an error of reading back explains more than that error.
+  // A differing setting explains more than the error that it causes when the model is read back.
   return found.empty() ? back.errors : found;
 }
 
@@ -214,7 +214,7 @@ ModelConfig completed(const Family& family, const ModelConfig& config) {
 bool is_completion(const ModelConfig& config, std::string_view name) {
   const bool norm = name.find("norm") != std::string_view::npos;
   if (norm &&
-      name.find(".attn.") != std::string_view::npos)  // norms of queries and keys: only biases are added, never gains
+      name.find(".attn.") != std::string_view::npos)  // norms of queries and keys get biases only, never gains
     return name.ends_with(".bias") && !config.qk_norm.bias;
   if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
   if (!name.ends_with(".bias")) return false;

@@ -32,7 +32,7 @@ std::string torch_name(io::FileDType dtype) {
   }
 }
 
-/// The dtype of a tensor in the file: `wanted`, or the one that all its parts have.
+/// The dtype of a tensor in the file: `wanted`, or else the common dtype of its parts.
 io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source, std::optional<io::FileDType> wanted) {
   std::optional<io::FileDType> common = wanted;
   // A constant has the type of the embedding.
@@ -57,7 +57,7 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
   return *common;
 }
 
-/// All that an export will write, except the weights. The same on all ranks.
+/// Everything that an export will write, except the weights. Equal on all ranks.
 struct Plan {
   std::vector<TensorMapping> mappings;
   std::vector<io::TensorSpec> tensors;      ///< tensor of each mapping, as in the files
@@ -82,7 +82,7 @@ Plan plan_export(const ExportArgs& args) {
     bytes.push_back(spec.num_bytes());
     plan.tensors.push_back(std::move(spec));
   }
-  plan.shards = cut_shards(bytes, args.max_shard_bytes);
+  plan.shards = split_into_shards(bytes, args.max_shard_bytes);
   for (std::vector<size_t>& shard : plan.shards) {
     // Sorts as the Hugging Face writer does: wide types first, so that each is aligned, then by name.
     std::sort(shard.begin(), shard.end(), [&](size_t a, size_t b) {
@@ -97,12 +97,12 @@ Plan plan_export(const ExportArgs& args) {
   const auto most = std::max_element(elements.begin(), elements.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   plan.dtype = torch_name(most->first);
-  // Before the weights, so that a model without a config.json fails at once.
+  // Made before the weights are written, so that a model for which no config.json exists fails at once.
   plan.config_json = write_hf_config(args.config, plan.dtype);
   return plan;
 }
 
-/// Rows of one Hugging Face tensor, counted as [out, in], assembled from rows of ours.
+/// Assembles rows of one Hugging Face tensor, taken as [out, in], from rows of Ashlar's tensors.
 class RowAssembler {
  public:
   RowAssembler(const TensorMapping& mapping, io::FileDType dtype, TensorSource& source)
@@ -119,7 +119,7 @@ class RowAssembler {
   void read(int64_t row, std::span<std::byte> out) {
     const int64_t end = row + static_cast<int64_t>(out.size()) / row_bytes();
     for (const TensorPart& part : mapping_.parts) {
-      // Consecutive rows of ours are read at once, even where the file separates them (fused heads).
+      // Consecutive source rows are read at once, even if they are not adjacent in the file (fused heads).
       std::vector<RowBlock> run;
       for (const RowBlock& block : part.blocks) {
         const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
@@ -194,7 +194,7 @@ void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const Expor
       writer.write(mapping.hf_name, window);
       continue;
     }
-    // Rows of ours are columns of the file: `count` elements of each of its rows.
+    // The source rows are columns of the file: `count` elements of each row of the file.
     flipped.resize(window.size());
     transpose(window, count, rows.row_elems(), element, flipped);
     for (int64_t i = 0; i < rows.row_elems(); ++i) {

@@ -32,7 +32,7 @@ bool is_weight_dtype(io::FileDType dtype) {
          dtype == io::FileDType::kF64;
 }
 
-/// Elements of one row of our tensor: the product of all extents but the first.
+/// The number of elements in one row of an Ashlar tensor: the product of all dimensions except the first.
 int64_t row_elems(const std::vector<int64_t>& shape) { return shape.size() > 1 ? shape[1] : 1; }
 
 }  // namespace
@@ -45,7 +45,7 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
   HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
   check_weight_files(directory);
   io::SafetensorsModel files(directory);
-  // Before any list over layers is made, which a wrong count would make huge.
+  // Checked before any list over layers is made, which a wrong count would make huge.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
     throw input_error("hf", printable(directory.string()), ": config.json says ", config.model.n_layers,
                       " layers, the weights have only ", files.names().size(),

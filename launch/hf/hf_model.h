@@ -19,15 +19,15 @@
 
 namespace ashlar::hf {
 
-/// A Hugging Face model directory read as one of ours: the config, and every tensor by our global name in the dtype of
-/// the file, [out, in] row-major. Only the last transposed tensor is held in memory. Not thread-safe.
+/// A Hugging Face model directory, read as an Ashlar model: the config, and every tensor by its Ashlar name, in the
+/// dtype of the file, [out, in] row-major. Only the last transposed tensor is held in memory. Not thread-safe.
 class ImportedModel {
  public:
   const HfConfig& config() const { return config_; }
   /// Notes on the config and the tensors that the user may not expect, e.g. buffers that were left out. To be printed.
   const std::vector<std::string>& notes() const { return config_.notes; }
 
-  /// Name, shape and dtype of each of our tensors, in model order.
+  /// Name, shape and dtype of each Ashlar tensor, in model order.
   const std::vector<io::TensorSpec>& tensors() const { return tensors_; }
 
   /// Fills `out`, exactly the tensor's bytes. Bug for a name that tensors() lacks. Exit 4 for a value that is not
@@ -43,8 +43,8 @@ class ImportedModel {
     size_t part;
   };
   void bind(const std::string& directory);
-  /// Returns the names, printable, of tensors in the files that are neither of the model nor known to be left out. Adds
-  /// a note that counts those left out.
+  /// Returns the names, in printable form, of the tensors in the files that belong neither to the model nor to the
+  /// kinds that are left out. Adds a note with the number of tensors left out.
   std::vector<std::string> unknown_names();
   void check_tied_head(const std::string& directory);
   void check_constant(const TensorMapping& mapping, const std::string& name, std::vector<std::string>& wrong);
@@ -71,7 +71,7 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// Null when there is no such tensor.
   virtual const io::TensorSpec* find(std::string_view name) const = 0;
-  /// Fills `out` with whole rows, from `row` on; a vector's rows are its elements.
+  /// Fills `out` with whole rows, from `row` on. The rows of a vector are its elements.
   virtual void read_rows(std::string_view name, int64_t row, std::span<std::byte> out) = 0;
 };
 
@@ -94,15 +94,15 @@ struct Exported {
 };
 
 /// Called by all ranks: writes `directory`/model.safetensors, or shards of it and their index (shards.h), and last of
-/// all config.json. The ranks share the shards, rank 0 writes the rest; what is written does not depend on how many
-/// they are. Without `dtype` each tensor keeps the type of the source, so that export(import(x)) has the tensors of x
-/// bit for bit; with it, values are rounded once to nearest even (to fp16 through fp32).
+/// all config.json. The shards are divided among the ranks, and rank 0 writes the rest; the files do not depend on the
+/// number of ranks. Without `dtype` each tensor keeps the type of the source, so that export(import(x)) has the tensors
+/// of x bit for bit. With `dtype`, values are rounded once to nearest even (to fp16 through fp32).
 ///   Host memory: a few windows of 8 MiB, and where the class stores matrices transposed (GPT2) the largest of them.
 /// Files open at a time: one to write, and the source's. Errors (exit 2): as ExportFolder, a folder that not all ranks
 /// see, a source tensor missing or of another shape, a finite value that the dtype cannot hold; exit 4 for a value that
-/// is not finite, exit 6 for a full disk. One of any rank is thrown by all (comm::AllRanksError), after the shards
-/// under way; nothing of the export is left then. A process that is killed leaves files without a config.json, which
-/// the next export takes away.
+/// is not finite, exit 6 for a full disk. An error of one rank is thrown on all ranks (comm::AllRanksError), after the
+/// shards being written are complete and all files of the export are removed. A killed process leaves files without a
+/// config.json; the next export removes them.
 Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks);
 
 }  // namespace ashlar::hf

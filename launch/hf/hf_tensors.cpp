@@ -72,7 +72,7 @@ class Builder {
     if (m_.norm.affine == model::NormAffine::kScaleBias) whole(hf + ".bias", ours + ".bias", {m_.d_model});
   }
 
-  /// The norm of the queries or keys of `heads` heads.
+  /// Adds the norm of the queries or keys of `heads` heads.
   void head_norm(const std::string& hf, const std::string& ours, int64_t heads, int64_t head_dim) {
     if (!model::qk_norm_has_gain(m_)) return;
     const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads, head_dim);
@@ -86,7 +86,7 @@ class Builder {
     std::vector<RowBlock> blocks;
   };
 
-  /// A linear of the file, made of one or more of ours; all read `in` inputs.
+  /// Adds a linear layer of the file that holds one or more Ashlar layers. All of them have `in` inputs.
   void linear(const std::string& hf, const std::vector<Part>& parts, int64_t in, bool bias) {
     int64_t out = 0;
     for (const Part& part : parts) out += part.rows;
@@ -147,8 +147,8 @@ class Builder {
     list_.push_back({.hf_name = hf + "eps", .constant = kXieluEps});
   }
 
-  /// In the file the rotated columns of a head are its last, in ours its first. The file has the keys and values of a
-  /// head side by side, we have all keys in one tensor and all values in another.
+  /// In the file the rotated columns of a head are its last columns; in Ashlar they are its first. The file has the
+  /// keys of a head beside its values; Ashlar has all keys in one tensor and all values in another.
   void latent_attention(const std::string& hf, const std::string& ours) {
     const int64_t H = m_.n_heads, D = m_.head_dim, R = m_.rope.dims, P = D - R;
     const int64_t V = model::layer_heads(m_, 0).v_head_dim, q_rank = m_.attn.q_rank, kv_rank = m_.attn.kv_rank;

@@ -10,15 +10,15 @@
 
 namespace ashlar::hf {
 
-/// `rows` rows of a Hugging Face tensor that are, in the same order, rows of one of ours. A vector's rows are its
-/// elements.
+/// `rows` rows of a Hugging Face tensor that are rows of one Ashlar tensor, in the same order. The rows of a vector are
+/// its elements.
 struct RowBlock {
   int64_t hf_row = 0;
   int64_t our_row = 0;
   int64_t rows = 0;
 };
 
-/// One of our tensors, all of whose rows come from one Hugging Face tensor.
+/// An Ashlar tensor whose rows all come from one Hugging Face tensor.
 struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;
@@ -38,14 +38,14 @@ struct TensorMapping {
   double constant = 0;
 };
 
-/// Every parameter of a model of a family, each of ours exactly once. Requires obstacles(family, config) to be empty
-/// (hf_config.h). Vocabulary rows are the unpadded ones.
+/// Every parameter of a model of a family. Each Ashlar tensor occurs exactly once. Requires obstacles(family, config)
+/// to be empty (hf_config.h). Vocabulary rows are the unpadded ones.
 std::vector<TensorMapping> tensor_mappings(const Family& family, const model::ModelConfig& config);
 
-/// Buffers that old checkpoints carry (causal masks, rotary frequencies): computed again at run time, never parameters.
+/// True for the buffers in old files (causal masks, rotary frequencies). They are not parameters: Ashlar computes them.
 bool is_ignored_buffer(const Family& family, std::string_view hf_name);
 
-/// Tensors of another part than the text model, e.g. Chameleon's image tokenizer. They are left out.
+/// True for tensors outside the text model, e.g. Chameleon's image tokenizer. They are left out.
 bool is_other_part(const Family& family, std::string_view hf_name);
 
 /// The names that the weight of the head may have. A file of a tied model may repeat the embedding under them.

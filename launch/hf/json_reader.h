@@ -14,9 +14,9 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-/// Reads keys of one JSON object and remembers which were read, so that unread keys can be reported. A list of keys
-/// names one value: any of them may be present, and those that are must agree. Errors are collected; a call that found
-/// an error returns its fallback.
+/// Reads keys of one JSON object and remembers which ones were read, so that unread keys can be reported. A list of
+/// keys gives the names of one value: several of them may be present, and then they must agree. Errors are collected. A
+/// call that finds an error returns its fallback.
 class JsonReader {
  public:
   using Keys = std::vector<const char*>;
@@ -33,8 +33,8 @@ class JsonReader {
   bool has(const char* key) const;        ///< present, null or not
   bool has_value(const char* key) const;  ///< present and not null
 
-  /// A size: 1 to 2^31-1. Absent: `fallback`, with a note: the file relies on the default of the class, and its reader
-  /// may not know that.
+  /// Returns a size from 1 to 2^31-1. If the key is absent, returns `fallback` and adds a note that the file relies on
+  /// the default of the class.
   int64_t size(const Keys& keys, int64_t fallback);
   std::optional<int64_t> optional_size(const Keys& keys);  ///< empty when absent or null
   double number(const Keys& keys, double fallback);
@@ -45,7 +45,7 @@ class JsonReader {
   const nlohmann::json* object(const char* key);
   const nlohmann::json* raw(const char* key);  ///< any value; null when absent or null
 
-  /// The value as it is, not counted as read; null when absent or null.
+  /// Returns the value as it is, without marking the key as read. Null when absent or null.
   const nlohmann::json* peek(const char* key) const;
 
   /// Marks keys as read that change nothing in this class.

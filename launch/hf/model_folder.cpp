@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 
-/// Weights in other forms than safetensors, by the end of the file name.
+/// Formats of weights other than safetensors, by the suffix of the file name.
 struct OtherForm {
   std::string_view ending, words;
 };
@@ -34,7 +34,7 @@ constexpr OtherForm kOtherForms[] = {
     {".onnx", "a graph of ONNX, which is not read; fetch the safetensors of the same model"},
 };
 
-/// The first name with that end; empty: none.
+/// The first name with that suffix; empty if there is none.
 std::string first_ending(const std::set<std::string>& names, std::string_view ending) {
   const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(ending); });
   return at == names.end() ? "" : *at;

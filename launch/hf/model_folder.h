@@ -5,8 +5,9 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-// Both look only at the names of the files in a folder, and throw an input error that says what it holds and what to
-// do. Call the first before config.json is read and the second after, so that an unknown class is reported first.
+// Both functions look only at the names of the files in a folder. Their input error says what the folder holds and what
+// to do. Call the first before config.json is read and the second after that, so that an unknown class is reported
+// before missing weights.
 
 /// Input error for an adapter (PEFT, LoRA), which is no model.
 void refuse_adapter(const std::filesystem::path& directory);

@@ -9,7 +9,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// Keys without effect at every value.
+/// Keys that have no effect, whatever their value.
 constexpr const char* kAlways[] = {
     // Identity, storage and bookkeeping.
     "architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "_name_or_path", "name_or_path",
@@ -46,7 +46,7 @@ constexpr const char* kAlways[] = {
     "remove_invalid_values", "repetition_penalty", "suppress_tokens", "target_lookbehind", "temperature", "top_k",
     "top_p", "typical_p"};
 
-/// Keys without effect at one value, which is what every class does.
+/// Keys that have no effect at one value, which is what every class does.
 constexpr NeutralKey kAtOneValue[] = {
     {"n_special", "0"},           {"full_attn_mod", "1"},         {"interpolate_factor", "1"},
     {"use_mrope", "false"},       {"scale_attn_weights", "true"}, {"learned_embeddings", "true"},

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 
-/// Takes digits from the front; false when there are none.
+/// Removes digits from the front of `text`. Returns false if there are none.
 bool skip_number(std::string_view& text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   text.remove_prefix(digits);
@@ -28,7 +28,7 @@ bool skip(std::string_view& text, std::string_view start) {
 
 }  // namespace
 
-std::vector<std::vector<size_t>> cut_shards(std::span<const int64_t> tensor_bytes, int64_t max_bytes) {
+std::vector<std::vector<size_t>> split_into_shards(std::span<const int64_t> tensor_bytes, int64_t max_bytes) {
   std::vector<std::vector<size_t>> shards;
   std::vector<size_t> current;
   int64_t current_bytes = 0;

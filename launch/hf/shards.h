@@ -17,14 +17,15 @@ inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
 inline constexpr std::string_view kConfigFile = "config.json";
 inline constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
-/// The tensors of each file, as indices into `tensor_bytes`; every tensor is in exactly one file. As transformers does:
-/// in the order given, a file ends where the next tensor would make it larger than max_bytes. A tensor larger than that
-/// has a file to itself, and the file begun before it goes on after it. Files are in the order in which they are
-/// finished. max_bytes 0: one file.
-std::vector<std::vector<size_t>> cut_shards(std::span<const int64_t> tensor_bytes, int64_t max_bytes);
+/// The tensors of each file, as indices into `tensor_bytes`; every tensor is in exactly one file. As in transformers,
+/// tensors are taken in the given order, and a file ends where the next tensor would make it larger than max_bytes. A
+/// tensor larger than max_bytes gets a file of its own; the file begun before it is continued after it. Files are
+/// listed in the order in which they are finished. max_bytes 0: one file.
+std::vector<std::vector<size_t>> split_into_shards(std::span<const int64_t> tensor_bytes, int64_t max_bytes);
 
-/// The files that each rank writes. The largest file goes first, each to the rank with the fewest bytes so far (the
-/// lowest such rank). The same on all ranks; no rank has more bytes than the average plus one file.
+/// The files that each rank writes. Files are assigned in descending order of size, each to the rank with the fewest
+/// bytes so far (the lowest of several). The result is the same on all ranks, and no rank has more bytes than the
+/// average plus one file.
 std::vector<std::vector<size_t>> share_shards(std::span<const int64_t> shard_bytes, int ranks);
 
 /// "model-00001-of-00003.safetensors", counted from 0 here; "model.safetensors" when there is one.

@@ -13,7 +13,7 @@ namespace ashlar::inference {
 /// to stage. Calls are made by all ranks, with the same arguments.
 class Decoder {
  public:
-  /// For texts of at most `max_tokens`. Without `use_cache` every call recomputes the whole text, as training does.
+  /// `max_tokens`: the longest text. Without `use_cache` every call recomputes the whole text, as training does.
   Decoder(training::Engine& engine, int64_t max_tokens, bool use_cache);
 
   /// Logits [vocab_padded] of the token after `text`, on the last stage only (empty elsewhere). `text` must extend the

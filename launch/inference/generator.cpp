@@ -14,7 +14,7 @@ namespace ashlar::inference {
 
 namespace {
 
-constexpr uint64_t kSamplingSite = hash64("generate");
+constexpr uint64_t kSamplingRngStream = hash64("generate");
 
 /// The drawn token, sent by the last stage to the others.
 struct Drawn {
@@ -36,7 +36,7 @@ int32_t first_bad(std::span<const double> logits, const model::ModelConfig& conf
 Drawn draw_token(std::vector<double> logits, const model::ModelConfig& config, const GenerateOptions& o, int64_t n) {
   if (const int32_t bad = first_bad(logits, config); bad >= 0) return {.bad_id = bad, .bad_logit = logits[bad]};
   for (const int32_t id : o.never) logits[id] = -std::numeric_limits<double>::infinity();
-  const Philox::Counter words = Philox::block(o.sampling.seed, kSamplingSite, static_cast<uint64_t>(n));
+  const Philox::Counter words = Philox::block(o.sampling.seed, kSamplingRngStream, static_cast<uint64_t>(n));
   const double uniform = (static_cast<double>(words[0]) * 0x1p32 + words[1]) * 0x1p-64;
   return {.id = draw(sampling_distribution(logits, config.vocab_size, o.sampling), uniform)};
 }

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Length of the prefix that further ids cannot change: all except an incomplete last character, or a decoder's
-/// replacement for it.
+/// Length of the prefix that further ids cannot change: everything except an incomplete last character or the
+/// replacement character for it.
 size_t certain_size(std::string_view text) {
   if (text.ends_with(kReplacement)) return text.size() - kReplacement.size();
   size_t tail = 0;
@@ -22,7 +22,7 @@ size_t certain_size(std::string_view text) {
 }  // namespace
 
 TextStream::TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t> before)
-    : tokenizer_(tokenizer), ids_(before.begin(), before.end()), told_(ids_.size()) {
+    : tokenizer_(tokenizer), ids_(before.begin(), before.end()), returned_(ids_.size()) {
   known_ = tokenizer_.decode(ids_);
 }
 
@@ -32,14 +32,14 @@ std::string TextStream::add(int32_t id) {
   return flush(false);
 }
 
-std::string TextStream::rest() { return told_ < ids_.size() ? flush(true) : ""; }
+std::string TextStream::rest() { return returned_ < ids_.size() ? flush(true) : ""; }
 
 std::string TextStream::flush(bool all) {
   const std::span<const int32_t> ids(ids_);
   std::string text = tokenizer_.decode(ids.subspan(anchor_));
   if (!text.starts_with(known_)) {
     // The previous ids ended within a run of byte tokens whose text was returned, so the next id starts a new anchor.
-    anchor_ = told_;
+    anchor_ = returned_;
     known_.clear();
     text = tokenizer_.decode(ids.subspan(anchor_));
   }
@@ -50,8 +50,8 @@ std::string TextStream::flush(bool all) {
     known_ += fresh;
     return fresh;
   }
-  anchor_ = told_;
-  told_ = ids_.size();
+  anchor_ = returned_;
+  returned_ = ids_.size();
   known_ = tokenizer_.decode(ids.subspan(anchor_));
   return fresh;
 }

@@ -28,9 +28,9 @@ class TextStream {
 
   const data::Tokenizer& tokenizer_;
   std::vector<int32_t> ids_;
-  size_t anchor_ = 0;  ///< index where decoding begins
-  size_t told_ = 0;    ///< number of ids whose text was returned
-  std::string known_;  ///< the returned text from the anchor on
+  size_t anchor_ = 0;    ///< index where decoding begins
+  size_t returned_ = 0;  ///< number of ids whose text was returned
+  std::string known_;    ///< the returned text from the anchor on
 };
 
 }  // namespace ashlar::inference

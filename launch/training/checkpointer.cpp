@@ -51,18 +51,18 @@ SaveState Checkpointer::state() {
   return SaveState::kFailed;
 }
 
-void Checkpointer::poll(SaveState heard) {
-  if (heard != SaveState::kNone) {
-    note(saving_.advance(heard == SaveState::kDurable   ? checkpoint::SaveState::kDone
-                         : heard == SaveState::kWriting ? checkpoint::SaveState::kWriting
-                                                        : checkpoint::SaveState::kFailed));
+void Checkpointer::poll(SaveState received) {
+  if (received != SaveState::kNone) {
+    note(saving_.advance(received == SaveState::kDurable   ? checkpoint::SaveState::kDone
+                         : received == SaveState::kWriting ? checkpoint::SaveState::kWriting
+                                                           : checkpoint::SaveState::kFailed));
   }
-  say(retention_.poll());
+  log_warnings(retention_.poll());
 }
 
 void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
   last_ = step_ == args.state.step;  // if the save of an earlier step fails, the last one follows
-  say_what_is_waited_for();
+  log_current_save();
   while (!saving_.idle()) note(saving_.wait_phase());
   if (step_ != args.state.step) {
     last_ = true;
@@ -70,19 +70,19 @@ void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
     step_ = args.state.step;
     while (!saving_.idle()) note(saving_.wait_phase());
   }
-  say(retention_.wait());
+  log_warnings(retention_.wait());
 }
 
-void Checkpointer::say_what_is_waited_for() {
+void Checkpointer::log_current_save() {
   if (saving_.idle()) return;
   log_.info(str_cat("the run ends when the current save is complete: ", saving_.path().string(),
                     saving_.free() ? "is being verified" : " is written and read back"));
 }
 
 void Checkpointer::wait() {
-  say_what_is_waited_for();
+  log_current_save();
   while (!saving_.idle()) note(saving_.wait_phase());
-  say(retention_.wait());
+  log_warnings(retention_.wait());
 }
 
 void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
@@ -92,8 +92,8 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
   }
-  const bool speaks = ranks_.rank() == 0;  // all ranks have the same outcome
-  if (outcome.damage && speaks)
+  const bool first_rank = ranks_.rank() == 0;  // all ranks have the same outcome
+  if (outcome.damage && first_rank)
     log_.warn(str_cat("the saved checkpoint cannot be read back, older ones are kept: ", *outcome.damage));
   if (outcome.verified) {
     retention_.trust(*outcome.verified);
@@ -102,7 +102,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
   if (!outcome.failure) return;
   // A run directory that now belongs to another run is a final error, not one to retry.
   comm::try_on_all_ranks(ranks_, [&] {
-    if (speaks && check_owned_) check_owned_();
+    if (first_rank && check_owned_) check_owned_();
   });
   ++failures_;
   step_ = -1;
@@ -113,12 +113,12 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
                            any_ ? "; earlier checkpoints are kept" : "; no checkpoint was saved before");
     });
   }
-  if (!speaks) return;
+  if (!first_rank) return;
   log_.warn(str_cat("a save failed; retrying at the next interval (", failures_, " of ", kMostFailures,
                     " in a row): ", text));
 }
 
-void Checkpointer::say(const checkpoint::Retention::Report& report) {
+void Checkpointer::log_warnings(const checkpoint::Retention::Report& report) {
   for (const std::string& warning : report.warnings) log_.warn(warning);
 }
 

@@ -20,15 +20,16 @@ struct CheckpointerArgs {
   std::function<void()> check_owned;  ///< rank 0's RunDirectory::check_owned; called first when a save fails
 };
 
-/// The checkpoints of a run while it trains: written in the background, logged when complete, read back, deleted when
-/// old. All ranks call everything at the same steps. A failed save is logged in one line and retried at the next
-/// interval. The third failure in a row ends the run with exit code 6, as does a failed last save (comm::AllRanksError,
-/// or Error of one rank); earlier checkpoints are kept, and failed ones leave no files.
+/// The checkpoints of a running training. They are written in the background, logged when complete, read back, and
+/// deleted when old. All ranks make all calls at the same steps. A failed save is logged in one line and retried at the
+/// next interval. The third failure in a row ends the run with exit code 6, and so does a failure of the last save
+/// (comm::AllRanksError, or Error of one rank). Earlier checkpoints are kept, and failed ones leave no files.
 class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerArgs& args);
 
-  /// Allocates the memory for snapshots: `bytes` on this rank. Called when there will be saves during the run.
+  /// Allocates the memory for snapshots and returns its size in bytes on this rank. Called if there will be saves
+  /// during the run.
   int64_t reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer);
   /// The checkpoint that the run has loaded. All ranks have verified it.
   void loaded(const checkpoint::Found& checkpoint);
@@ -37,21 +38,21 @@ class Checkpointer {
   /// Begins a save of the current state, unless it `has` that step; first waits until the previous save is written.
   /// Code that changes the state must wait for the returned event; null: nothing to wait for.
   [[nodiscard]] Event* begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
-  /// The wait of `begin`.
+  /// Waits until the previous save is written, as `begin` does.
   void wait_until_free();
-  /// This rank's contribution to the message of a step, and the action on the combined state of all ranks.
+  /// `state` returns this rank's contribution to the message of a step. `poll` acts on the combined state of all ranks.
   SaveState state();
-  void poll(SaveState heard);
-  /// At the end of a run: saves the state unless the last save was of the same step, and waits for all saves, which it
-  /// logs.
+  void poll(SaveState received);
+  /// Called at the end of a run. Saves the state unless the last save was of the same step, waits for all saves, and
+  /// logs them.
   void finish(const Ctx& ctx, const checkpoint::SaveArgs& args);
   /// Waits for the current save and begins none: for a run that ends because its state is not worth saving.
   void wait();
 
  private:
-  void say_what_is_waited_for();
+  void log_current_save();
   void note(const checkpoint::BackgroundSave::Outcome& outcome);
-  void say(const checkpoint::Retention::Report& report);
+  void log_warnings(const checkpoint::Retention::Report& report);
 
   comm::ControlPlane& ranks_;
   Log& log_;

@@ -13,14 +13,14 @@ namespace ashlar::training {
 
 namespace {
 
-/// Appends a text after its length.
+/// Appends the length of a text and the text.
 void pack(std::string_view text, std::string& out) {
   const auto size = static_cast<uint64_t>(text.size());
   out.append(reinterpret_cast<const char*>(&size), sizeof size);
   out.append(text);
 }
 
-std::string take(std::string_view& packed) {
+std::string unpack(std::string_view& packed) {
   uint64_t size = 0;
   ASHLAR_CHECK(packed.size() >= sizeof size, packed.size(), " bytes of a text's length");
   std::memcpy(&size, packed.data(), sizeof size);
@@ -56,10 +56,10 @@ SharedManifests::SharedManifests(comm::Bootstrap& bootstrap, const std::vector<s
   }
   packed = comm::broadcast_text(machine, packed, 0);
   for (std::string_view rest = packed; !rest.empty();) {
-    const std::string path = take(rest);
+    const std::string path = unpack(rest);
     Manifest& m = manifests_[path];
-    m.text = take(rest);
-    m.code = static_cast<ExitCode>(std::stoi(take(rest)));
+    m.text = unpack(rest);
+    m.code = static_cast<ExitCode>(std::stoi(unpack(rest)));
   }
 }
 
@@ -85,12 +85,12 @@ void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDat
   });
 }
 
-void say_remarks(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log) {
+void log_dataset_warnings(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log) {
   if (ranks.rank() != 0) return;
-  std::set<std::string> said;  // a mixture may name one dataset twice
+  std::set<std::string> logged;  // a mixture may name one dataset twice
   for (const data::WeightedDataset& d : datasets) {
-    for (const std::string& remark : d.dataset->remarks())
-      if (said.insert(remark).second) log.warn(remark);
+    for (const std::string& warning : d.dataset->warnings())
+      if (logged.insert(warning).second) log.warn(warning);
   }
 }
 

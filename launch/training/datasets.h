@@ -33,12 +33,12 @@ class SharedManifests {
   std::map<std::string, Manifest> manifests_;
 };
 
-/// Opens every shard of the datasets once, without its chunks, and compares it with its manifest. Rank r of p checks
-/// shards r, r + p, ... Called by all ranks. A shard that is missing, truncated or does not match its manifest is one
-/// error of all ranks (exit code 3): the one found by the lowest rank.
+/// Opens every shard of the datasets once, without reading its chunks, and compares it with its manifest. Rank r of p
+/// checks shards r, r + p, ... Called by all ranks. If shards are missing, truncated or do not match their manifest,
+/// all ranks throw the same error (exit code 3), the one found by the lowest rank.
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets);
 
-/// Logs the notes on the datasets (TokenDataset::remarks), each once, on rank 0.
-void say_remarks(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log);
+/// Logs the warnings of the datasets (TokenDataset::warnings), each once, on rank 0.
+void log_dataset_warnings(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets, Log& log);
 
 }  // namespace ashlar::training

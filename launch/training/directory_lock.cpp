@@ -38,24 +38,24 @@ std::string text_of(const fs::path& path) {
 }
 
 /// Another process probably owns the directory.
-struct Taken {
+struct HeldByOther {
   Error error;
   std::optional<LockHolder> holder;
 };
 
-Taken taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
+HeldByOther taken(const fs::path& dir, const std::optional<LockHolder>& holder) {
   return {input_error("run", "another process is training in ", dir.string(),
                       holder ? str_cat(": ", describe(*holder)) : "", kHow),
           holder};
 }
 
-/// True if the holder is a rank of an earlier attempt of the launch that started `self`. A rank that is about to end
-/// has emptied its lock file.
+/// True if the holder is a rank of an earlier attempt of the launch that started `self`. No holder counts as one too,
+/// since a rank that is about to end has emptied its lock file.
 bool of_former_attempt(const std::optional<LockHolder>& holder, const LockHolder& self) {
   return !self.launch.empty() && (!holder || holder->launch == self.launch);
 }
 
-// Opened with O_NONBLOCK: a FIFO of that name must not block the open.
+// Opens a file with O_NONBLOCK, so that a FIFO of that name does not block.
 int open_plain(const fs::path& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   struct stat info {};
@@ -129,7 +129,7 @@ std::string describe(const LockHolder& h) {
 
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
   if (holder.boot.empty() || self.boot.empty()) return Liveness::kUnknown;
-  // The machine has rebooted since. Two machines of one host name are a configuration error.
+  // The boot ids differ, so the machine has rebooted. Two machines with one host name would be a configuration error.
   if (holder.boot != self.boot) return holder.host == self.host ? Liveness::kDead : Liveness::kUnknown;
   if (holder.pid_space != self.pid_space) return Liveness::kUnknown;
   const watch::ProcessStat now = watch::process_stat(static_cast<int>(holder.pid));
@@ -140,7 +140,7 @@ Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
 DirectoryLock::DirectoryLock(Args args) : dir_(std::move(args.dir)), file_lock_(args.file_lock), self_(this_process()) {
   dir_fd_ = open(dir_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   try {
-    take(args);
+    acquire(args);
   } catch (...) {
     if (fd_ >= 0) close(fd_);
     if (dir_fd_ >= 0) close(dir_fd_);
@@ -148,21 +148,21 @@ DirectoryLock::DirectoryLock(Args args) : dir_(std::move(args.dir)), file_lock_(
   }
 }
 
-void DirectoryLock::take(const Args& args) {
+void DirectoryLock::acquire(const Args& args) {
   const absl::Time end = absl::Now() + absl::Seconds(args.former_seconds);
-  for (bool said = false;;) {
+  for (bool logged = false;;) {
     try {
       // A process without file locks may hold the directory at the same time as one that has them: both check the held
       // file.
-      if (!take_file_lock(file_lock_)) return take_held_file(std::strerror(errno));
+      if (!acquire_file_lock(file_lock_)) return acquire_held_file(std::strerror(errno));
       while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
       return settle_owner(args);
-    } catch (const Taken& other) {
+    } catch (const HeldByOther& other) {
       if (!of_former_attempt(other.holder, self_) || absl::Now() > end) throw other.error;
-      if (!std::exchange(said, true))
-        args.say(to_line(FormerAwaited{.run_dir = dir_,
-                                       .owner = other.holder ? describe(*other.holder) : "a process",
-                                       .seconds = args.former_seconds}));
+      if (!std::exchange(logged, true))
+        args.log_line(to_line(FormerAwaited{.run_dir = dir_,
+                                            .owner = other.holder ? describe(*other.holder) : "a process",
+                                            .seconds = args.former_seconds}));
     }
     if (fd_ >= 0) close(std::exchange(fd_, -1));
     usleep(100'000);
@@ -185,7 +185,7 @@ void DirectoryLock::settle_owner(const Args& args) {
 }
 
 void DirectoryLock::watch_owner(const Args& args, const std::string& text, const std::string& owner) const {
-  args.say(to_line(OwnerWatched{.run_dir = dir_, .owner = owner, .seconds = args.watch_seconds}));
+  args.log_line(to_line(OwnerWatched{.run_dir = dir_, .owner = owner, .seconds = args.watch_seconds}));
   const std::optional<io::FileStamp> before = io::file_stamp(dir_ / args.watched);
   const absl::Time end = absl::Now() + absl::Seconds(args.watch_seconds);
   while (absl::Now() < end) {
@@ -193,13 +193,13 @@ void DirectoryLock::watch_owner(const Args& args, const std::string& text, const
     const std::string now = text_of(dir_ / kFile);
     if (now != text) throw taken(dir_, parse_holder(now));
     if (io::file_stamp(dir_ / args.watched) == before) continue;
-    throw Taken{
+    throw HeldByOther{
         input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ", args.watched,
                     " grows, although the file system granted its lock to this process (on Lustre mount ",
                     "with flock, not localflock)", kHow),
         parse_holder(text)};
   }
-  args.say(to_line(OwnerReplaced{.run_dir = dir_, .owner = owner}));
+  args.log_line(to_line(OwnerReplaced{.run_dir = dir_, .owner = owner}));
 }
 
 void DirectoryLock::moved(fs::path dir) {
@@ -266,7 +266,7 @@ void DirectoryLock::check() {
       "locks (on Lustre mount with flock, not localflock): start one run at a time");
 }
 
-bool DirectoryLock::take_file_lock(FileLock file_lock) {
+bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
   const fs::path path = dir_ / kFile;
   while (true) {
     fd_ = open_plain(path, O_RDWR | O_CREAT);
@@ -288,7 +288,7 @@ bool DirectoryLock::take_file_lock(FileLock file_lock) {
   }
 }
 
-void DirectoryLock::take_held_file(const std::string& why) {
+void DirectoryLock::acquire_held_file(const std::string& why) {
   // A process with file locks is visible only by its lock file, since this one cannot see locks.
   const std::optional<LockHolder> other = parse_holder(text_of(dir_ / kFile));
   if (other && liveness_of(*other, this_process()) == Liveness::kAlive) throw taken(dir_, other);
@@ -326,14 +326,14 @@ void DirectoryLock::remove_dead_holder() {
   const Liveness liveness = holder ? liveness_of(*holder, this_process()) : Liveness::kUnknown;
   if (liveness == Liveness::kAlive) throw taken(dir_, holder);
   if (liveness == Liveness::kUnknown) {
-    throw Taken{
+    throw HeldByOther{
         input_error("run", "another process may be training in ", dir_.string(), ": ",
                     holder ? describe(*holder) : "an unknown process",
                     ", and this process cannot tell whether it still runs; if it does not, remove ", path.string()),
         holder};
   }
-  // If several processes find the holder dead, exactly one removes the file and none removes a newer one: this requires
-  // the claim file.
+  // If several processes find the holder dead, exactly one of them must remove the file, and none may remove a newer
+  // one. The claim file ensures this.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claimed < 0) {
     throw input_error("run", "another process is taking over ", dir_.string(), "; try again; if this persists, remove ",

@@ -34,10 +34,10 @@ std::string describe(const LockHolder& holder);
 enum class Liveness { kAlive, kDead, kUnknown };
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self);
 
-/// A directory held by one process at a time, from construction to destruction, by flock on DIR/.lock. On a file system
-/// without flock, by a file DIR/.lock.held that only one process can create. That file stays after a kill, so the next
-/// process decides by host, boot id and process id whether the creator is alive, and refuses if it cannot tell. Both
-/// files name the holder.
+/// Holds a directory from construction to destruction; only one process can hold it at a time. The lock is flock on
+/// DIR/.lock. On a file system without flock it is a file DIR/.lock.held that only one process can create. That file
+/// stays after a kill. The next process then decides by host, boot id and process id whether the creator is alive, and
+/// refuses if it cannot tell. Both files name the holder.
 ///   Locks may be unreliable: some file systems grant flock to every machine. Therefore the text of the file counts
 /// too. A process that gets the lock but finds a live owner in the text is refused. If it cannot tell whether the owner
 /// is alive (another machine, a container), it watches for a while whether the owner still writes. An owner checks
@@ -45,14 +45,14 @@ Liveness liveness_of(const LockHolder& holder, const LockHolder& self);
 class DirectoryLock {
  public:
   using FileLock = int (*)(int fd, int operation);  ///< flock, or a substitute in tests
-  using Say = std::function<void(const std::string& line)>;
+  using LogLine = std::function<void(const std::string& line)>;
   struct Args {
     std::filesystem::path dir;
     FileLock file_lock;
-    std::string watched;           ///< the file in `dir` that a run appends to at each step
-    double watch_seconds = 30;     ///< how long an owner of unknown state is watched
-    double former_seconds = 25;    ///< how long to wait for a rank of this launch's previous attempt
-    Say say = [](const auto&) {};  ///< called before and after these waits
+    std::string watched;                    ///< the file in `dir` that a run appends to at each step
+    double watch_seconds = 30;              ///< how long an owner of unknown state is watched
+    double former_seconds = 25;             ///< how long to wait for a rank of this launch's previous attempt
+    LogLine log_line = [](const auto&) {};  ///< called before and after these waits
   };
   static constexpr const char* kFile = ".lock";
   static constexpr const char* kHeldFile = ".lock.held";
@@ -73,14 +73,14 @@ class DirectoryLock {
   void check();
 
  private:
-  void take(const Args& args);
-  bool take_file_lock(FileLock file_lock);  ///< false: not supported here
-  void settle_owner(const Args& args);      ///< handles the owner named in the text when the lock is ours
+  void acquire(const Args& args);
+  bool acquire_file_lock(FileLock file_lock);  ///< false: not supported here
+  void settle_owner(const Args& args);         ///< handles the owner named in the text when the lock is ours
   void watch_owner(const Args& args, const std::string& text, const std::string& owner) const;
   void check_place() const;
   void make_lock_file_again();
   std::filesystem::path text_file() const { return dir_ / (held_file_ ? kHeldFile : kFile); }
-  void take_held_file(const std::string& why);
+  void acquire_held_file(const std::string& why);
   void remove_dead_holder();  ///< after it the held file can be created
 
   std::filesystem::path dir_;

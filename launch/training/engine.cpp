@@ -54,9 +54,10 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
   comm::try_on_all_ranks(mesh.control(), [&] {  // out of memory is most likely here, on some ranks or on all
     store_.allocate(ctx_, options_.optimizer.has_value());
     if (!options_.optimizer) return;
-    plan_ = zero::make_plan(store_, {.mesh = mesh.shape(),
-                                     .bucket_elems = options_.bucket_elems,
-                                     .cut = options_.cut.value_or(optim::rule_of(options_.optimizer->kind).cut)});
+    plan_ = zero::make_plan(
+        store_, {.mesh = mesh.shape(),
+                 .bucket_elems = options_.bucket_elems,
+                 .shard_unit = options_.shard_unit.value_or(optim::rule_of(options_.optimizer->kind).shard_unit)});
     optimizer_ = optim::make_optimizer(ctx_, store_, *options_.optimizer, plan_.owned_by(mesh.shape(), mesh.at()));
   });
   if (options_.optimizer) {
@@ -86,7 +87,7 @@ void Engine::wait_param_sync() {
   if (replicas_) replicas_->wait_param_sync();
 }
 
-void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
+void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
                  const model::BlockObserver& after_block) {
   const pipeline::ScheduleSpec spec{.kind = kind,
                                     .stages = mesh_.shape()[Axis::kPipeline],
@@ -99,7 +100,7 @@ void Engine::run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBat
                                 alive();
                                 if (after_block) after_block(layers, rows);
                               }};
-  const bool training = kind != pipeline::ScheduleKind::kForwardOnly;
+  const bool training = kind != pipeline::PipelineSchedule::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
     hooks.after_node = [&] {
@@ -137,8 +138,8 @@ StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batche
 }
 
 void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts) {
-  // 1. One divisor for the whole step, known before the first backward, because the mean of micro-batch means would
-  // weight them wrongly.
+  // 1. The whole step has one divisor, known before the first backward. The mean of the means of micro-batches would
+  // give their tokens wrong weights.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
   ctx_.set_struct(scalars_, device_scalars_);
@@ -282,7 +283,7 @@ void Engine::update_after(Event* state_read) {
 void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {
   if (micro_batches.empty()) return;
   ctx_.set_struct(stats, stats_);
-  run(pipeline::ScheduleKind::kForwardOnly, micro_batches);
+  run(pipeline::PipelineSchedule::kForwardOnly, micro_batches);
   stats = ctx_.read_struct<LossStats>(stats_);
 }
 
@@ -298,7 +299,7 @@ std::vector<double> Engine::residual_rms(std::span<const pipeline::MicroBatch> b
   for (const pipeline::MicroBatch& batch : batches) {
     ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
     ctx_.set_struct(LossStats{}, stats_);
-    run(pipeline::ScheduleKind::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
+    run(pipeline::PipelineSchedule::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
       const bool counted = options_.sequence_parallel || mesh_.at()[Axis::kTensor] == 0;
       if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
     });

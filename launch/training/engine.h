@@ -30,10 +30,10 @@ struct EngineOptions {
   uint64_t seed = 0;            ///< seed of initial weights and dropout
   int64_t sequence_length = 0;  ///< positions the rotary tables must cover
   bool sequence_parallel = false;
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;  ///< schedule of training steps
-  int64_t virtual_stages = 1;                                       ///< chunks per pipeline stage
-  int64_t bucket_elems = 0;       ///< size of a gradient bucket; 0: chosen by the number of replicas
-  std::optional<optim::Cut> cut;  ///< sharding of the optimizer state; absent: that of its rule
+  pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;  ///< schedule of training steps
+  int64_t virtual_stages = 1;                                               ///< chunks per pipeline stage
+  int64_t bucket_elems = 0;                    ///< size of a gradient bucket; 0: chosen by the number of replicas
+  std::optional<optim::ShardUnit> shard_unit;  ///< sharding of the optimizer state; absent: that of its rule
   std::function<void(const pipeline::Action&)> before_action;  ///< called before each action of this rank
   std::function<void()> after_node;                            ///< called after each autograd node: a sign of progress
   std::function<void(const pipeline::Action&)> after_action;   ///< called after each action of this rank, for traces
@@ -43,7 +43,7 @@ struct EngineOptions {
   std::function<void(const Ctx&, int64_t layers, const Tensor& rows)> after_block;
 };
 
-/// The result of a step over all ranks, equal on each.
+/// The result of a step over all ranks. It is equal on all of them.
 struct StepResult {
   double loss = 0;    ///< mean cross-entropy of the step's valid targets
   double z_loss = 0;  ///< mean z-loss, not part of `loss`
@@ -62,8 +62,8 @@ struct StepReport {
   ClipState clip;                ///< clip state of the whole model, the same on all ranks
 };
 
-/// This rank's part of a model with its parameters, optimizer and training step. Used by trainer, benchmarks,
-/// evaluation and tests, on one rank and on any mesh. Calls marked (all) are made by all ranks of the mesh together.
+/// This rank's part of a model, with its parameters, optimizer and training step. The trainer, benchmarks, evaluation
+/// and tests use it, on one rank and on any mesh. Calls marked (all) are made by all ranks of the mesh together.
 class Engine {
  public:
   /// (all) Allocates everything; weights are zero until `initialize` or a load. `mesh` must outlive the engine.
@@ -85,15 +85,15 @@ class Engine {
   void reduce_norm();
   /// 3. (all) Clips and applies the gradients. After a skip no later update changes weights or state.
   void update(int64_t step, double lr);
-  /// The next update waits, on the stream, for this event of a reader of the state (null: none). The event must live
-  /// until then.
+  /// `state_read` is the event of a reader of the state (null: none). The next update waits for it on the stream; the
+  /// event must live until then.
   void update_after(Event* state_read);
   /// 4. The report of the oldest step that was not read yet. The host waits for it.
   StepReport take_report();
   /// The result of a step, from its report, the message `all` reduced over all ranks, and the counts of all.
   StepResult result_of(const StepReport& report, const StepMessage& all, const StepCounts& counts) const;
 
-  /// This rank's part of the counts: one rank per replica reports the replica's.
+  /// This rank's part of the counts. One rank per replica reports the replica's counts; the others report 0.
   StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
   /// (all) Parts 1, 2 and 4, with two separate exchanges for counts and losses.
   StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
@@ -138,7 +138,7 @@ class Engine {
   bool tells_losses() const {
     return mesh_.at()[Axis::kTensor] == 0;
   }  ///< true on one tensor rank of the last stage: the others have the same values
-  void run(pipeline::ScheduleKind kind, std::span<const pipeline::MicroBatch> batches,
+  void run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
            const model::BlockObserver& after_block = {});
 
   EngineOptions options_;

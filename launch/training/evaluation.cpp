@@ -18,7 +18,7 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
   LossStats own;
   bool more = true, held = false;  // held: the last batch read has another shape and waits for the next round
   while (true) {
-    // Replicas may have different numbers of batches, but all take part in every exchange.
+    // Replicas may have different numbers of batches, so all of them take part in every exchange.
     double asked[] = {more || held ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
     if (stop) comm::max_all(engine.mesh().control(), asked);
     if (asked[1] != 0) return std::nullopt;

@@ -11,14 +11,14 @@
 
 namespace ashlar::training {
 
-/// The union of the sums that the layers of all ranks declare, equal on every rank. A pipeline stage alone knows only
-/// those of its own layers.
+/// The union of the sums that the layers of all ranks declare. It is equal on every rank, although a pipeline stage
+/// knows only the sums of its own layers.
 class GlobalLayerMetrics {
  public:
   /// (all) `own` must outlive it. Bug when ranks declare a metric in different ways.
   GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& mesh);
 
-  /// This rank's part of the message of a step, from its own values in the order of its own list.
+  /// Returns this rank's part of the message of a step. `own`: its values, in the order of its own list.
   nn::LayerMetricValues of_rank(std::span<const double> own) const;
   /// The metrics of a step, from the reduced message.
   std::vector<std::pair<std::string, double>> metrics(const nn::LayerMetricValues& all, const StepCounts& counts) const;

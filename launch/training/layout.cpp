@@ -26,7 +26,7 @@ std::string stage_text(const Layout& l, int64_t stage) {
   std::string text;
   const auto add = [&](const std::string& part) { text += str_cat(text.empty() ? "" : ", ", part); };
   for (int64_t c = 0; c < l.schedule.virtual_stages; ++c) {
-    const model::StageRange& range = l.cut.chunks[pipeline::model_chunk(stage, c, l.mesh[Axis::kPipeline])];
+    const model::StageRange& range = l.partition.chunks[pipeline::model_chunk(stage, c, l.mesh[Axis::kPipeline])];
     if (range.embedding) add("embedding");
     if (range.last_layer > range.first_layer) add(span_text("layer", range.first_layer, range.last_layer));
     if (range.head) add("head");
@@ -39,7 +39,7 @@ std::string stage_text(const Layout& l, int64_t stage) {
 double bubble_of(const Layout& l) {
   constexpr int64_t kChunkRuns = 1 << 15;
   pipeline::Costs costs;
-  costs.forward = costs.backward_input = costs.backward_weight = l.cut.flops;
+  costs.forward = costs.backward_input = costs.backward_weight = l.partition.flops;
   const auto bubble = [&](int64_t micro_batches) {
     pipeline::ScheduleSpec spec = l.schedule;
     spec.micro_batches = micro_batches;
@@ -75,7 +75,7 @@ void append_table(const std::vector<Row>& rows, std::vector<std::string>& lines)
 
 }  // namespace
 
-pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options) {
+pipeline::Partition partition_of(const model::ModelConfig& model, const PartitionOptions& options) {
   const double projection = model.embed_dim ? 6.0 * static_cast<double>(*model.embed_dim * model.d_model) : 0;
   const double head = 6.0 * static_cast<double>(model.vocab_padded() * model.table_width());
   std::vector<double> layers = model::attention_flops_of_layers(model, options.sequence_length);
@@ -107,7 +107,7 @@ std::vector<std::string> layout_picture(const Layout& l) {
   const bool one_by_one = tensor <= kMostColumns;
   std::vector<Row> rows(1, Row(data > 1 ? 3 : 2));
   for (int64_t t = 0; t < tensor && tensor > 1 && one_by_one; ++t) {
-    const nn::Extent heads = model::slices_of(l.model, tensor, t).heads;
+    const nn::DimShard heads = model::slices_of(l.model, tensor, t).heads;
     rows.front().push_back(span_text("head", heads.begin, heads.begin + heads.size));
   }
   for (int64_t stage = 0; stage < pipeline; ++stage) {

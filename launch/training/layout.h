@@ -12,21 +12,21 @@
 
 namespace ashlar::training {
 
-struct CutOptions {
+struct PartitionOptions {
   int64_t sequence_length = 0;  ///< tokens; determines the cost of attention relative to the matrix products
   int64_t stages = 1;
   int64_t virtual_stages = 1;
 };
 
-/// Partition of a model's layers into the chunks of a pipeline, balanced by the flops of layers, embedding and head.
-/// Input error when there are fewer layers than chunks.
-pipeline::Partition partition_of(const model::ModelConfig& model, const CutOptions& options);
+/// Divides a model's layers into the chunks of a pipeline, balanced by the flops of layers, embedding and head. Input
+/// error when there are fewer layers than chunks.
+pipeline::Partition partition_of(const model::ModelConfig& model, const PartitionOptions& options);
 
 /// Input of layout_picture.
 struct Layout {
   const model::ModelConfig& model;
   const mesh::MeshShape& mesh;
-  const pipeline::Partition& cut;
+  const pipeline::Partition& partition;
   const pipeline::ScheduleSpec& schedule;
   bool sequence_parallel = false;
   std::vector<std::string> hosts;  ///< host name of each rank

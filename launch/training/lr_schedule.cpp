@@ -6,7 +6,7 @@
 
 namespace ashlar::training {
 
-optim::Schedule schedule_of(const config::RunConfig& c) {
+optim::LrSchedule schedule_of(const config::RunConfig& c) {
   return {.kind = c.schedule.kind,
           .peak = c.optimizer.lr,
           .steps = c.train.steps,
@@ -17,10 +17,10 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
 
 std::optional<ScheduleAtNewSteps> schedule_at_new_steps(const config::RunConfig& before, const config::RunConfig& now,
                                                         int64_t step) {
-  const optim::Schedule was = schedule_of(before), is = schedule_of(now);
+  const optim::LrSchedule was = schedule_of(before), is = schedule_of(now);
   if (was.steps == is.steps || step >= is.steps) return std::nullopt;
-  const bool wsd = is.kind == optim::ScheduleKind::kWsd;
-  const bool decays = wsd || is.kind == optim::ScheduleKind::kLinear || is.kind == optim::ScheduleKind::kCosine;
+  const bool wsd = is.kind == optim::LrScheduleKind::kWsd;
+  const bool decays = wsd || is.kind == optim::LrScheduleKind::kLinear || is.kind == optim::LrScheduleKind::kCosine;
   ScheduleAtNewSteps event{.kind = std::string(optim::name_of(is.kind)),
                            .step = step,
                            .steps = is.steps,

@@ -26,10 +26,11 @@ class PeakMemory {
   int file_;
 };
 
-/// The parts of a run's memory. On the host: the program (its data before the first allocation, and resident code of
-/// the program and its libraries), each arena of the backend at its high-water mark, and parts that the caller adds. On
-/// CPU the sum equals VmHWM up to stacks, small objects and memory never written. On a device with its own memory
-/// (DeviceFacts): each allocator, and what others use.
+/// The parts of a run's memory. On the host they are the program (its data before the first allocation, and the
+/// resident code of the program and its libraries), each arena of the backend at its high-water mark, and parts that
+/// the caller adds. On CPU their sum equals VmHWM, except for stacks, small objects and memory that is never written.
+/// On a device with its own memory (DeviceFacts) they are the allocators, the parts that the caller adds, and the
+/// memory that others use.
 class MemoryLedger {
  public:
   MemoryLedger();  ///< reads the size of the program's own data: construct before large allocations
@@ -39,10 +40,10 @@ class MemoryLedger {
   /// One line: the peak of the process and its parts, including the unnamed rest, so that they add up.
   std::string report(Backend& backend) const;
 
-  /// Device memory used since the last call (or ever), according to the driver, and not by the backend's allocators, is
-  /// counted as `name` from now on: a context, a library. No effect if the device shares the host's memory.
+  /// Counts as `name`, e.g. a library, the device memory that was used since the last call (or ever) according to the
+  /// driver, but not by the backend's allocators. No effect if the device shares the host's memory.
   void add_of_device(std::string name, Backend& backend);
-  /// Device memory: what was added and what the allocators hold, in bytes. Does not call the driver.
+  /// The bytes of device memory in the added parts and in the allocators. Does not call the driver.
   int64_t device_bytes(Backend& backend) const;
   /// One line: the used device memory according to the driver and its parts, so that they add up. Empty if the device
   /// shares the host's memory.

@@ -26,7 +26,7 @@ struct StepOfRow {
   bool validates = false;
 };
 
-/// Nothing for a line that is not a JSON object with an integer `step`.
+/// Returns nothing for a line that is not a JSON object with an integer `step`.
 std::optional<StepOfRow> step_of_row(const std::string& line) {
   const auto row = io::try_parse_json(line, io::JsonKeys::kUnique).value_or(nlohmann::json());
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<StepOfRow> step_of_row(const std::string& line) {
 }
 
 /// metrics.jsonl -> metrics.cut.jsonl.
-std::filesystem::path cut_file(std::filesystem::path path) {
+std::filesystem::path set_aside_file(std::filesystem::path path) {
   const std::string extension = path.extension().string();
   return path.replace_extension(".cut" + extension);
 }
@@ -110,13 +110,13 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_st
 
 void MetricsFile::open_at(int64_t completed_steps) {
   const std::filesystem::path& path = path_;
-  for (const std::filesystem::path& file : {path, cut_file(path)}) {
+  for (const std::filesystem::path& file : {path, set_aside_file(path)}) {
     io::require_regular_file(file, "metrics");
     if (std::filesystem::is_directory(file))
       throw input_error("metrics", file.string(), ": expected a regular file, got a directory; move it away");
   }
   if (std::filesystem::exists(path)) {
-    std::string kept, cut;
+    std::string kept, set_aside;
     std::vector<int64_t> odd;  // numbers of lines that are not rows
     std::ifstream in(path);
     int64_t number = 0;
@@ -128,7 +128,7 @@ void MetricsFile::open_at(int64_t completed_steps) {
       const bool again = torn || (row && row->step > completed_steps);
       if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
       rows_set_aside_ += again ? 1 : 0;
-      (again ? cut : kept) += line + "\n";
+      (again ? set_aside : kept) += line + "\n";
     }
     if (!odd.empty()) {
       std::string lines;
@@ -136,8 +136,8 @@ void MetricsFile::open_at(int64_t completed_steps) {
       log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
                         " not a row with a step and kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
     }
-    if (!cut.empty()) {
-      io::append_durably(cut_file(path), cut);  // first: a kill in between duplicates rows and loses none
+    if (!set_aside.empty()) {
+      io::append_durably(set_aside_file(path), set_aside);  // first: a kill in between duplicates rows and loses none
       io::write_file_atomically(path, kept);
     }
   }

@@ -21,9 +21,9 @@ std::string to_json(const SaveEvent& event);
 /// `completed_steps`, rows up to that step are kept. Rows of later steps, which the run will repeat, and an incomplete
 /// last line are moved to `metrics.cut.jsonl`; nothing that was written is deleted. Lines that are not rows with a step
 /// are kept and named in one warning.
-///   A write error (a full disk) does not end a run, which may still be able to save: rows are held in memory, up to
-/// kMostHeldBytes, and written again with each following row. A warning is logged when that begins, when all rows are
-/// written, and for rows that are lost.
+///   A write error (a full disk) does not end a run, since it may still be able to save. Rows are then held in memory,
+/// up to kMostHeldBytes, and each following row tries again to write them. A warning is logged when this begins, when
+/// all rows are written, and when rows are lost.
 class MetricsFile final : public MetricSink {
  public:
   static constexpr size_t kMostHeldBytes = size_t{16} << 20;

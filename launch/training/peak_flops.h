@@ -6,7 +6,8 @@
 namespace ashlar::training {
 
 /// The combined peak of all ranks' backends (Backend::measure_peak), in flops per second. Each rank measures for about
-/// `seconds` on its `threads`; the result is reduced where a machine has more threads than cores. Called by all ranks.
+/// `seconds` on its `threads`. On a machine with more threads than cores the result is reduced in proportion. Called by
+/// all ranks.
 double peak_flops(comm::Bootstrap& bootstrap, Backend& backend, DType dtype, int threads, double seconds);
 
 }  // namespace ashlar::training

@@ -10,7 +10,7 @@
 
 namespace ashlar::training {
 
-/// Data of a step that the host has when it queues the step.
+/// What the host knows of a step when it queues the step.
 struct QueuedStep {
   int64_t step = 0;  ///< counted from 1
   double lr = 0;

@@ -8,7 +8,7 @@
 namespace ashlar::training {
 
 std::optional<double> ThreadWaits::add(double step_sec, double waited_sec, int threads) {
-  if (threads < 2 || said_) return std::nullopt;
+  if (threads < 2 || reported_) return std::nullopt;
   available_sec_ += step_sec * (threads - 1);
   waited_sec_ += waited_sec;
   if (++steps_ < kSteps) return std::nullopt;
@@ -16,7 +16,7 @@ std::optional<double> ThreadWaits::add(double step_sec, double waited_sec, int t
   steps_ = 0;
   available_sec_ = waited_sec_ = 0;
   if (share <= kMost) return std::nullopt;
-  said_ = true;
+  reported_ = true;
   return std::min(share, 1.0);
 }
 
@@ -36,12 +36,12 @@ void RankWorkTimer::end_step() {
   last_ms_ = std::max(own_sec_, 0.0) * 1e3;
   window_ms_.push_back(last_ms_);
   own_sec_ = threads_sec_ = 0;
-  told_ = false;
+  reported_ = false;
 }
 
-void RankWorkTimer::tell(StepMessage& mine, int rank, int ranks) {
-  if (told_) return;
-  told_ = true;
+void RankWorkTimer::write_to(StepMessage& mine, int rank, int ranks) {
+  if (reported_) return;
+  reported_ = true;
   mine.slowest = {.rank = rank, .ms = last_ms_};
   if (ranks < 2 || static_cast<int>(window_ms_.size()) < SlowRanks::kWindow) return;
   mine.rank_ms.assign(static_cast<size_t>(ranks), 0);

@@ -23,7 +23,7 @@ class ThreadWaits {
 
  private:
   int steps_ = 0;
-  bool said_ = false;
+  bool reported_ = false;
   double available_sec_ = 0, waited_sec_ = 0;
 };
 
@@ -38,8 +38,8 @@ class RankWorkTimer {
   void stop();      ///< other work begins
   void end_step();  ///< the step is complete
   /// Writes unreported times into this rank's message. All ranks call it for the same messages.
-  void tell(StepMessage& mine, int rank, int ranks);
-  /// See ThreadWaits; for the last completed step.
+  void write_to(StepMessage& mine, int rank, int ranks);
+  /// The result of ThreadWaits for the last completed step.
   std::optional<double> waiting_threads() const { return waiting_; }
 
  private:
@@ -50,7 +50,7 @@ class RankWorkTimer {
   ThreadWaits thread_waits_;
   std::optional<double> waiting_;
   std::vector<double> window_ms_;  // of the steps since the last reported window
-  bool told_ = true;
+  bool reported_ = true;
   double last_ms_ = 0;
 };
 

@@ -19,13 +19,13 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
       tokens_(start.progress.tokens),
       flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)) {
   if (run_.first_rank) make_sinks(std::move(start.metrics));
-  if (start.starts_over) tell(&MetricSink::warning, WarningEvent(*start.starts_over));
+  if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));
   watch_slow_ranks(cores);
   validated_step_ = comm::max_of(run_.ranks, start.validated_step);
-  for (const std::string& remark : validation_.remarks()) run_.log.info(remark);
+  for (const std::string& note : validation_.notes()) run_.log.info(note);
   const config::RunSection& c = run_.config.run;
   peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
-  tell(&MetricSink::start, StartEvent{.config = run_.config, .ranks = run_.ranks.size(), .peak_flops = peak_flops_});
+  emit(&MetricSink::start, StartEvent{.config = run_.config, .ranks = run_.ranks.size(), .peak_flops = peak_flops_});
 }
 
 void Reports::make_sinks(std::unique_ptr<MetricsFile> file) {
@@ -36,12 +36,12 @@ void Reports::make_sinks(std::unique_ptr<MetricsFile> file) {
 void Reports::watch_slow_ranks(int64_t cores) {
   if (run_.ranks.size() == 1) return;
   if (!run_.device->stream().synchronous())
-    return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{.by_devices = true}));
+    return emit(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{.by_devices = true}));
   auto* const threads = dynamic_cast<HostThreads*>(&run_.device->backend());
-  // Ranks that share cores are slow in turns, as the scheduler decides.
+  // Ranks that share cores are slow in turns, so they are not judged.
   const bool crowded = run_.bootstrap.local_size() * (threads == nullptr ? 1 : threads->threads()) > cores;
   if (comm::max_of(run_.ranks, int64_t{crowded}) != 0)
-    return tell(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{}));
+    return emit(&MetricSink::warning, WarningEvent(SlowRanksNotJudged{}));
   if (!run_.first_rank) return;
   std::vector<int64_t> stages;
   for (int rank = 0; rank < run_.ranks.size(); ++rank)
@@ -75,14 +75,14 @@ void Reports::step(const FinishedStep& step) {
   event.mfu_causal = flops_.total_causal() * event.tokens_per_sec / peak_flops_;
   if (run_.gpu) event.gpu = run_.gpu->read();
   if (const int64_t bytes = run_.memory.device_bytes(run_.device->backend()); bytes > 0) event.gpu_memory_bytes = bytes;
-  tell(&MetricSink::step, event);
-  say_who_is_slow(step);
+  emit(&MetricSink::step, event);
+  log_slow_ranks(step);
 }
 
-void Reports::say_who_is_slow(const FinishedStep& step) {
+void Reports::log_slow_ranks(const FinishedStep& step) {
   if (step.threads_waiting) {
     const int threads = dynamic_cast<HostThreads&>(run_.device->backend()).threads();
-    tell(&MetricSink::warning,
+    emit(&MetricSink::warning,
          WarningEvent(
              ThreadsWait{.rank = 0, .share = *step.threads_waiting, .steps = ThreadWaits::kSteps, .threads = threads}));
   }
@@ -98,7 +98,7 @@ void Reports::say_who_is_slow(const FinishedStep& step) {
                                        .lone = found.lone,
                                        .step = step.queued.step,
                                        .steps = SlowRanks::kInARow * SlowRanks::kWindow};
-    tell(&MetricSink::warning, found.over ? over : slow);
+    emit(&MetricSink::warning, found.over ? over : slow);
   }
 }
 
@@ -114,7 +114,7 @@ void Reports::statistics(int64_t step, std::span<const pipeline::MicroBatch> bat
     event.tensors.push_back(
         {.name = norms.names()[i], .weight_rms = std::sqrt(weights[i] / n), .grad_rms = std::sqrt(grads[i] / n)});
   }
-  tell(&MetricSink::statistics, event);
+  emit(&MetricSink::statistics, event);
 }
 
 void Reports::validate(int64_t step) {
@@ -128,7 +128,7 @@ void Reports::validate(int64_t step) {
                           return request ? static_cast<int64_t>(request->code) : 0;
                         })};
   run_.signals.enter(watch::StopPoint::kStep);
-  if (!event.result) return tell(&MetricSink::validation, event);
+  if (!event.result) return emit(&MetricSink::validation, event);
   event.seconds = now_sec() - begin;
   for (const SourceLoss& source : event.result->sources) {
     if (std::isfinite(source.loss)) continue;
@@ -136,11 +136,11 @@ void Reports::validate(int64_t step) {
                               str_cat("step ", step, ": the validation loss of ", source.path, " is ", source.loss,
                                       "; nothing was saved; lower optimizer.lr or resume from an earlier checkpoint"));
   }
-  tell(&MetricSink::validation, event);
+  emit(&MetricSink::validation, event);
   validated_step_ = step;
 }
 
-void Reports::saved(int64_t step, double ms) { tell(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
+void Reports::saved(int64_t step, double ms) { emit(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
 
 void Reports::end(int64_t step, std::optional<std::string> signal) {
   EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};
@@ -148,7 +148,7 @@ void Reports::end(int64_t step, std::optional<std::string> signal) {
     event.memory = run_.memory.report(run_.device->backend());
     event.device_memory = run_.memory.device_report(run_.device->backend());
   }
-  tell(&MetricSink::end, event);
+  emit(&MetricSink::end, event);
 }
 
 }  // namespace ashlar::training

@@ -38,7 +38,8 @@ class Reports {
   void step(const FinishedStep& step);
   /// Statistics of the weights after `step`, and of the gradients and batches of that step.
   void statistics(int64_t step, std::span<const pipeline::MicroBatch> batches);
-  /// No effect if already done for this step, or without validation data. Throws AllRanksError(kNonFinite).
+  /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
+  /// AllRanksError(kNonFinite).
   void validate(int64_t step);
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   void saved(int64_t step, double ms);
@@ -48,9 +49,9 @@ class Reports {
   void make_sinks(std::unique_ptr<MetricsFile> file);
   void watch_slow_ranks(int64_t cores);
   double eta_sec(double step_ms, int64_t step);
-  void say_who_is_slow(const FinishedStep& step);
+  void log_slow_ranks(const FinishedStep& step);
   template <typename Event>
-  void tell(void (MetricSink::*what)(const Event&), const Event& event) {
+  void emit(void (MetricSink::*what)(const Event&), const Event& event) {
     for (const auto& sink : sinks_) (*sink.*what)(event);
   }
 

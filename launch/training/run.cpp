@@ -82,13 +82,13 @@ void Run::log_model() {
                                         .stages = m.pipeline,
                                         .micro_batches = num_micro_batches(config),
                                         .virtual_stages = m.virtual_stages};
-  const pipeline::Partition cut = partition_of(
+  const pipeline::Partition partition = partition_of(
       config.model,
       {.sequence_length = config.train.sequence_length, .stages = m.pipeline, .virtual_stages = m.virtual_stages});
   if (first_rank) {
     for (const std::string& line : layout_picture({.model = config.model,
                                    .mesh = mesh->shape(),
-                                   .cut = cut,
+                                   .partition = partition,
                                    .schedule = schedule,
                                    .sequence_parallel = m.sequence_parallel,
                                    .hosts = hosts}))

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns 0 or errno. Never replaces an existing file, unless the file system does not support that.
+// Renames to a path that does not exist. Returns 0 or errno. An existing file is replaced only if the file system has
+// no rename that refuses to.
 int rename_to_free(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -41,12 +42,12 @@ bool holds_more_than_locks(const fs::path& dir) {
   return false;
 }
 
-/// True if `dir` is `below` or one of its parents; both without links and dots.
+/// True if `dir` is `below` or a parent of it. Both paths must be free of links and dots.
 bool holds(const fs::path& dir, const fs::path& below) {
   return std::mismatch(dir.begin(), dir.end(), below.begin(), below.end()).first == dir.end();
 }
 
-/// True if a path passes through an entry of the directory that it names, as DIR/checkpoints/.. does.
+/// True if a path passes through an entry of the directory that it names, e.g. DIR/checkpoints/.. for DIR.
 bool leads_through(const fs::path& path, const fs::path& dir) {
   fs::path so_far = path.is_relative() ? "." : "";
   for (const fs::path& part : path) {
@@ -59,7 +60,7 @@ bool leads_through(const fs::path& path, const fs::path& dir) {
 
 }  // namespace
 
-std::string RunDirectory::lock(const DirectoryLock::Say& say) {
+std::string RunDirectory::lock(const DirectoryLock::LogLine& log_line) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error || !fs::is_directory(path_)) {
@@ -71,7 +72,7 @@ std::string RunDirectory::lock(const DirectoryLock::Say& say) {
                                                               .file_lock = file_lock_,
                                                               .watched = metrics().filename().string(),
                                                               .watch_seconds = watch_seconds_,
-                                                              .say = say});
+                                                              .log_line = log_line});
   return lock_->note();
 }
 
@@ -80,8 +81,8 @@ fs::path RunDirectory::set_aside() {
   if (!holds_more_than_locks(path_)) return {};
   check_can_be_set_aside();
   const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
-  // A link is resolved: the new run belongs on the same file system, and the link stays. A path with dots may be
-  // invalid while the directory has no name.
+  // A link is resolved, so that the new run is on the same file system and the link stays. Dots are resolved, because
+  // such a path may be invalid between the two renames.
   const bool dots =
       std::any_of(name.begin(), name.end(), [](const fs::path& part) { return part == "." || part == ".."; });
   const fs::path clean = dots || fs::is_symlink(name) ? fs::canonical(name) : name;
@@ -103,7 +104,7 @@ fs::path RunDirectory::set_aside() {
     why = rename_to_free(clean, aside);
   }
   if (why != 0) throw fail(clean, aside, why);
-  // Another process may create the directory now; an empty one is replaced, and the lock is then ours.
+  // Another process may create the directory at this point. If it is empty it is replaced, and the lock is ours.
   if (std::rename(prepared.c_str(), clean.c_str()) != 0) {
     why = errno;
     rename_to_free(aside, clean);

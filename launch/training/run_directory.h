@@ -23,8 +23,8 @@ class RunDirectory {
 
   /// Creates the directory if needed, checks that it is writable and locks it for the lifetime of this object. Called
   /// by one rank of a run. Input error when that fails or another run trains there. Returns a line for the log, or an
-  /// empty one. `say` is called before and after waiting for an owner (DirectoryLock).
-  std::string lock(const DirectoryLock::Say& say = [](const auto&) {});
+  /// empty one. `log_line` is called before and after waiting for an owner (DirectoryLock).
+  std::string lock(const DirectoryLock::LogLine& log_line = [](const auto&) {});
   /// Input error when the locked directory was moved or deleted, or another process took it over. To be called before
   /// each write. Thread-safe.
   void check_owned() const;

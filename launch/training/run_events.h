@@ -7,9 +7,9 @@
 
 namespace ashlar::training {
 
-// Events of a run that are neither steps nor errors: a struct with the values, and a function that formats the line,
-// without `warning: `. Once a run has its sinks, they get the event (WarningEvent). Earlier events, and those of the
-// metrics file itself, are written to the log as a line. New events go here too.
+// Events of a run that are neither steps nor errors. Each has a struct with the values and a function that formats the
+// line, without `warning: `. Once a run has its sinks, they receive the event (WarningEvent). Earlier events, and
+// events of the metrics file itself, are written to the log as a line.
 
 /// metrics.jsonl cannot be written; rows are held in memory and tried again with each following row.
 struct MetricsHeldBack {
@@ -33,7 +33,7 @@ struct MetricsLost {
 };
 std::string to_line(const MetricsLost& event);
 
-/// The run has rows of steps but never committed a checkpoint, and starts over at step 0.
+/// The run has rows of steps, but it never committed a checkpoint. It starts over at step 0.
 struct StartsOver {
   std::filesystem::path run_dir;
   int64_t rows = 0;
@@ -70,15 +70,15 @@ struct FormerAwaited {
 };
 std::string to_line(const FormerAwaited& event);
 
-/// A validation of a dataset without valid targets: all are masked (data.document_mask). It has no loss.
+/// A dataset has no loss in a validation, because all its targets are masked (data.document_mask).
 struct UncountedSource {
   std::string path;
   int64_t sequences = 0;  ///< read
 };
 std::string to_line(const UncountedSource& event);
 
-/// A run is resumed with another train.steps, and its decay does not end at the last step, or the rate of the next step
-/// changes.
+/// A run is resumed with another train.steps, so that its decay does not end at the last step or the rate of the next
+/// step changes.
 struct ScheduleAtNewSteps {
   std::string kind;
   int64_t step = 0;  ///< done so far
@@ -107,8 +107,8 @@ struct SlowRanksNotJudged {
 };
 std::string to_line(const SlowRanksNotJudged& event);
 
-/// A rank takes longer for its own work than the other ranks of its stage, or, if alone in its stage, than at its
-/// start.
+/// A rank takes longer for its own work than the other ranks of its stage, or, if it is alone in its stage, than at the
+/// start of the run.
 struct RankSlow {
   int64_t rank = 0;
   std::string host;

@@ -152,11 +152,11 @@ std::optional<Origin> find_origin(const fs::path& path) {
   return Origin{.path = found->first, .manifest = found->second, .config = config_of(found->first, found->second)};
 }
 
-std::vector<config::DerivedValue> take_start(config::RawConfig& raw) {
+std::vector<config::DerivedValue> apply_start_model(config::RawConfig& raw) {
   const std::optional<std::string> init_from = raw.init_from();
   const std::optional<Origin> start = init_from ? find_origin(*init_from) : std::nullopt;
   if (!start) return {};
-  return config::take_model_from_checkpoint(raw, start->config.model, start->path.string(), config::Differing::kError);
+  return config::apply_checkpoint_model(raw, start->config.model, start->path.string(), config::Differing::kError);
 }
 
 std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets) {

@@ -15,7 +15,7 @@
 /// Identity of a run: its configuration and the content of its data, at any path.
 namespace ashlar::training {
 
-/// Record of a run in a checkpoint that it wrote.
+/// A run, as recorded in a checkpoint that it wrote.
 struct Origin {
   std::filesystem::path path;
   checkpoint::Manifest manifest;  ///< without files and tensors
@@ -29,14 +29,14 @@ std::optional<Origin> find_origin(const std::filesystem::path& path, comm::Contr
 /// Finds the origin in this process alone.
 std::optional<Origin> find_origin(const std::filesystem::path& path);
 
-/// For commands that only count or measure: sets model keys that are not given to the values of run.init_from, if that
-/// is given and exists. Returns those keys.
-std::vector<config::DerivedValue> take_start(config::RawConfig& raw);
+/// Sets the model keys that are not given to their values in run.init_from, if that is given and exists. Returns these
+/// keys. For commands that only count or measure.
+std::vector<config::DerivedValue> apply_start_model(config::RawConfig& raw);
 
 /// Digests of the sources of a run, in order, as its checkpoints record them.
 std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets);
 
-/// A run that is being started: compared with the checkpoint that it continues.
+/// The data of a run that is being started, to be compared with the checkpoint that it continues.
 struct StartedRun {
   const config::RunConfig& config;
   std::span<const checkpoint::DataRecord> data;
@@ -48,21 +48,22 @@ struct Continuation {
   void say(Log& log) const;
 };
 
-/// Throws config::ConfigError with every fixed key that differs and every source whose tokenizer, tokens, weight or
-/// order changed. With data.allow_change changes of data become notes. The same tokens at another path are no change.
-/// One warning when the checkpoint lacks the information.
+/// Throws config::ConfigError that names every fixed key that differs, and every source whose tokenizer, tokens, weight
+/// or order changed. With data.allow_change, changes of the data are notes. The same tokens at another path are no
+/// change. If the checkpoint lacks the information, there is one warning.
 Continuation check_continuation(const Origin& origin, const StartedRun& run);
 /// check_continuation for a caller that has only the path and manifest of the checkpoint.
 Continuation check_continuation(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
                                 const StartedRun& run);
 
-/// Check for a run that starts from initial weights (run.init_from), where only the tokenizer must agree. Called before
-/// the sizes of the vocabularies are compared, since this error says more. `data` may be empty when no dataset could be
-/// opened.
+/// The check for a run that starts from given weights (run.init_from): only the tokenizer must agree. Called before the
+/// sizes of the vocabularies are compared, since this error is more specific. `data` may be empty if no dataset could
+/// be opened.
 Continuation check_start(const Origin& origin, const config::RawConfig& raw,
                          std::span<const checkpoint::DataRecord> data);
 
-/// The sources of a mixture must share a tokenizer: an error text naming the first that does not, or an empty one.
+/// Checks that the sources of a mixture have the same tokenizer. Returns an error text that names the first source with
+/// another one, or an empty text.
 std::string mixture_problem(std::span<const data::WeightedDataset> datasets);
 
 }  // namespace ashlar::training

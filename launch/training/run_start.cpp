@@ -18,8 +18,8 @@ checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader) {
   return {.ranks = run.ranks, .reader = reader, .store = run.engine->store(), .optimizer = run.engine->optimizer()};
 }
 
-/// Compares the checkpoint that was found (step; nothing: none) with the last committed one in the run directory's
-/// record.
+/// Compares the checkpoint that was found (its step, or nothing) with the last one that the run directory's record says
+/// was committed.
 void compare_with_committed(const Run& run, std::optional<int64_t> found) {
   if (!found) return run.directory.check_none_lost();
   const auto before = run.directory.committed();
@@ -42,11 +42,11 @@ std::optional<Progress> restore(Run& run, Saving& saving) {
     run.log.info(str_cat("removed ", path.string(), ", left by a killed process"));
   checkpoint::TrainingState state;
   const auto load = [&](checkpoint::CheckpointReader& reader) {
-    // The configuration in the checkpoint decides what may change, not config.toml beside it.
+    // The new configuration is compared with the one in the checkpoint, not with config.toml.
     comm::try_on_all_ranks(run.ranks, [&] {
-      const Continuation said =
+      const Continuation continuation =
           check_continuation(reader.path(), reader.manifest(), {.config = run.config, .data = saving.data()});
-      if (run.first_rank) said.say(run.log);
+      if (run.first_rank) continuation.say(run.log);
     });
     state = checkpoint::load_training(run.ctx(), load_args(run, reader));
     saving.keep(reader.metadata());

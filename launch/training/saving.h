@@ -17,8 +17,8 @@ struct Progress {
   int64_t tokens = 0;  ///< tokens of those steps
 };
 
-/// The saving part of a trainer: what goes into a checkpoint, and when the next save may begin. Checkpointer does the
-/// work. All ranks make the same calls at the same steps.
+/// The saving part of a trainer. It decides what a checkpoint contains and when the next save may begin; Checkpointer
+/// does the work. All ranks make the same calls at the same steps.
 class Saving {
  public:
   /// `tokenizer_json` and `data` are stored in every checkpoint.
@@ -40,7 +40,7 @@ class Saving {
 
   /// Begins a checkpoint. Returns how long training waited for it, in ms.
   double save(const Progress& progress);
-  /// At the end of a run: saves this step unless it is saved, and waits until it is written.
+  /// Called at the end of a run. Saves this step unless it is saved already, and waits until the checkpoint is written.
   void save_last(const Progress& progress);
   /// This rank's contribution to the message of a step, and the action on the combined state of all ranks.
   SaveState state() { return checkpoints_.state(); }

@@ -10,8 +10,8 @@ namespace ashlar::training {
 
 namespace {
 
-/// Returns the median; for an even number of values the lower of the two middle ones, so that of two ranks the slower
-/// one is the outlier.
+/// Returns the median. For an even number of values it is the lower of the two middle ones, so that the slower of two
+/// ranks is the outlier.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
   std::nth_element(values.begin(), middle, values.end());

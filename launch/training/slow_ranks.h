@@ -6,7 +6,7 @@
 
 namespace ashlar::training {
 
-/// Detects ranks whose own work takes longer than expected. A pure function of times.
+/// Detects ranks whose own work takes longer than expected. The result depends only on the given times.
 ///   Times are grouped in windows of 10 steps, each represented by its second shortest time: occasional disturbances
 /// have no effect, a permanent slowdown does. A rank is compared with the lower median of the ranks of its stage, which
 /// have the same work. If each stage has one rank, it is compared with its own first 50 steps, corrected by how all

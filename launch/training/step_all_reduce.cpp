@@ -7,7 +7,7 @@ namespace ashlar::training {
 
 namespace {
 
-// Microseconds in the high bits, the rank in the low bits: the maximum is that of the slowest rank.
+// Packs microseconds in the high bits and the rank in the low bits, so that the maximum gives the slowest rank.
 constexpr int64_t kRanks = int64_t{1} << 24;
 
 int64_t packed(const SlowestRank& slowest) {
@@ -58,15 +58,15 @@ struct StepExchange::Writer {
 struct StepExchange::Reader {
   StepExchange& from;
   template <typename T>
-  static T take(Numbers<T>& numbers) {
+  static T pop(Numbers<T>& numbers) {
     return numbers.values[numbers.next++];
   }
-  void sum(double& x) { x = take(from.sums_); }
-  void sum(int64_t& x) { x = take(from.int_sums_); }
-  void largest(double& x) { x = take(from.maxima_); }
-  void largest(int64_t& x) { x = take(from.int_maxima_); }
-  void largest(SaveState& x) { x = static_cast<SaveState>(take(from.int_maxima_)); }
-  void largest(SlowestRank& x) { x = unpacked(take(from.int_maxima_)); }
+  void sum(double& x) { x = pop(from.sums_); }
+  void sum(int64_t& x) { x = pop(from.int_sums_); }
+  void largest(double& x) { x = pop(from.maxima_); }
+  void largest(int64_t& x) { x = pop(from.int_maxima_); }
+  void largest(SaveState& x) { x = static_cast<SaveState>(pop(from.int_maxima_)); }
+  void largest(SlowestRank& x) { x = unpacked(pop(from.int_maxima_)); }
 };
 
 StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine) : message_(mine) {

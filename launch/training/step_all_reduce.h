@@ -42,12 +42,12 @@ struct StepMessage {
   double next_data_wait_ms = 0;   ///< the largest
   int64_t unread = 0;             ///< max: 1 when a rank could not read its batches of the next step
   SlowestRank slowest;            ///< max; each rank contributes its own time
-  /// Once in SlowRanks::kWindow steps, for the same message on all ranks, otherwise empty: the own-work time of each
-  /// rank, by rank. Each rank fills in its own element.
+  /// The own-work time of each rank, by rank; each rank fills in its own element. Filled once in SlowRanks::kWindow
+  /// steps, in the same message on all ranks, and empty otherwise.
   std::vector<double> rank_ms;
 };
 
-/// A message being reduced. Called by all ranks; must not move until `wait` has returned.
+/// A message that is being reduced. All ranks create it. It must not move until `wait` has returned.
 class StepExchange {
  public:
   StepExchange(comm::ControlPlane& ranks, const StepMessage& mine);

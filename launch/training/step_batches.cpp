@@ -46,7 +46,7 @@ void StepBatches::advance() {
 
 std::vector<pipeline::MicroBatch> StepBatches::current() const { return micro_batches(current_); }
 
-void StepBatches::tell(StepMessage& mine) const {
+void StepBatches::write_to(StepMessage& mine) const {
   mine.next = next_counts_;
   mine.next_data_wait_ms = next_wait_ms_;
   mine.unread = failed_ ? 1 : 0;

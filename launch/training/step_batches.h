@@ -20,15 +20,15 @@ class StepBatches {
   /// References must outlive it. `micro_batches`: per step, on this replica.
   StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches);
 
-  /// Reads those of the next step. An error (damaged data, a masked target) is thrown by `advance`, so that the current
-  /// step can finish and its message informs the other ranks.
+  /// Reads the micro-batches of the next step. `advance` throws an error of this (damaged data, a masked target), so
+  /// that the current step can finish and its message can inform the other ranks.
   void prefetch();
   /// Begins the next step.
   void advance();
 
   std::vector<pipeline::MicroBatch> current() const;
   /// Writes the counts of the next step into the message of the current one.
-  void tell(StepMessage& mine) const;
+  void write_to(StepMessage& mine) const;
 
  private:
   void read();

@@ -103,8 +103,8 @@ StepMessage StepLoop::message(const StepReport& report) {
                    .stop = request ? static_cast<int64_t>(request->code) : 0,
                    .save = saving_.state(),
                    .peak_memory_bytes = reports_.peak_memory_bytes()};
-  batches_.tell(mine);
-  if (own_work_) own_work_->tell(mine, run_.ranks.rank(), run_.ranks.size());
+  batches_.write_to(mine);
+  if (own_work_) own_work_->write_to(mine, run_.ranks.rank(), run_.ranks.size());
   return mine;
 }
 

@@ -30,8 +30,8 @@ class StepLoop {
 
   void run_steps(StopRequest& stop);
   ExitCode stop_at(const watch::SignalWatch::Request& request);
-  /// Before the first step: runs its work once without effect, so that all tunable operations are known, and once more
-  /// with the chosen algorithms. A step that does not fit into memory fails here.
+  /// Runs the work of a step before the first step, without effect: once, so that all tunable operations are known, and
+  /// once more with the chosen algorithms. A step that does not fit into memory fails here.
   void rehearse();
   void queue_step();
   void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is read

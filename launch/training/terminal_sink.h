@@ -9,7 +9,8 @@
 namespace ashlar::training {
 
 std::string to_line(const StepEvent& event);
-/// One line per dataset without a loss, and one with the loss; for a mixture one per dataset, then the mean.
+/// The lines of a validation: one for each dataset without a loss, and one with the loss. For a mixture there is a loss
+/// line for each dataset, then one with the mean.
 std::vector<std::string> to_lines(const ValidationEvent& event);
 std::string to_line(const EndEvent& event);  ///< empty unless a signal ended the run
 

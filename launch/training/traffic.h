@@ -12,8 +12,9 @@ class TrafficCount {
  public:
   explicit TrafficCount(comm::Bootstrap& bootstrap);
 
-  /// Called by all ranks. The largest traffic per step of any rank on each plane since construction, the memory for
-  /// staging operands of other ranks, and open descriptors. Empty for one rank or without a step.
+  /// Called by all ranks. Returns, each as the largest value of any rank, the traffic per step of tensors and of host
+  /// values since construction, the memory for staging operands of other ranks, and the number of open descriptors.
+  /// Empty for one rank or without a step.
   std::string report(int64_t steps) const;
 
  private:

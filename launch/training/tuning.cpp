@@ -31,7 +31,7 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// Joins two texts, and splits them again; the first contains no such character.
+/// The separator of two joined texts. The first text does not contain it.
 constexpr char kBetween = '\n';
 std::string joined(const std::pair<std::string, std::string>& parts) {
   return str_cat(parts.first, std::string(1, kBetween), parts.second);
@@ -78,11 +78,11 @@ void Tuning::reuse(const std::string& saved) {
   std::vector<std::string> against;
   for (const auto& [name, reason] : reasons_against(made, tuner_.met())) against.push_back(joined({name, reason}));
   against = comm::unite_texts(ranks_, std::move(against));
-  std::set<std::string> said;
+  std::set<std::string> warned;
   for (const std::string& each : against) {
     const auto [name, reason] = split(each);
     made.sections.erase(name);
-    if (first && said.insert(reason).second)
+    if (first && warned.insert(reason).second)
       log_.info(str_cat("algorithm choices in ", source, " are measured again: ", reason));
   }
   if (made.sections.empty()) return;
@@ -134,7 +134,7 @@ TunedChoices Tuning::asked_by_all() {
   return asked;
 }
 
-bool Tuning::take_what_all_can_do() {
+bool Tuning::drop_unsupported_choices() {
   std::vector<std::string> refused;
   auto* const preparing = dynamic_cast<PreparingTuner*>(&tuner_);
   comm::try_on_all_ranks(ranks_, [&] {
@@ -173,7 +173,7 @@ bool Tuning::complete() {
     share(text, file_.string());
   }
   // 2. A choice that one rank cannot use is used by none.
-  const bool changed = take_what_all_can_do();
+  const bool changed = drop_unsupported_choices();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   comm::try_on_all_ranks(ranks_, [&] {
     if (first && (measures || changed) && !file_.empty()) io::write_file_atomically(file_, text_);

@@ -11,9 +11,9 @@
 
 namespace ashlar::training {
 
-/// Choices that a run makes before its first step, such as the algorithms of matrix products. Rank 0 measures them once
-/// for the work of all ranks. They are saved in the run directory and in checkpoints and reused when the run resumes,
-/// so that it continues with the same bits. Calls marked (all) are made by all ranks together.
+/// Choices that a run makes before its first step, such as the algorithms of matrix products. Rank 0 measures them,
+/// once, for the operations of all ranks. They are saved in the run directory and in checkpoints and reused when the
+/// run resumes, so that it continues with the same bits. Calls marked (all) are made by all ranks together.
 class Tuning {
  public:
   /// The key of a checkpoint's metadata that holds `text()`.
@@ -47,7 +47,7 @@ class Tuning {
   asked_by_all();  ///< (all) operations run by any rank, in sections where all ranks have the same device and library
   /// (all) Prepares the choices on every rank and replaces those that a rank cannot use. Returns true if any was
   /// replaced.
-  bool take_what_all_can_do();
+  bool drop_unsupported_choices();
 
   Tuner& tuner_;
   comm::ControlPlane& ranks_;

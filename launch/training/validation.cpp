@@ -16,7 +16,7 @@ Validation::Validation(std::vector<data::WeightedDataset> datasets, const data::
     sources_.push_back({d.weight, data::ValidationStream(std::move(d.dataset), options, max_sequences)});
   }
   const char* const then = sources_.empty() ? "no val_loss will be reported" : "it is not part of val_loss";
-  for (const std::string& path : without) remarks_.push_back(str_cat(path, " has no validation part: ", then));
+  for (const std::string& path : without) notes_.push_back(str_cat(path, " has no validation part: ", then));
 }
 
 std::optional<ValidationResult> Validation::run(Engine& engine, const std::function<int64_t()>& stop) {

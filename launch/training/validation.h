@@ -32,15 +32,15 @@ struct ValidationResult {
 class Validation {
  public:
   /// Reopens the datasets (TokenDataset::reopened). `max_sequences` applies to each (0: the whole part). A dataset with
-  /// fewer than two validation tokens is left out; remarks() reports it.
+  /// fewer than two validation tokens is left out, and notes() says so.
   Validation(std::vector<data::WeightedDataset> datasets, const data::StreamOptions& options, int64_t max_sequences);
 
   /// True without validation data: there is no val_loss.
   bool empty() const { return sources_.empty(); }
   /// One line per dataset that is left out, for the start of a run.
-  const std::vector<std::string>& remarks() const { return remarks_; }
+  const std::vector<std::string>& notes() const { return notes_; }
 
-  /// Called by all ranks, with the same result. Nothing when `stop` (see evaluate) ended it.
+  /// Called by all ranks; the result is the same on all. Returns nothing if `stop` (see evaluate) ended the validation.
   std::optional<ValidationResult> run(Engine& engine, const std::function<int64_t()>& stop = nullptr);
 
  private:
@@ -49,7 +49,7 @@ class Validation {
     data::ValidationStream stream;
   };
   std::vector<Source> sources_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> notes_;
   bool mixture_;
 };
 

@@ -15,8 +15,8 @@ namespace ashlar::watch {
 
 namespace {
 
-// A signal handler gets no argument of ours, and the project has no globals. But the kernel passes the address of the
-// signal stack, which we allocate: the handler's data is stored at its base.
+// A signal handler gets no argument from the program, and the project has no globals. But the kernel passes the address
+// of the signal stack, which this file allocates. The handler's data is stored at the base of that stack.
 struct StackBase {
   static constexpr uint64_t kMark = 0x6873612d6c61746fULL;
   uint64_t mark = kMark;
@@ -38,7 +38,7 @@ const char* name_of_signal(int signal) {
 
 void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
 
-// Async-signal-safe: system calls, arithmetic, existing memory.
+// Async-signal-safe: uses only system calls, arithmetic and existing memory.
 void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
   const stack_t& stack = static_cast<const ucontext_t*>(context)->uc_stack;
   const bool main_thread = syscall(SYS_gettid) == getpid();

@@ -9,8 +9,8 @@ namespace ashlar::watch {
 
 /// While it exists, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
 /// operation before they end the process as usual, including the core file. Replaces MPI's handlers, so construct it
-/// after MPI has started, on the main thread. The main thread also reports for other threads, so in a core file those
-/// appear as waiting.
+/// after MPI has started, on the main thread. The main thread also reports for other threads, so a core file shows the
+/// thread that crashed as waiting.
 class FatalSignals {
  public:
   /// `page` outlives it; a crash is marked there so that other ranks do not report it again.

@@ -56,7 +56,7 @@ void FileStallWatch::begin(pid_t id, Thread& thread) const {
 }
 
 void FileStallWatch::list() {
-  // The link count of the folder changes with the number of threads: checked without opening anything.
+  // The link count of the folder changes with the number of threads. Checking it opens no file.
   struct stat folder {};
   if (tasks_ == nullptr || fstat(dirfd(tasks_), &folder) != 0) return;
   const bool settled =
@@ -85,7 +85,7 @@ const FileStall& FileStallWatch::look(int64_t now_ms, int64_t every_ms) {
   longest_ = {};
   for (auto& [id, thread] : threads_) {
     const std::string line = text_in(thread.syscall);
-    CallSight in = call_of(getpid(), line);
+    SystemCall in = call_of(getpid(), line);
     std::string in_call = in.file.empty() ? "" : line + in.file, moved = text_in(thread.bytes);
     const bool excused = thread.excused > 0 && !thread.in_call.empty();
     if (thread.excused > 0) --thread.excused;

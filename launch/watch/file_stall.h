@@ -22,9 +22,11 @@ class FileStallWatch {
   FileStallWatch& operator=(const FileStallWatch&) = delete;
   ~FileStallWatch();
 
-  /// The call that has lasted longest; `since_ms` = 0 if there is none. Polls again `every_ms` after the last poll.
+  /// Returns the call that has lasted longest; its `since_ms` is 0 if there is none. Reads /proc again if the last time
+  /// was `every_ms` ago.
   const FileStall& look(int64_t now_ms, int64_t every_ms = 1000);
-  /// The threads were sent a signal: their handlers' work, such as loading unwind tables, does not count as progress.
+  /// Call it after sending a signal to the threads. The work of their handlers, e.g. loading unwind tables, then does
+  /// not count as progress.
   void interrupted();
 
  private:
@@ -32,7 +34,7 @@ class FileStallWatch {
     std::string name;              ///< empty: not a thread of this program
     int looks = 0;                 ///< attempts to read the name, which a thread sets after its start
     int syscall = -1, bytes = -1;  ///< its files of /proc
-    CallSight call;                ///< the current call and its file
+    SystemCall call;               ///< the current call and its file
     std::string in_call;           ///< the line of /proc for it; empty if not in a call on a file
     std::string moved;             ///< bytes read and written so far
     int64_t since_ms = 0;          ///< start of the current call
@@ -53,8 +55,8 @@ class FileStallWatch {
 const FileStall* stall_of(const RankPage& page, int64_t now_ms);
 /// "its saver thread is in fsync of /runs/a/x for 62 s".
 std::string describe_stall(const FileStall& stall, int64_t now_ms);
-/// "[rank 2 of 4 on node7] its saver thread is ...; 3 more on this machine wait too": the ranks of this machine that
-/// wait for at least `longer_ms`; empty if there is none.
+/// Describes the ranks of this machine that have waited for at least `longer_ms`: "[rank 2 of 4 on node7] its saver
+/// thread is ...; 3 more on this machine wait too". Empty if there are none.
 std::string describe_stalls(std::span<const RankPage> pages, int64_t now_ms, int64_t longer_ms);
 
 }  // namespace ashlar::watch

@@ -34,21 +34,21 @@ void HangDetector::Last::here(int64_t ms) {
   at_ms = ms;
 }
 
-void HangDetector::Last::receive(const Sighting& sighting, int64_t received_ms) {
-  if (sighting.number <= number) return;
-  number = sighting.number;
-  at_ms = std::max(at_ms, received_ms - sighting.age_ms);
+void HangDetector::Last::receive(const EventAge& event_age, int64_t received_ms) {
+  if (event_age.number <= number) return;
+  number = event_age.number;
+  at_ms = std::max(at_ms, received_ms - event_age.age_ms);
 }
 
-Sighting HangDetector::Last::sighting(int64_t now_ms) const {
+EventAge HangDetector::Last::event_age(int64_t now_ms) const {
   return {.number = number, .age_ms = number == 0 ? kNoStall : now_ms - at_ms};
 }
 
 HangDetector::HangDetector(const Args& args)
     : recorder_(args.recorder),
       pages_(args.pages),
-      far_(args.far),
-      nodes_(args.far.ranks() == 0 ? std::span<const NodeRanks>() : args.nodes),
+      remote_(args.remote),
+      nodes_(args.remote.ranks() == 0 ? std::span<const NodeRanks>() : args.nodes),
       errors_(args.errors),
       gather_ms_(args.gather_ms),
       began_ms_(machine_ms()) {}
@@ -60,42 +60,42 @@ void HangDetector::beat() {
     recorder_.tick();
   }
   recorder_.beat();
-  // Checked before the stall can be taken for a hang.
+  // Polled often enough to find a stall before it counts as a hang.
   const auto often = static_cast<int64_t>(options_.after_seconds * 1e3 / 8);
   if (options_.after_seconds > 0) recorder_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
 
 void HangDetector::held_up(int64_t now_ms) { held_up_ms_ = now_ms; }
 
-void HangDetector::hear(std::span<const NodeInbox> inboxes, int64_t now_ms) {
+void HangDetector::receive(std::span<const NodeInbox> inboxes, int64_t now_ms) {
   for (const NodeInbox& inbox : inboxes) {
     const int64_t received = look_at(inbox.received_ms);
     if (received == 0) continue;
-    progress_.receive(inbox.news.progress, received);
-    stall_.receive(inbox.news.stall, received);
-    far_longest_ms_ = std::max(far_longest_ms_, inbox.news.longest_ms);
+    progress_.receive(inbox.status.progress, received);
+    stall_.receive(inbox.status.stall, received);
+    remote_longest_ms_ = std::max(remote_longest_ms_, inbox.status.longest_ms);
   }
   progress_.here(now_ms - watch::quiet_ms(pages_, now_ms));
   if (std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return stall_of(page, now_ms) != nullptr; }))
     stall_.here(now_ms);
 }
 
-void HangDetector::tell(NodeNews& news, int64_t now_ms) const {
-  news.progress = progress_.sighting(now_ms);
-  news.stall = stall_.sighting(now_ms);
-  news.longest_ms = longest_ms();
+void HangDetector::fill(NodeStatus& status, int64_t now_ms) const {
+  status.progress = progress_.event_age(now_ms);
+  status.stall = stall_.event_age(now_ms);
+  status.longest_ms = longest_ms();
 }
 
 int64_t HangDetector::quiet_ms(int64_t now_ms) const {
   return now_ms - std::max({progress_.at_ms, began_ms_, held_up_ms_});
 }
 
-int64_t HangDetector::longest_ms() const { return std::max(hang_limit_ms(pages_, 0), far_longest_ms_); }
+int64_t HangDetector::longest_ms() const { return std::max(hang_limit_ms(pages_, 0), remote_longest_ms_); }
 
 int64_t HangDetector::hops_ms() const { return (options_.nodes - 1) * kHopMs / 2; }
 
-bool HangDetector::hurries(int64_t now_ms) const {
-  return far_.ranks() > 0 && hangs_since_ms_ && now_ms - *hangs_since_ms_ < kHurryMs + hops_ms();
+bool HangDetector::polls_often(int64_t now_ms) const {
+  return remote_.ranks() > 0 && hangs_since_ms_ && now_ms - *hangs_since_ms_ < kHurryMs + hops_ms();
 }
 
 void HangDetector::report_stalls(int64_t now_ms) {
@@ -104,10 +104,10 @@ void HangDetector::report_stalls(int64_t now_ms) {
     const std::string who = describe_stalls(pages_, now_ms, longer);
     if (who.empty()) return;
     stall_reported_ms_ = now_ms - longer;
-    say(str_cat("ashlar: warning: a file system stalls: ", who,
-                "; the job waits for it, run.stall_after = ", options_.stall_seconds, " s at most\n"));
+    print(str_cat("ashlar: warning: a file system stalls: ", who,
+                  "; the job waits for it, run.stall_after = ", options_.stall_seconds, " s at most\n"));
   } else if (describe_stalls(pages_, now_ms, 0).empty()) {
-    say(str_cat("ashlar: the file system responds again, after ", (now_ms - *stall_reported_ms_) / 1000, " s\n"));
+    print(str_cat("ashlar: the file system responds again, after ", (now_ms - *stall_reported_ms_) / 1000, " s\n"));
     stall_reported_ms_.reset();
   }
 }
@@ -120,7 +120,7 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   const bool stalls = stall_.number > 0 && now_ms - stall_.at_ms < kStallFreshMs + hops_ms();
   const double after = stalls ? std::max(options_.after_seconds, options_.stall_seconds) : options_.after_seconds;
   if (quiet < longest_ms() + static_cast<int64_t>(after * 1e3) + hops_ms()) {
-    if (reported_) say("ashlar: hang: the ranks make progress again\n");
+    if (reported_) print("ashlar: hang: the ranks make progress again\n");
     reported_ = false;
     hangs_since_ms_.reset();
     leave_ms_.reset();
@@ -135,7 +135,8 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   if (!leads) return false;
   if (reported_) return options_.stop && may_leave(now_ms);
   if (!asked_ms_) {
-    // On a busy machine two ranks may lead for a while: the first one to request stacks reports, unless it never does.
+    // On a busy machine two ranks may lead for a while. The one that first requests stacks reports; if it does not, the
+    // other one reports after a time.
     if (look_at(pages_.front().stacks_wanted) != known_request_) {
       if (!other_asked_ms_) other_asked_ms_ = now_ms;
       if (now_ms - *other_asked_ms_ < 3 * kAnswerMs) return false;
@@ -152,7 +153,7 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   report(quiet, now_ms);
   reported_ = true;
   share(true, now_ms);
-  return options_.stop && far_.ranks() == 0;
+  return options_.stop && remote_.ranks() == 0;
 }
 
 void HangDetector::answer() {
@@ -184,33 +185,33 @@ void HangDetector::look_at_own(int64_t now_ms) {
   for (const RankPage& page : pages_) {
     if (!takes_part(page)) continue;
     const FileStall* stall = stall_of(page, now_ms);
-    RankSight sight{.page = page,
-                    .answers = look_at(page.stacks_given) == request_,
-                    .threads = {},
-                    .stall = stall == nullptr ? "" : describe_stall(*stall, now_ms)};
-    const std::vector<ThreadSight> threads = threads_of(page.pid);
-    sight.state = threads.front().state;
-    if (sight.answers) {
-      sight.threads = page.stacks.data();
+    RankSnapshot snapshot{.page = page,
+                          .answers = look_at(page.stacks_given) == request_,
+                          .threads = {},
+                          .stall = stall == nullptr ? "" : describe_stall(*stall, now_ms)};
+    const std::vector<ThreadSnapshot> threads = threads_of(page.pid);
+    snapshot.state = threads.front().state;
+    if (snapshot.answers) {
+      snapshot.threads = page.stacks.data();
     } else {
-      for (const ThreadSight& thread : threads)
-        sight.threads += str_cat(sight.threads.empty() ? "" : "\n", thread.name, " thread: ", describe(thread));
+      for (const ThreadSnapshot& thread : threads)
+        snapshot.threads += str_cat(snapshot.threads.empty() ? "" : "\n", thread.name, " thread: ", describe(thread));
     }
-    own_.push_back(std::move(sight));
+    own_.push_back(std::move(snapshot));
   }
 }
 
 void HangDetector::share(bool printed, int64_t now_ms) {
   for (const RankPage& page : pages_) {
-    if (far_.ranks() == 0 || look_at(page.pid) == 0) continue;
-    RankReport report{.version = std::max(now_ms, far_.version(page.rank) + 1), .printed = printed, .page = page};
-    for (const RankSight& sight : own_) {
-      if (&sight.page != &page) continue;
-      report.state = sight.state;
-      report.answers = sight.answers;
-      sight.stall.copy(report.stall.data(), report.stall.size() - 1);
+    if (remote_.ranks() == 0 || look_at(page.pid) == 0) continue;
+    RankReport report{.version = std::max(now_ms, remote_.version(page.rank) + 1), .printed = printed, .page = page};
+    for (const RankSnapshot& snapshot : own_) {
+      if (&snapshot.page != &page) continue;
+      report.state = snapshot.state;
+      report.answers = snapshot.answers;
+      snapshot.stall.copy(report.stall.data(), report.stall.size() - 1);
     }
-    far_.put(report, now_ms);
+    remote_.put(report, now_ms);
     if (printed) return;  // one report for all ranks of this node
   }
 }
@@ -218,7 +219,7 @@ void HangDetector::share(bool printed, int64_t now_ms) {
 // True if all ranks of a node have sent reports of this hang, not of an earlier one.
 bool HangDetector::has_reports(const NodeRanks& node) const {
   return std::all_of(node.ranks.begin(), node.ranks.end(),
-                     [&](int32_t rank) { return far_.has(rank, progress_.at_ms); });
+                     [&](int32_t rank) { return remote_.has(rank, progress_.at_ms); });
 }
 
 bool HangDetector::all_received() {
@@ -229,7 +230,7 @@ bool HangDetector::all_received() {
 bool HangDetector::all_printed() {
   const auto printed = [&](const NodeRanks& node) {
     return std::any_of(node.ranks.begin(), node.ranks.end(), [&](int32_t rank) {
-      const auto report = far_.get(rank, progress_.at_ms);
+      const auto report = remote_.get(rank, progress_.at_ms);
       return report && report->printed;
     });
   };
@@ -237,19 +238,21 @@ bool HangDetector::all_printed() {
   return nodes_printed_ == nodes_.size();
 }
 
-// When one rank exits, mpirun kills all. So each node first reports its ranks and waits for the reports of the others.
+// When one rank exits, mpirun kills all ranks. So each node first reports its own ranks and waits for the reports of
+// the other nodes.
 bool HangDetector::may_leave(int64_t now_ms) {
   if (leave_ms_) return now_ms >= *leave_ms_;
   if (all_printed() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
   return false;
 }
 
-// True if this node has the lowest ranks of all nodes that it has received messages from; it then draws the conclusion.
-bool HangDetector::speaks() const {
+// True if this node has the lowest ranks among the nodes from which reports were received. This node then prints the
+// conclusion.
+bool HangDetector::prints_conclusion() const {
   for (const NodeRanks& node : nodes_) {
     if (node.ranks.front() >= pages_.front().rank) return true;
     for (const int32_t rank : node.ranks) {
-      const auto report = far_.get(rank, progress_.at_ms);
+      const auto report = remote_.get(rank, progress_.at_ms);
       if (report && report->page.state == RankState::kRunning) return false;
     }
   }
@@ -262,7 +265,7 @@ std::string HangDetector::missing_nodes() const {
   for (const NodeRanks& node : nodes_) {
     std::vector<int32_t> missing;
     for (const int32_t rank : node.ranks)
-      if (!far_.has(rank, progress_.at_ms)) missing.push_back(rank);
+      if (!remote_.has(rank, progress_.at_ms)) missing.push_back(rank);
     if (missing.empty() || ++count > kMostNamed) continue;
     text += str_cat(text.empty() ? "" : "; ", list_ranks(missing), " on ", node.host);
   }
@@ -272,10 +275,10 @@ std::string HangDetector::missing_nodes() const {
 // The suspects among all ranks with known state.
 std::string HangDetector::conclude() const {
   std::deque<RankReport> reports;
-  std::vector<RankSight> all = own_;
-  for (int64_t rank = 0; rank < far_.ranks(); ++rank) {
+  std::vector<RankSnapshot> all = own_;
+  for (int64_t rank = 0; rank < remote_.ranks(); ++rank) {
     const bool ours = std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return page.rank == rank; });
-    auto report = ours ? std::nullopt : far_.get(rank, progress_.at_ms);
+    auto report = ours ? std::nullopt : remote_.get(rank, progress_.at_ms);
     if (!report || report->page.state != RankState::kRunning) continue;
     const RankReport& there = reports.emplace_back(std::move(*report));
     all.push_back({.page = there.page,
@@ -305,12 +308,12 @@ void HangDetector::report(int64_t quiet, int64_t now_ms) {
                                 : absl::StrFormat("run.hang_after = %g s, longest step %.1f s", options_.after_seconds,
                                                   static_cast<double>(longest_ms()) / 1e3);
   std::string text = absl::StrFormat("ashlar: hang: no rank has made progress for %d s (%s)\n", quiet / 1000, limit);
-  for (const RankSight& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
-  if (speaks()) text += conclude();
-  say(text);
+  for (const RankSnapshot& rank : own_) text += describe_hung(rank, now_ms, "ashlar: ");
+  if (prints_conclusion()) text += conclude();
+  print(text);
 }
 
-void HangDetector::say(std::string_view lines) {
+void HangDetector::print(std::string_view lines) {
   while (!lines.empty()) {
     const size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
     errors_.add(std::string(lines.substr(0, end)), LineKind::kWarning);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/base/fixed_text.h"
+#include "core/base/mesh_axis.h"
 #include "core/base/strings.h"
 
 namespace ashlar::watch {
@@ -38,13 +39,16 @@ bool is_message(comm::OperationKind kind) {
 // A group of ranks that share a communicator: its name, and the coordinates or machine that its ranks have in common.
 using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
 Group group_of(const RankPage& page, std::string_view full_name) {
-  const std::string_view name = full_name.substr(0, full_name.find(' '));  // "data check" is the data group's
-  const bool tensor = name == "tensor" || name == "sharers", data = name == "data";
-  const bool stages = name == "pipeline" || name == "ends", model = name == "model";
-  const int32_t p = tensor || data ? page.pipeline : -2;
-  const int32_t d = tensor || stages || model ? page.data : -2;
-  const int32_t t = data || stages ? page.tensor : -2;
-  return {std::string(full_name), p, d, t, name == "machine" ? page.machine : 0};
+  const std::string_view name = full_name.substr(0, full_name.find(' '));  // "tensor check" is the tensor group's
+  const std::string parts = str_cat("+", name, "+");  // "+replica+tensor+" for a group along these axes
+  AxisSet axes;
+  for (const auto& [axis, axis_name] : kAxisNames)
+    if (parts.find(str_cat("+", axis_name, "+")) != std::string::npos) axes = axes | axis;
+  const auto common = [&](AxisSet along, int32_t coordinate) {
+    return axes.empty() || !(axes & along).empty() ? -2 : coordinate;
+  };
+  return {std::string(full_name), common(Axis::kPipeline, page.pipeline), common(kSampleAxes, page.data),
+          common(Axis::kTensor, page.tensor), name == "machine" ? page.machine : 0};
 }
 
 // The last records of a rank on one communicator, newest first.
@@ -68,10 +72,10 @@ struct Issued {
   const OperationRecord* record;
 };
 
-// Operations with the same number on one communicator that differ between ranks.
-std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
+// Finds operations with the same number on one communicator that differ between ranks.
+std::vector<Suspect> mismatches(std::span<const RankSnapshot> ranks) {
   std::map<std::pair<Group, uint64_t>, std::vector<Issued>> places;
-  for (const RankSight& rank : ranks) {
+  for (const RankSnapshot& rank : ranks) {
     for (const OperationRecord* record : records_of(rank.page)) {
       if (!is_message(record->info.kind))
         places[{group_of(rank.page, record->communicator.data()), record->info.number}].push_back({&rank.page, record});
@@ -104,10 +108,10 @@ std::vector<Suspect> mismatches(std::span<const RankSight> ranks) {
   return {};
 }
 
-// Ranks that have not issued the operation in which others of their group wait.
-std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
+// Finds ranks that have not issued the operation in which others of their group wait.
+std::vector<Suspect> left_behind(std::span<const RankSnapshot> ranks) {
   std::map<Group, std::vector<Issued>> last;
-  for (const RankSight& rank : ranks) {
+  for (const RankSnapshot& rank : ranks) {
     std::map<Group, const OperationRecord*> newest;
     for (const OperationRecord* record : records_of(rank.page))
       newest.try_emplace(group_of(rank.page, record->communicator.data()), record);
@@ -133,9 +137,9 @@ std::vector<Suspect> left_behind(std::span<const RankSight> ranks) {
 
 }  // namespace
 
-std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
+std::vector<Suspect> find_suspects(std::span<const RankSnapshot> ranks) {
   std::vector<Suspect> found;
-  for (const RankSight& rank : ranks) {
+  for (const RankSnapshot& rank : ranks) {
     if (!rank.stall.empty()) {
       found.push_back({Suspicion::kSuspended, rank.page.rank,
                        str_cat(who(rank.page), " in ", action_of(rank.page), ": ", rank.stall)});
@@ -159,7 +163,7 @@ std::vector<Suspect> find_suspects(std::span<const RankSight> ranks) {
     found = left_behind(ranks);
     if (!found.empty()) return found;
   }
-  for (const RankSight& rank : ranks) {
+  for (const RankSnapshot& rank : ranks) {
     if (look_at(rank.page.waiting) != 0 || rank.page.state != RankState::kRunning) continue;
     found.push_back(
         {Suspicion::kBusy, rank.page.rank,
@@ -178,7 +182,7 @@ std::string describe_action(const RankPage& page, int64_t now_ms) {
                  last_operation(page, memory), operations == 0 ? "" : str_cat(", its ", operations, ". of all"));
 }
 
-std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::string& prefix) {
+std::string describe_hung(const RankSnapshot& rank, int64_t now_ms, const std::string& prefix) {
   std::string text = str_cat(prefix, "[", who(rank.page), "] ", describe_action(rank.page, now_ms), "\n");
   const std::vector<const OperationRecord*> records = records_of(rank.page);
   std::string before;

@@ -10,7 +10,7 @@
 namespace ashlar::watch {
 
 /// The state of a rank, for the node that reports a hang.
-struct RankSight {
+struct RankSnapshot {
   const RankPage& page;
   char state = 'S';     ///< state of its main thread, as in ProcessStat
   bool answers = true;  ///< its watch thread has reported its stacks
@@ -32,15 +32,15 @@ struct Suspect {
   std::string text;  ///< "rank 2 of 4 on node7 is stopped (state T) in backward of micro-batch 1"
 };
 
-/// The ranks that may be the cause of the hang: all those with the strongest suspicion; empty when all wait for each
+/// The ranks that may be the cause of the hang: those with the strongest suspicion. Empty when all ranks wait for each
 /// other in the same operations.
-std::vector<Suspect> find_suspects(std::span<const RankSight> ranks);
+std::vector<Suspect> find_suspects(std::span<const RankSnapshot> ranks);
 
 /// The current action of a rank: "step 17, backward of micro-batch 3 for 62 s, waits for other ranks, last operation
 /// ..., its 812. of all".
 std::string describe_action(const RankPage& page, int64_t now_ms);
 /// describe_action with the last operations and threads of the rank, one line each, each prefixed by `prefix`.
-std::string describe_hung(const RankSight& rank, int64_t now_ms, const std::string& prefix);
+std::string describe_hung(const RankSnapshot& rank, int64_t now_ms, const std::string& prefix);
 
 /// "rank 3", "ranks 0-3, 8": for ascending ranks.
 std::string list_ranks(std::span<const int32_t> ranks);

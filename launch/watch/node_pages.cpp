@@ -21,27 +21,27 @@ static_assert(std::is_trivially_copyable_v<RankPage> && std::is_trivially_copyab
 
 namespace {
 
-// Rounds up so that what follows is aligned.
+// Rounds up to whole words, so that the next part is aligned.
 size_t whole_words(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
 
-size_t FarPages::bytes_for(int64_t ranks) {
+size_t RemotePages::bytes_for(int64_t ranks) {
   return ranks == 0 ? 0 : sizeof(Head) + static_cast<size_t>(ranks) * (sizeof(Slot) + whole_words(RankReport::kBytes));
 }
 
-FarPages::Slot& FarPages::slot(int64_t rank) const {
+RemotePages::Slot& RemotePages::slot(int64_t rank) const {
   auto* first = static_cast<std::byte*>(memory_) + sizeof(Head);
   return *reinterpret_cast<Slot*>(first + static_cast<size_t>(rank) * (sizeof(Slot) + whole_words(RankReport::kBytes)));
 }
 
-std::span<std::byte> FarPages::message(Slot& slot) {
+std::span<std::byte> RemotePages::message(Slot& slot) {
   return {reinterpret_cast<std::byte*>(&slot + 1), RankReport::kBytes};
 }
 
-uint64_t FarPages::changes() const { return ranks_ == 0 ? 0 : look_at(static_cast<Head*>(memory_)->changes); }
+uint64_t RemotePages::changes() const { return ranks_ == 0 ? 0 : look_at(static_cast<Head*>(memory_)->changes); }
 
-bool FarPages::put(const RankReport& report, int64_t now_ms) const {
+bool RemotePages::put(const RankReport& report, int64_t now_ms) const {
   Slot& to = slot(report.page.rank);
   if (report.version <= look_at(to.version)) return false;
   publish(to.received_ms, int64_t{0});
@@ -52,9 +52,9 @@ bool FarPages::put(const RankReport& report, int64_t now_ms) const {
   return true;
 }
 
-bool FarPages::has(int64_t rank, int64_t since_ms) const { return look_at(slot(rank).received_ms) > since_ms; }
+bool RemotePages::has(int64_t rank, int64_t since_ms) const { return look_at(slot(rank).received_ms) > since_ms; }
 
-std::optional<RankReport> FarPages::get(int64_t rank, int64_t since_ms) const {
+std::optional<RankReport> RemotePages::get(int64_t rank, int64_t since_ms) const {
   Slot& from = slot(rank);
   if (look_at(from.received_ms) == 0 || look_at(from.received_ms) <= since_ms) return {};
   const std::span<const std::byte> there = message(from);
@@ -64,13 +64,13 @@ std::optional<RankReport> FarPages::get(int64_t rank, int64_t since_ms) const {
   return report;
 }
 
-int64_t FarPages::version(int64_t rank) const { return look_at(slot(rank).version); }
+int64_t RemotePages::version(int64_t rank) const { return look_at(slot(rank).version); }
 
-size_t NodePages::far_begins() const {
+size_t NodePages::remote_begins() const {
   return whole_words(kInboxes * sizeof(NodeInbox) + static_cast<size_t>(count_) * sizeof(RankPage));
 }
 
-size_t NodePages::bytes() const { return far_begins() + FarPages::bytes_for(all_); }
+size_t NodePages::bytes() const { return remote_begins() + RemotePages::bytes_for(all_); }
 
 bool NodePages::map() {
   void* memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -119,9 +119,9 @@ std::span<RankPage> NodePages::pages() const {
   return {reinterpret_cast<RankPage*>(static_cast<NodeInbox*>(memory_) + kInboxes), static_cast<size_t>(count_)};
 }
 
-// Fresh memory is zero: nothing received.
-FarPages NodePages::far() const {
-  return {all_ == 0 ? nullptr : static_cast<std::byte*>(memory_) + far_begins(), all_};
+// New memory is zero, which means that nothing was received.
+RemotePages NodePages::remote() const {
+  return {all_ == 0 ? nullptr : static_cast<std::byte*>(memory_) + remote_begins(), all_};
 }
 
 }  // namespace ashlar::watch

@@ -15,23 +15,24 @@ namespace ashlar::watch {
 /// Larger than any duration.
 inline constexpr int64_t kNoStall = int64_t{1} << 50;
 
-/// The last sighting of an event anywhere. An event that travels around the ring is identified by its number. Its age
-/// is not enough: each node reports a slightly smaller age than the true one, so a repeated event would stay young.
-struct Sighting {
+/// The number and age of the last event of a kind on any node. The number identifies an event that is passed around the
+/// ring. The age alone is not enough: each node reports a slightly smaller age than the true one, so an old event that
+/// returns would seem new.
+struct EventAge {
   uint64_t number = 0;  ///< larger than all earlier numbers known to its node
   int64_t age_ms = kNoStall;
 };
 
 /// Message of a node about itself, sent to another node many times per second.
-struct NodeNews {
+struct NodeStatus {
   RankState state = RankState::kRunning;  ///< kFinished: all its ranks have; kFailed: one has failed and reported it
   int32_t node = 0;
   int32_t rank = 0, ranks = 1;  ///< its lowest running rank, and its number of ranks
   int32_t all_ranks = 1;
   int32_t padding = 0;  ///< named, so that no uninitialised byte is sent
   int64_t step = -1;
-  Sighting progress;       ///< progress of a rank on any node
-  Sighting stall;          ///< a rank on any node that waits for a file system
+  EventAge progress;       ///< progress of a rank on any node
+  EventAge stall;          ///< a rank on any node that waits for a file system
   int64_t longest_ms = 0;  ///< the longest step of any rank known to this node
   std::array<char, 64> host{};
   std::array<char, 192> operation{};  ///< last operation of that rank
@@ -40,18 +41,18 @@ struct NodeNews {
 /// The last message that a node has received from another.
 struct NodeInbox {
   int64_t received_ms = 0;  ///< time by machine_ms(); 0: nothing received
-  NodeNews news;
+  NodeStatus status;
 };
 
-/// Reports of all ranks of the job during a hang, in memory shared by the ranks of a node and not touched before. Any
-/// rank may write; a report torn by two concurrent writers is detected and reads as not received.
-class FarPages {
+/// Reports of all ranks of the job during a hang, in memory that the ranks of a node share. Until then the memory is
+/// not touched. Any rank may write. A report garbled by two concurrent writers is detected and treated as not received.
+class RemotePages {
  public:
   struct Head {
     uint64_t changes = 0;
   };
-  FarPages() = default;
-  FarPages(void* memory, int64_t ranks) : memory_(memory), ranks_(memory == nullptr ? 0 : ranks) {}
+  RemotePages() = default;
+  RemotePages(void* memory, int64_t ranks) : memory_(memory), ranks_(memory == nullptr ? 0 : ranks) {}
   static size_t bytes_for(int64_t ranks);
 
   int64_t ranks() const { return ranks_; }  ///< 0: there is one node, and the pages are empty
@@ -75,9 +76,9 @@ class FarPages {
   int64_t ranks_ = 0;
 };
 
-/// Shared memory of the ranks of a node, without a name in any file system, so nothing remains after they end. Holds a
-/// page for each rank, the last messages of the two previous nodes, and, with several nodes, reports of all ranks of
-/// the job in a hang.
+/// Shared memory of the ranks of a node. It has no name in any file system, so nothing remains when the ranks have
+/// ended. Holds a page for each rank, the last messages of the two previous nodes, and, with several nodes, reports of
+/// all ranks of the job in a hang.
 class NodePages {
  public:
   static constexpr int kInboxes = 2;
@@ -95,12 +96,12 @@ class NodePages {
   void close_fd();  ///< after all ranks have opened it
   std::span<RankPage> pages() const;
   std::span<NodeInbox> inboxes() const;
-  FarPages far() const;
+  RemotePages remote() const;
 
  private:
   NodePages() = default;
   bool map();
-  size_t far_begins() const;
+  size_t remote_begins() const;
   size_t bytes() const;
 
   int fd_ = -1;

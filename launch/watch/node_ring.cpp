@@ -115,7 +115,7 @@ int listen_at(const NodeCard::Address& address, uint16_t& port) {
   return fd;
 }
 
-/// Types sent over the network. A type with unnamed padding would send uninitialised bytes.
+/// For types that are sent over the network. A type with unnamed padding would send uninitialised bytes.
 template <typename T>
 std::span<const std::byte> bytes_of_value(const T& value) {
   static_assert(std::has_unique_object_representations_v<T>);
@@ -148,7 +148,7 @@ NodeListener::NodeListener(const std::string& only) {
   for (int again = 0; again < 16 && !listen_on(addresses); ++again) close_all();
 }
 
-/// False: a port that is free at the first address is not free at another.
+/// Returns false if the port chosen at the first address is not free at another address.
 bool NodeListener::listen_on(std::span<const NodeCard::Address> addresses) {
   for (const NodeCard::Address& address : addresses) {
     const int fd = listen_at(address, card_.port);
@@ -205,10 +205,10 @@ NodeRing::~NodeRing() {
   for (const In& in : ins_) close(in.fd);
 }
 
-size_t NodeRing::bytes_of(Kind kind) { return kind == Kind::kNews ? sizeof(NodeNews) : RankReport::kBytes; }
+size_t NodeRing::bytes_of(Kind kind) { return kind == Kind::kStatus ? sizeof(NodeStatus) : RankReport::kBytes; }
 
-// The next peer has received nothing yet.
-void NodeRing::hang_up(Out& out) {
+// Closes the connection and resets its state, since the next peer has received nothing.
+void NodeRing::disconnect(Out& out) {
   if (out.fd >= 0) close(std::exchange(out.fd, -1));
   out.connected = false;
   out.unsent.clear();
@@ -217,7 +217,7 @@ void NodeRing::hang_up(Out& out) {
 }
 
 void NodeRing::fail(Out& out) {
-  hang_up(out);
+  disconnect(out);
   ++out.choice;
 }
 
@@ -239,16 +239,16 @@ RingNonce NodeRing::new_nonce() {
   return nonce;
 }
 
-// False: there are no unsent pages.
+// Returns false if there are no unsent pages.
 bool NodeRing::add_pages(Out& out) const {
-  const uint64_t changes = args_.far.changes();
+  const uint64_t changes = args_.remote.changes();
   if (changes == out.changes) return false;
-  out.versions.resize(static_cast<size_t>(args_.far.ranks()));
+  out.versions.resize(static_cast<size_t>(args_.remote.ranks()));
   std::vector<std::byte> body(RankReport::kBytes);
   for (size_t r = 0; r < out.versions.size(); ++r) {
     const auto rank = static_cast<int64_t>(r);
-    if (args_.far.version(rank) == out.versions[r]) continue;
-    const auto report = args_.far.get(rank, 0);
+    if (args_.remote.version(rank) == out.versions[r]) continue;
+    const auto report = args_.remote.get(rank, 0);
     if (!report) continue;  // being written: its writer increments the count again
     out.versions[r] = report->version;
     encode(*report, body);
@@ -278,7 +278,7 @@ bool NodeRing::begin(Out& out, const RingNode& to) {
   Hello hello{.magic = kMagic,
               .form = RankReport::kForm,
               .rank = args_.rank,
-              .news_bytes = bytes_of(Kind::kNews),
+              .status_bytes = bytes_of(Kind::kStatus),
               .report_bytes = bytes_of(Kind::kReport),
               .nonce = out.session.caller};
   hello.mac = out.session.mac(RingDirection::kToListener, 0, bytes_of_value(hello).first(offsetof(Hello, mac)));
@@ -288,7 +288,7 @@ bool NodeRing::begin(Out& out, const RingNode& to) {
   return result == 0 || errno == EINPROGRESS;
 }
 
-void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
+void NodeRing::send(Out& out, const RingNode& to, const NodeStatus& status) {
   const int64_t now = machine_ms();
   if (out.first_ms == 0) out.first_ms = now;
   if (out.fd < 0 && !begin(out, to)) return fail(out);
@@ -307,7 +307,7 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
   bool reported = false;
   for (size_t piece = 0; piece < kMostPieces; ++piece) {
     if (!reported && (out.unsent.empty() || out.packets == 0)) {
-      add(out, Kind::kNews, bytes_of_value(news));
+      add(out, Kind::kStatus, bytes_of_value(status));
       reported = true;
     } else if (out.unsent.empty() && !add_pages(out)) {
       break;
@@ -317,12 +317,12 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeNews& news) {
     out.unsent.erase(out.unsent.begin(), out.unsent.begin() + std::max<ssize_t>(sent, 0));
     if (!out.unsent.empty()) break;  // the peer is slower
   }
-  if (!take_answers(out)) return fail(out);
+  if (!read_answers(out)) return fail(out);
   if (now - out.answered_ms > kPatienceMs) fail(out);
 }
 
-// False: the peer is not of this job, or gone.
-bool NodeRing::take_answers(Out& out) const {
+// Returns false if the peer does not belong to this job or has gone.
+bool NodeRing::read_answers(Out& out) const {
   std::array<std::byte, 32 * sizeof(Answer)> piece;
   const ssize_t got = recv(out.fd, piece.data(), piece.size(), MSG_DONTWAIT);
   if (got <= 0) return got < 0 && errno == EAGAIN;
@@ -361,37 +361,37 @@ void NodeRing::accept_all() {
   }
 }
 
-void NodeRing::take(Kind kind, std::span<const std::byte> body) const {
+void NodeRing::store(Kind kind, std::span<const std::byte> body) const {
   if (kind == Kind::kReport) {
-    const auto report = args_.far.ranks() == 0 ? std::nullopt : decode(body, args_.far.ranks());
-    if (report) args_.far.put(*report, machine_ms());
+    const auto report = args_.remote.ranks() == 0 ? std::nullopt : decode(body, args_.remote.ranks());
+    if (report) args_.remote.put(*report, machine_ms());
     return;
   }
-  NodeNews news;
-  std::memcpy(static_cast<void*>(&news), body.data(), sizeof(news));
-  news.host.back() = news.operation.back() = '\0';
-  for (int64_t* age : {&news.progress.age_ms, &news.stall.age_ms, &news.longest_ms})
+  NodeStatus status;
+  std::memcpy(static_cast<void*>(&status), body.data(), sizeof(status));
+  status.host.back() = status.operation.back() = '\0';
+  for (int64_t* age : {&status.progress.age_ms, &status.stall.age_ms, &status.longest_ms})
     *age = std::clamp<int64_t>(*age, 0, kNoStall);
   for (size_t i = 0; i < args_.previous.size(); ++i) {
-    if (args_.previous[i] != news.node) continue;
-    args_.inboxes[i].news = news;
+    if (args_.previous[i] != status.node) continue;
+    args_.inboxes[i].status = status;
     publish(args_.inboxes[i].received_ms, machine_ms());
   }
 }
 
-// The number of bytes consumed; nothing: not authentic.
-std::optional<size_t> NodeRing::take_hello(In& in) {
+// Returns the number of bytes consumed; nothing if the Hello is not authentic.
+std::optional<size_t> NodeRing::read_hello(In& in) {
   Hello hello;
   std::memcpy(&hello, in.buffer.data(), sizeof(hello));
   if (hello.magic != kMagic) return std::nullopt;
   in.session = {
       .secret = args_.secret, .job = args_.job, .caller = hello.nonce, .listener = args_.listener.card().nonce};
-  const auto said = bytes_of_value(hello).first(offsetof(Hello, mac));
-  if (!same(hello.mac, in.session.mac(RingDirection::kToListener, 0, said))) return std::nullopt;
+  const auto signed_bytes = bytes_of_value(hello).first(offsetof(Hello, mac));
+  if (!same(hello.mac, in.session.mac(RingDirection::kToListener, 0, signed_bytes))) return std::nullopt;
   uint64_t& last = last_nonces_[hello.rank];
   if (number_of(hello.nonce) <= last) return std::nullopt;  // a replayed Hello
   last = number_of(hello.nonce);
-  const bool good = hello.form == RankReport::kForm && hello.news_bytes == bytes_of(Kind::kNews) &&
+  const bool good = hello.form == RankReport::kForm && hello.status_bytes == bytes_of(Kind::kStatus) &&
                     hello.report_bytes == bytes_of(Kind::kReport);
   if (!good) {
     other_ = hello;
@@ -401,30 +401,30 @@ std::optional<size_t> NodeRing::take_hello(In& in) {
   return sizeof(hello);
 }
 
-// The number of bytes consumed, 0 if incomplete; nothing: not authentic.
-std::optional<size_t> NodeRing::take_packet(In& in, std::span<const std::byte> bytes) const {
+// Returns the number of bytes consumed, or 0 if the packet is incomplete; nothing if it is not authentic.
+std::optional<size_t> NodeRing::read_packet(In& in, std::span<const std::byte> bytes) const {
   Head head;
   RingMac mac;
   if (bytes.size() < sizeof(head)) return 0;
   std::memcpy(&head, bytes.data(), sizeof(head));
   if (head.kind > Kind::kReport || head.bytes != bytes_of(head.kind)) return std::nullopt;
-  const size_t said = sizeof(head) + head.bytes;
-  if (bytes.size() < said + sizeof(mac)) return 0;
-  std::memcpy(mac.data(), bytes.data() + said, sizeof(mac));
+  const size_t signed_bytes = sizeof(head) + head.bytes;
+  if (bytes.size() < signed_bytes + sizeof(mac)) return 0;
+  std::memcpy(mac.data(), bytes.data() + signed_bytes, sizeof(mac));
   const uint64_t packet = ++in.packets;
-  if (!same(mac, in.session.mac(RingDirection::kToListener, packet, bytes.first(said)))) return std::nullopt;
+  if (!same(mac, in.session.mac(RingDirection::kToListener, packet, bytes.first(signed_bytes)))) return std::nullopt;
   in.proof = Proof::kPacket;
-  take(head.kind, bytes.subspan(sizeof(head), head.bytes));
-  if (head.kind == Kind::kNews) {
+  store(head.kind, bytes.subspan(sizeof(head), head.bytes));
+  if (head.kind == Kind::kStatus) {
     const Answer answer{.packet = packet, .mac = in.session.mac(RingDirection::kToCaller, packet, {})};
     const auto bytes_to_send = bytes_of_value(answer);
     const ssize_t sent = ::send(in.fd, bytes_to_send.data(), bytes_to_send.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent != static_cast<ssize_t>(sizeof(answer))) return std::nullopt;
   }
-  return said + sizeof(mac);
+  return signed_bytes + sizeof(mac);
 }
 
-// False: the connection is finished.
+// Returns false if the connection is to be closed.
 bool NodeRing::receive(In& in) {
   std::array<std::byte, 16 << 10> piece;
   for (size_t i = 0; i < kMostPieces; ++i) {
@@ -435,16 +435,16 @@ bool NodeRing::receive(In& in) {
     if (got == 0) return false;
     in.buffer.insert(in.buffer.end(), piece.begin(), piece.begin() + got);
     if (greets && in.buffer.size() < sizeof(Hello)) continue;
-    std::optional<size_t> taken = greets ? take_hello(in) : take_packet(in, in.buffer);
+    std::optional<size_t> taken = greets ? read_hello(in) : read_packet(in, in.buffer);
     size_t done = 0;
-    for (; taken.value_or(0) > 0; taken = take_packet(in, std::span(in.buffer).subspan(done))) done += *taken;
+    for (; taken.value_or(0) > 0; taken = read_packet(in, std::span(in.buffer).subspan(done))) done += *taken;
     if (!taken) return false;
     in.buffer.erase(in.buffer.begin(), in.buffer.begin() + static_cast<std::ptrdiff_t>(done));
   }
   return true;  // the rest in the next poll
 }
 
-void NodeRing::poll(bool leads, const NodeNews& news) {
+void NodeRing::poll(bool leads, const NodeStatus& status) {
   accept_all();
   std::erase_if(ins_, [&](In& in) {
     const bool more = receive(in);
@@ -453,16 +453,16 @@ void NodeRing::poll(bool leads, const NodeNews& news) {
   });
   for (size_t i = 0; i < outs_.size(); ++i) {
     if (leads) {
-      send(outs_[i], args_.next[i], news);
+      send(outs_[i], args_.next[i], status);
     } else if (outs_[i].fd >= 0) {
-      hang_up(outs_[i]);
+      disconnect(outs_[i]);
     }
   }
 }
 
-void NodeRing::farewell(const NodeNews& news) {
+void NodeRing::send_last(const NodeStatus& status) {
   for (int round = 0; round < 10; ++round) {
-    for (size_t i = 0; i < outs_.size(); ++i) send(outs_[i], args_.next[i], news);
+    for (size_t i = 0; i < outs_.size(); ++i) send(outs_[i], args_.next[i], status);
     if (round > 0 && std::all_of(outs_.begin(), outs_.end(), [](const Out& out) { return out.connected; })) return;
     usleep(10'000);
   }
@@ -470,15 +470,15 @@ void NodeRing::farewell(const NodeNews& news) {
 
 bool NodeRing::busy() const {
   return std::any_of(outs_.begin(), outs_.end(), [&](const Out& out) {
-    return out.connected && (!out.unsent.empty() || out.changes != args_.far.changes());
+    return out.connected && (!out.unsent.empty() || out.changes != args_.remote.changes());
   });
 }
 
 std::string NodeRing::take_mismatch() {
   if (!other_ || std::exchange(mismatch_reported_, true)) return "";
-  return str_cat("another node of this job sends messages of format ", other_->form, ", ", other_->news_bytes, " or ",
+  return str_cat("another node of this job sends messages of format ", other_->form, ", ", other_->status_bytes, " or ",
                  other_->report_bytes, " bytes, but this one reads format ", RankReport::kForm, ", ",
-                 bytes_of(Kind::kNews), " or ", bytes_of(Kind::kReport),
+                 bytes_of(Kind::kStatus), " or ", bytes_of(Kind::kReport),
                  " bytes: neither detects a loss or hang of the other; start the same build of ashlar on all nodes");
 }
 

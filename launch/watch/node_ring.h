@@ -14,7 +14,7 @@
 
 namespace ashlar::watch {
 
-/// Network address of a rank: its port at the addresses of its machine.
+/// Network address of a rank: its port, and the addresses of its machine.
 struct NodeCard {
   struct Address {
     uint8_t family = 0;  ///< AF_INET or AF_INET6
@@ -29,9 +29,9 @@ struct NodeCard {
   uint8_t padding = 0;  ///< named, so that no uninitialised byte is sent
 };
 
-/// Listens on any free port of the addresses in its card, and on no other: those of all interfaces that are up, IPv4
-/// and IPv6, loopback only if there is no other. With `only` (the name of an interface, or an address;
-/// ASHLAR_WATCH_INTERFACE) that one alone.
+/// Listens on a free port at the addresses in its card: the IPv4 and IPv6 addresses of all interfaces that are up.
+/// Loopback is used only if there is no other. If `only` (ASHLAR_WATCH_INTERFACE) names an interface or an address, the
+/// listener uses only that.
 class NodeListener {
  public:
   explicit NodeListener(const std::string& only);
@@ -70,13 +70,13 @@ struct RingPlan {
 RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank);
 
 /// Heartbeats of this node to the next two nodes and from the previous two, over TCP, without blocking. Any rank of a
-/// node may send and receive: the leader sends to a rank of the next node that answers each heartbeat, else to another
-/// rank. New far pages follow the heartbeats, each page once to each of the two nodes; in a healthy job there are none.
-/// For use by one thread.
+/// node may send and receive. The leader sends to one rank of the next node as long as that rank answers each
+/// heartbeat, else to another rank. New remote pages follow the heartbeats; each page is sent once to each of the two
+/// nodes. In a healthy job there are no such pages. For use by one thread.
 ///   A connection begins with a Hello, whose nonce is larger than all earlier ones of its rank, so a replayed Hello is
 /// rejected. Every packet and every answer has a MAC with the job's secret over both nonces, job, direction, counter
-/// and body; any mismatch closes the connection. A connection that is not authenticated within a second is closed, and
-/// sooner when there are too many: the oldest unauthenticated one is closed first, authenticated ones stay.
+/// and body; any mismatch closes the connection. A connection that is not authenticated within a second is closed. If
+/// there are too many connections, the oldest unauthenticated one is closed sooner; authenticated ones stay.
 class NodeRing {
  public:
   struct Args {
@@ -87,7 +87,7 @@ class NodeRing {
     std::vector<RingNode> next;
     std::vector<int32_t> previous;  ///< nodes whose messages go to the inboxes, in this order
     std::span<NodeInbox> inboxes;
-    FarPages far;
+    RemotePages remote;
     int64_t trouble_ms = 10'000;  ///< time without an answered heartbeat until a warning
   };
   explicit NodeRing(Args args);
@@ -95,15 +95,17 @@ class NodeRing {
   NodeRing& operator=(const NodeRing&) = delete;
   ~NodeRing();
 
-  /// Receives messages; sends `news` if this rank leads.
-  void poll(bool leads, const NodeNews& news);
+  /// Receives messages. Sends `status` if this rank leads.
+  void poll(bool leads, const NodeStatus& status);
   /// Sends the last message to nodes that can be reached within a tenth of a second.
-  void farewell(const NodeNews& news);
-  /// A line for the log, once for each node that no heartbeat has reached for `trouble_ms`; else empty.
+  void send_last(const NodeStatus& status);
+  /// Returns a line for the log, once for each node that no heartbeat has reached for `trouble_ms`; otherwise an empty
+  /// text.
   std::string take_trouble();
-  /// A line, once, when a rank of this job sends messages of another build; else empty.
+  /// Returns a line for the log, once, when a rank of this job sends messages of another build; otherwise an empty
+  /// text.
   std::string take_mismatch();
-  /// There are pages to forward.
+  /// True if there are pages to forward.
   bool busy() const;
 
  private:
@@ -117,7 +119,7 @@ class NodeRing {
     std::vector<std::byte> answer;  ///< incomplete answer
     std::vector<std::byte> unsent;
     std::vector<int64_t> versions;  ///< versions of the sent pages, by rank; empty before the first
-    uint64_t changes = 0;           ///< FarPages::changes up to which all are sent
+    uint64_t changes = 0;           ///< RemotePages::changes up to which all are sent
   };
   enum class Proof : uint8_t { kNone, kHello, kPacket };
   struct In {
@@ -128,18 +130,18 @@ class NodeRing {
     uint64_t packets = 0;
     std::vector<std::byte> buffer;
   };
-  enum class Kind : uint32_t { kNews, kReport };
+  enum class Kind : uint32_t { kStatus, kReport };
   /// The first bytes of a connection. Other builds may read them too.
   struct Hello {
     uint64_t magic = 0;
     uint32_t form = 0;
     int32_t rank = 0;
-    uint64_t news_bytes = 0, report_bytes = 0;
+    uint64_t status_bytes = 0, report_bytes = 0;
     RingNonce nonce{};  ///< nanoseconds of the caller's clock, then random bytes
     RingMac mac{};
   };
   struct Head {
-    Kind kind = Kind::kNews;
+    Kind kind = Kind::kStatus;
     uint32_t bytes = 0;  ///< bytes that follow, before the MAC
   };
   struct Answer {
@@ -147,16 +149,16 @@ class NodeRing {
     RingMac mac{};
   };
   static size_t bytes_of(Kind kind);
-  void send(Out& out, const RingNode& to, const NodeNews& news);
+  void send(Out& out, const RingNode& to, const NodeStatus& status);
   bool begin(Out& out, const RingNode& to);
-  static void hang_up(Out& out);
+  static void disconnect(Out& out);
   static void fail(Out& out);
   void add(Out& out, Kind kind, std::span<const std::byte> body) const;
   bool add_pages(Out& out) const;
-  bool take_answers(Out& out) const;
-  std::optional<size_t> take_hello(In& in);
-  std::optional<size_t> take_packet(In& in, std::span<const std::byte> bytes) const;
-  void take(Kind kind, std::span<const std::byte> body) const;
+  bool read_answers(Out& out) const;
+  std::optional<size_t> read_hello(In& in);
+  std::optional<size_t> read_packet(In& in, std::span<const std::byte> bytes) const;
+  void store(Kind kind, std::span<const std::byte> body) const;
   void accept_all();
   void make_room();
   bool receive(In& in);

@@ -11,7 +11,7 @@
 
 namespace ashlar::watch {
 
-/// Equal for processes that see each other's process ids and shared memory, and only for those.
+/// An id that two processes have in common exactly if they see each other's process ids and shared memory.
 uint64_t this_machine();
 /// A unique number for a job: rank 0 draws it and sends it to the others.
 uint64_t new_job();
@@ -58,8 +58,8 @@ struct FileStall {
   std::array<char, 160> file{};  ///< zero-terminated; the end of a long path
 };
 
-/// State of a rank, published to the ranks of its node in shared memory. Fields are written one at a time and read by
-/// others; a record of an operation is complete once `operations` counts it.
+/// State of a rank, published to the ranks of its node in shared memory. Each field is written atomically by itself.
+/// The record of an operation is complete once `operations` counts it.
 struct RankPage {
   static constexpr uint64_t kRecords = 16;
 

@@ -15,7 +15,7 @@ namespace ashlar::watch {
 namespace {
 
 // The shared pages of a node, as known to the process that created them.
-struct Made {
+struct PagesOfNode {
   int32_t pid = 0, fd = -1;
 };
 
@@ -36,7 +36,7 @@ RankWatch::RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOpti
                                  .next = rendezvous_.next,
                                  .previous = rendezvous_.plan.previous,
                                  .inboxes = rendezvous_.pages->inboxes(),
-                                 .far = rendezvous_.pages->far()});
+                                 .remote = rendezvous_.pages->remote()});
   }
   watchdog_.emplace(Watchdog::Args{.recorder = recorder_,
                                    .signals = signals_,
@@ -74,13 +74,13 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
   for (bool again = true; again;) {
     m.plan = plan_ring(machines, m.info.rank);
     const auto count = static_cast<int64_t>(m.plan.local.size());
-    const int64_t far = m.plan.nodes > 1 ? m.info.ranks : 0;
+    const int64_t remote = m.plan.nodes > 1 ? m.info.ranks : 0;
     const bool makes = m.plan.node == m.info.rank;
-    m.pages = makes ? std::make_unique<NodePages>(count, far) : nullptr;
-    const std::vector<Made> made = comm::gather_values(ranks, Made{getpid(), makes ? m.pages->fd() : -1});
+    m.pages = makes ? std::make_unique<NodePages>(count, remote) : nullptr;
+    const std::vector<PagesOfNode> made = comm::gather_values(ranks, PagesOfNode{getpid(), makes ? m.pages->fd() : -1});
     if (!makes) {
       const auto& [pid, fd] = made[static_cast<size_t>(m.plan.node)];
-      m.pages = NodePages::open(pid, fd, count, far);
+      m.pages = NodePages::open(pid, fd, count, remote);
     }
     if (m.pages == nullptr) m.info.machine = new_job();
     machines = comm::gather_values(ranks, m.info.machine);

@@ -15,7 +15,7 @@
 
 namespace ashlar::watch {
 
-/// All parts that report a rank that dies or hangs, in the order of their dependencies.
+/// The parts that detect and report a rank that dies or hangs, in the order of their dependencies.
 class RankWatch {
  public:
   /// Data that the ranks of a job exchange at the start.
@@ -50,8 +50,8 @@ class RankWatch {
 /// scope counts as an error that main reports.
 std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang = {});
 
-/// Runs work(). When it fails because a peer is gone, the watch first reports which peer and ends the process: MPI only
-/// reports that some peer failed.
+/// Runs work(). MPI only reports that some peer has failed. So if work() fails for that reason, the watch first reports
+/// which peer is lost and ends the process.
 template <typename Work>
 auto naming_the_lost(RankWatch& watch, const Work& work) {
   try {

@@ -20,13 +20,13 @@ RingNonce random_nonce();
 
 enum class RingDirection : uint8_t { kToListener, kToCaller };
 
-/// Identity of a connection: binds its packets to it.
+/// Identity of a connection, which binds packets to the connection.
 struct RingSession {
   RingSecret secret;
   uint64_t job = 0;
   RingNonce caller{}, listener{};
 
-  /// BLAKE2b with the secret as key, of both nonces, job, direction, counter and body.
+  /// Returns BLAKE2b of both nonces, job, direction, counter and body, with the secret as key.
   RingMac mac(RingDirection direction, uint64_t counter, std::span<const std::byte> body) const;
 };
 

@@ -55,9 +55,9 @@ SignalWatch::~SignalWatch() {
   errors_.finish();
 }
 
-void SignalWatch::watch(const Speaker& speaker) {
+void SignalWatch::watch(const Reporter& reporter) {
   ASHLAR_CHECK(!thread_.joinable(), "signals are watched already");
-  speaker_ = speaker;
+  reporter_ = reporter;
   sigset_t all, before;
   sigfillset(&all);  // this thread handles no other signal
   pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -106,7 +106,7 @@ void SignalWatch::run() {
   while (!stop_) {
     const timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     siginfo_t info;
-    if (sigtimedwait(&set, &info, &pause) > 0) take(info);
+    if (sigtimedwait(&set, &info, &pause) > 0) handle(info);
     if (answer_at_ && Clock::now() >= *answer_at_) {
       answer_at_.reset();
       answer();
@@ -114,22 +114,22 @@ void SignalWatch::run() {
   }
 }
 
-void SignalWatch::take(const siginfo_t& info) {
+void SignalWatch::handle(const siginfo_t& info) {
   const ExitCode code = code_of(info.si_signo);
   if (point_ == StopPoint::kLeft) leave(final_);
-  const bool launcher = info.si_code != SI_KERNEL && info.si_pid == getppid() && speaker_.ranks > 1;
+  const bool launcher = info.si_code != SI_KERNEL && info.si_pid == getppid() && reporter_.ranks > 1;
   const Clock::time_point now = Clock::now();
   if (request_ != ExitCode::kDone) {
-    if (launcher && speaker_.resent && info.si_signo == SIGUSR1) return;
+    if (launcher && reporter_.resent && info.si_signo == SIGUSR1) return;
     if (launcher && info.si_signo == first_signal_ && now - first_ < kSameSignal) return;
-    if (speaks_) say(str_cat(name_of(info.si_signo), ": exiting at once; steps since the last checkpoint are lost"));
+    if (reports_) say(str_cat(name_of(info.si_signo), ": exiting at once; steps since the last checkpoint are lost"));
     leave(code);
   }
   first_ = now;
   first_signal_ = info.si_signo;
-  speaks_ = speaker_.rank == 0 || !launcher;
+  reports_ = reporter_.rank == 0 || !launcher;
   request_ = code;
-  answer_at_ = now + (launcher ? speaker_.patience : 0ms);
+  answer_at_ = now + (launcher ? reporter_.patience : 0ms);
 }
 
 void SignalWatch::answer() {
@@ -138,12 +138,12 @@ void SignalWatch::answer() {
   constexpr const char* kSecond = "; a second signal exits at once";
   switch (point) {
     case StopPoint::kStarting:
-      if (speaks_) say(str_cat(request.name, ": nothing to save before the first step; exiting"));
+      if (reports_) say(str_cat(request.name, ": nothing to save before the first step; exiting"));
       leave(request.code);
     case StopPoint::kLeft: return;
     default: break;
   }
-  if (!speaks_) return;
+  if (!reports_) return;
   {
     const std::lock_guard lock(leaving_);
     if (over_ && over_()) return;
@@ -156,7 +156,8 @@ void SignalWatch::answer() {
 
 void SignalWatch::say(std::string_view what) {
   const std::string who =
-      speaker_.rank == 0 ? "" : str_cat("[rank ", speaker_.rank, " of ", speaker_.ranks, " on ", speaker_.host, "] ");
+      reporter_.rank == 0 ? ""
+                          : str_cat("[rank ", reporter_.rank, " of ", reporter_.ranks, " on ", reporter_.host, "] ");
   errors_.add(str_cat("ashlar: ", who, what, "\n"), LineKind::kWarning);
 }
 

@@ -16,8 +16,8 @@
 
 namespace ashlar::watch {
 
-/// Standard error for the watch threads: a write waits at most half a second for a reader that does not read, and only
-/// when the process ends after it.
+/// Standard error for the watch threads. A write never waits for a reader, except for at most half a second just before
+/// the process ends.
 io::LineWriter standard_error();
 
 /// Activity of the run when a stop is requested; it decides how the run stops.
@@ -37,10 +37,11 @@ class SignalWatch {
  public:
   /// Identity of this rank, which decides whether it reports a signal. A signal of the launcher reaches all ranks, and
   /// rank 0 reports it; a signal that reaches only one rank is reported by that rank.
-  struct Speaker {
+  struct Reporter {
     int64_t rank = 0, ranks = 1;
     std::string host;
-    /// A launcher also sends SIGTERM after losing a rank: this is how long the watchdog has to report the loss first.
+    /// A launcher also sends SIGTERM after losing a rank. This is the time that the watchdog has to report the loss
+    /// first.
     std::chrono::milliseconds patience{0};
     /// `ashlar launch` repeats SIGUSR1 until the ranks report it: a repeated one does not count as a second signal.
     bool resent = false;
@@ -57,7 +58,7 @@ class SignalWatch {
   ~SignalWatch();
 
   /// Starts the thread.
-  void watch(const Speaker& speaker);
+  void watch(const Reporter& reporter);
   /// Restores the default action of the signals: each ends the process at once.
   void release();
 
@@ -78,12 +79,12 @@ class SignalWatch {
  private:
   using Clock = std::chrono::steady_clock;
   void run();
-  void take(const siginfo_t& info);
+  void handle(const siginfo_t& info);
   void say(std::string_view what);
   void answer();
   [[noreturn]] void leave(ExitCode code);
 
-  Speaker speaker_;
+  Reporter reporter_;
   std::atomic<StopPoint> point_ = StopPoint::kStarting;
   std::atomic<ExitCode> request_ = ExitCode::kDone, final_ = ExitCode::kDone;
   std::mutex leaving_;
@@ -93,7 +94,7 @@ class SignalWatch {
   std::optional<Clock::time_point> answer_at_;
   Clock::time_point first_;
   int first_signal_ = 0;
-  bool speaks_ = false;  ///< this rank reports signals
+  bool reports_ = false;  ///< this rank reports signals
   io::LineWriter errors_ = standard_error();
 
   std::atomic<bool> stop_ = false;

@@ -52,7 +52,7 @@ uint64_t bytes_in(int fd) {
   return sum;
 }
 
-// Argument of a system call that names its file: a descriptor, or a path in memory.
+// The argument of a system call that names its file: a descriptor, or the address of a path.
 enum class Subject : uint8_t { kNone, kDescriptor, kFirstPath, kSecondPath };
 struct Call {
   long number;
@@ -118,7 +118,7 @@ const Call* find_call(long number) {
 // Text in the memory of a process; empty if not readable.
 std::string text_at(pid_t process, uint64_t address) {
   std::array<char, 256> text{};
-  // One page at a time: the next page may not be mapped.
+  // Reads one page at a time, since the next page may not be mapped.
   constexpr uint64_t kPage = 4096;
   const size_t size = std::min<uint64_t>(text.size() - 1, kPage - address % kPage);
   const iovec here{.iov_base = text.data(), .iov_len = size};
@@ -143,19 +143,19 @@ std::string file_of(const Call& call, pid_t process, const std::string& line) {
   // A file made by O_TMPFILE is DIR/#NUMBER (deleted).
   const size_t name = target.rfind('/') + 1;
   if (target.ends_with(" (deleted)") && target.find('#', name) == name) return target.substr(0, name) + "<new file>";
-  // Pipes and sockets wait for processes; /proc and devices have no disk.
+  // Only files on a file system count: pipes and sockets wait for processes, and /proc and devices have no disk.
   return target.starts_with("/") && !target.starts_with("/proc/") && !target.starts_with("/dev/") ? target : "";
 }
 
-ThreadSight sight_of(pid_t process, pid_t thread, const std::string& name) {
+ThreadSnapshot snapshot_of(pid_t process, pid_t thread, const std::string& name) {
   const std::string folder = str_cat("/proc/", process, "/task/", thread, "/");
-  ThreadSight sight{.thread = thread, .name = name, .state = process_stat(process, thread).state};
-  CallSight in = call_of(process, first_line(folder + "syscall"));
-  sight.call = std::move(in.call);
-  sight.file = std::move(in.file);
-  sight.channel = first_line(folder + "wchan");
-  if (sight.channel == "0") sight.channel.clear();
-  return sight;
+  ThreadSnapshot snapshot{.thread = thread, .name = name, .state = process_stat(process, thread).state};
+  SystemCall in = call_of(process, first_line(folder + "syscall"));
+  snapshot.call = std::move(in.call);
+  snapshot.file = std::move(in.file);
+  snapshot.channel = first_line(folder + "wchan");
+  if (snapshot.channel == "0") snapshot.channel.clear();
+  return snapshot;
 }
 
 std::string describe_frame(void* address) {
@@ -189,7 +189,7 @@ uint64_t IoMeter::bytes() const {
   return all > own ? all - own : 0;
 }
 
-CallSight call_of(pid_t process, const std::string& line) {
+SystemCall call_of(pid_t process, const std::string& line) {
   char* rest = nullptr;
   const long number = std::strtol(line.c_str(), &rest, 10);
   if (rest == line.c_str() || number < 0) return {};  // running
@@ -206,20 +206,21 @@ std::string own_name(pid_t process, pid_t thread) {
   return own == "signals" || own == "watch" ? "" : own;
 }
 
-std::vector<ThreadSight> threads_of(pid_t process) {
-  std::vector<ThreadSight> threads = {sight_of(process, process, "main")};
+std::vector<ThreadSnapshot> threads_of(pid_t process) {
+  std::vector<ThreadSnapshot> threads = {snapshot_of(process, process, "main")};
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(str_cat("/proc/", process, "/task"), gone)) {
     const pid_t thread = std::atoi(entry.path().filename().c_str());
     const std::string name = thread == process ? "" : own_name(process, thread);
-    if (!name.empty()) threads.push_back(sight_of(process, thread, name));
+    if (!name.empty()) threads.push_back(snapshot_of(process, thread, name));
   }
   return threads;
 }
 
-std::string describe(const ThreadSight& sight) {
-  return str_cat("state ", std::string(1, sight.state), sight.call.empty() ? "" : ", in " + sight.call,
-                 sight.file.empty() ? "" : " of " + sight.file, sight.channel.empty() ? "" : ", at " + sight.channel);
+std::string describe(const ThreadSnapshot& snapshot) {
+  return str_cat("state ", std::string(1, snapshot.state), snapshot.call.empty() ? "" : ", in " + snapshot.call,
+                 snapshot.file.empty() ? "" : " of " + snapshot.file,
+                 snapshot.channel.empty() ? "" : ", at " + snapshot.channel);
 }
 
 StackSampler::StackSampler() {
@@ -233,7 +234,7 @@ StackSampler::StackSampler() {
 }
 
 StackSampler::~StackSampler() {
-  // Unanswered requests may still be answered.
+  // Earlier requests may still be answered.
   for (auto& request : unanswered_) {
     if (request->depth < 0) [[maybe_unused]]
       Request* left = request.release();
@@ -277,9 +278,9 @@ std::string StackSampler::stack_of(pid_t thread, std::chrono::milliseconds patie
 
 std::string describe_threads(StackSampler& sampler) {
   std::string text;
-  for (const ThreadSight& sight : threads_of(getpid())) {
-    const std::string stack = sampler.stack_of(sight.thread, std::chrono::milliseconds(150));
-    text += str_cat(text.empty() ? "" : "\n", sight.name, " thread: ", describe(sight),
+  for (const ThreadSnapshot& snapshot : threads_of(getpid())) {
+    const std::string stack = sampler.stack_of(snapshot.thread, std::chrono::milliseconds(150));
+    text += str_cat(text.empty() ? "" : "\n", snapshot.name, " thread: ", describe(snapshot),
                     stack.empty() ? "; no answer" : "; " + stack);
   }
   return text;

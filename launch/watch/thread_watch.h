@@ -17,12 +17,12 @@ namespace ashlar::watch {
 /// Name prefix of the worker threads of this program ("ashlar-reader").
 inline constexpr std::string_view kThreadPrefix = "ashlar-";
 
-/// The name of such a thread without the prefix ("reader"), "main" for the main thread; empty for others and for watch
-/// threads.
+/// The name of a worker thread without the prefix ("reader"), or "main" for the main thread. Empty for other threads
+/// and for watch threads.
 std::string own_name(pid_t process, pid_t thread);
 
-/// Bytes read and written by this process, except by the thread that constructed this object: they show progress during
-/// long operations. Costs two reads of /proc per call and opens nothing.
+/// Counts the bytes read and written by this process, except by the thread that constructed this object. They show
+/// progress during long operations. Costs two reads of /proc per call and opens nothing.
 class IoMeter {
  public:
   IoMeter();
@@ -37,7 +37,7 @@ class IoMeter {
 };
 
 /// State of a thread of a process.
-struct ThreadSight {
+struct ThreadSnapshot {
   pid_t thread = 0;
   std::string name;     ///< "main", or the name after the prefix
   char state = '?';     ///< as in ProcessStat
@@ -46,17 +46,18 @@ struct ThreadSight {
   std::string channel;  ///< wait channel in the kernel, if known
 };
 /// Call and file from a line of /proc/PID/task/TID/syscall.
-struct CallSight {
+struct SystemCall {
   std::string call, file;
 };
-CallSight call_of(pid_t process, const std::string& line);
+SystemCall call_of(pid_t process, const std::string& line);
 /// The main thread and named worker threads, without watch threads. Files of calls are known for this process, and for
 /// others if permitted.
-std::vector<ThreadSight> threads_of(pid_t process);
+std::vector<ThreadSnapshot> threads_of(pid_t process);
 /// "state D, in fsync of /runs/a/checkpoints/step-5.partial/x, at rpc_wait_bit_killable".
-std::string describe(const ThreadSight& sight);
+std::string describe(const ThreadSnapshot& snapshot);
 
-/// Samples stacks of threads of this process: a real-time signal whose handler records the return addresses.
+/// Samples the stacks of threads of this process. It sends a real-time signal, whose handler records the return
+/// addresses.
 class StackSampler {
  public:
   StackSampler();

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kStaleMs = 1000;  // a rank without a heartbeat for this long does not lead
 
-// A rank that reports losses, or has done so.
+// True for a rank that reports losses now or has done so.
 bool reports(PeerState state) {
   return state == PeerState::kAlive || state == PeerState::kLeaving || state == PeerState::kGone;
 }
@@ -47,9 +47,9 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
     if (silent && !lost) verdict.lost += before[n].ranks;
     nearer_lost = nearer_lost && silent;
   }
-  const bool far =
+  const bool remote =
       std::any_of(before.begin(), before.end(), [](const NodeView& n) { return n.state == PeerState::kLost; });
-  if (!lost && !far) return verdict;
+  if (!lost && !remote) return verdict;
   const bool ours = lost || node;
   if (ours && lowest == self) {
     if (lost) verdict.report = lost;
@@ -104,7 +104,7 @@ void Watchdog::run() {
   pthread_setname_np(pthread_self(), "ashlar-watch");
   hang_ = std::make_unique<HangDetector>(HangDetector::Args{.recorder = args_.recorder,
                                                             .pages = pages_,
-                                                            .far = args_.pages.far(),
+                                                            .remote = args_.pages.remote(),
                                                             .nodes = args_.nodes,
                                                             .errors = errors_,
                                                             .gather_ms = args_.times.gather.count()});
@@ -116,19 +116,20 @@ void Watchdog::run() {
     lock.lock();
   } while (!changed_.wait_for(lock, until_next(), [this] { return stop_; }));
   lock.unlock();
-  // The recorder still marks this rank as running: for other nodes its node has finished if it was the last rank.
+  // The recorder still marks this rank as running. If it was the last rank, other nodes must be told that this node has
+  // finished.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
-  NodeNews last = news(machine_ms());
+  NodeStatus last = status(machine_ms());
   const bool others = std::any_of(pages_.begin(), pages_.end(), [&](const RankPage& page) {
     return &page != &pages_[self_] && look_at(page.state) == RankState::kRunning;
   });
   if (!others && last.state == RankState::kRunning) last.state = failing_ ? RankState::kFailed : RankState::kFinished;
-  args_.ring->farewell(last);
+  args_.ring->send_last(last);
 }
 
 std::chrono::milliseconds Watchdog::until_next() const {
-  const bool hurries = args_.ring != nullptr && (hang_->hurries(machine_ms()) || args_.ring->busy());
-  return hurries ? std::min(args_.times.hurry, args_.times.beat) : args_.times.beat;
+  const bool polls_often = args_.ring != nullptr && (hang_->polls_often(machine_ms()) || args_.ring->busy());
+  return polls_often ? std::min(args_.times.hurry, args_.times.beat) : args_.times.beat;
 }
 
 bool Watchdog::leads(int64_t now_ms) const {
@@ -141,8 +142,8 @@ bool Watchdog::leads(int64_t now_ms) const {
   return true;
 }
 
-NodeNews Watchdog::news(int64_t now_ms) const {
-  NodeNews news{.node = args_.node, .ranks = static_cast<int32_t>(pages_.size()), .all_ranks = pages_[self_].ranks};
+NodeStatus Watchdog::status(int64_t now_ms) const {
+  NodeStatus status{.node = args_.node, .ranks = static_cast<int32_t>(pages_.size()), .all_ranks = pages_[self_].ranks};
   const RankPage* lowest = nullptr;
   bool failed = false;
   for (const RankPage& page : pages_) {
@@ -150,22 +151,22 @@ NodeNews Watchdog::news(int64_t now_ms) const {
     failed = failed || state == RankState::kFailed || state == RankState::kCrashed;
     if (lowest == nullptr && look_at(page.pid) != 0 && state == RankState::kRunning) lowest = &page;
   }
-  news.state = failed ? RankState::kFailed : lowest == nullptr ? RankState::kFinished : RankState::kRunning;
+  status.state = failed ? RankState::kFailed : lowest == nullptr ? RankState::kFinished : RankState::kRunning;
   if (lowest == nullptr) lowest = &pages_[self_];
-  news.rank = lowest->rank;
-  news.step = look_at(lowest->step);
-  news.host = lowest->host;
+  status.rank = lowest->rank;
+  status.step = look_at(lowest->step);
+  status.host = lowest->host;
   const std::string_view operation =
-      last_operation(*lowest, std::span(news.operation).first(news.operation.size() - 1));
-  news.operation[operation.size()] = '\0';
-  hang_->tell(news, now_ms);
-  return news;
+      last_operation(*lowest, std::span(status.operation).first(status.operation.size() - 1));
+  status.operation[operation.size()] = '\0';
+  hang_->fill(status, now_ms);
+  return status;
 }
 
 void Watchdog::look() {
   const Clock::time_point now = Clock::now();
   const int64_t now_ms = machine_ms();
-  // A rank that was itself stopped or delayed has missed the others' heartbeats.
+  // If this rank was itself stopped or delayed, it has missed heartbeats of the others.
   const bool held_up = now - looked_ > args_.times.beat + args_.times.silence / 5;
   if (held_up) {
     for (Neighbour& neighbour : neighbours_) neighbour.missed_ms = now_ms;
@@ -173,10 +174,10 @@ void Watchdog::look() {
   }
   looked_ = now;
   hang_->beat();
-  hang_->hear(args_.pages.inboxes(), now_ms);
+  hang_->receive(args_.pages.inboxes(), now_ms);
   const bool first = leads(now_ms);
   if (args_.ring != nullptr) {
-    args_.ring->poll(first, news(now_ms));
+    args_.ring->poll(first, status(now_ms));
     for (const std::string& trouble : {first ? args_.ring->take_trouble() : "", args_.ring->take_mismatch()})
       if (!trouble.empty()) errors_.add(str_cat("ashlar: warning: ", trouble, "\n"), LineKind::kWarning);
   }
@@ -189,17 +190,17 @@ void Watchdog::look() {
   const Verdict verdict = judge(views, nodes, self_);
   if (verdict.leave) {
     if (left_ == Clock::time_point()) left_ = now;
-    if (!verdict.wait || now - left_ > args_.times.farewell) leave(verdict);
+    if (!verdict.wait || now - left_ > args_.times.error_wait) leave(verdict);
     return;
   }
-  // A leaving rank has reported the reason, e.g. a hang: its successor as leader has nothing to add.
+  // A leaving rank has already reported the reason, e.g. a hang, so the next leader must not report it again.
   if (std::find(views.begin(), views.end(), PeerState::kLeaving) != views.end()) return;
   if (hang_->look(now_ms, first)) end();
 }
 
 PeerState Watchdog::left(Clock::time_point& since, Clock::time_point now) const {
   if (since == Clock::time_point()) since = now;
-  return now - since > args_.times.farewell ? PeerState::kGone : PeerState::kLeaving;
+  return now - since > args_.times.error_wait ? PeerState::kGone : PeerState::kLeaving;
 }
 
 bool Watchdog::has_died(size_t peer) {
@@ -218,7 +219,7 @@ bool Watchdog::has_died(size_t peer) {
   const ssize_t size = p.stat < 0 ? -1 : pread(p.stat, text, sizeof(text), 0);
   const ProcessStat stat = size <= 0 ? ProcessStat{} : parse_process_stat({text, static_cast<size_t>(size)});
   p.dead = stat.started != page.started || stat.state == 'Z' || stat.state == 'X';
-  // The rank that must report it may not be among those that check it.
+  // The rank that must report the loss may not be one that checks this process, so the result is published.
   if (p.dead) publish(page.found_dead, 1u);
   return p.dead;
 }
@@ -226,7 +227,7 @@ bool Watchdog::has_died(size_t peer) {
 PeerState Watchdog::view(size_t peer, Clock::time_point now) {
   const RankPage& page = pages_[peer];
   if (look_at(page.pid) == 0) return PeerState::kUnknown;
-  // Its last state counts, so it is read after its death.
+  // The state is read after this check, since the last state before its death counts.
   const bool dead = look_at(page.state) == RankState::kRunning && has_died(peer);
   switch (look_at(page.state)) {
     case RankState::kFinished: return PeerState::kFinished;
@@ -243,13 +244,13 @@ NodeView Watchdog::view_node(size_t index, Clock::time_point now, bool stopping)
   if (received == 0) return {};
   const int64_t silent = machine_ms() - std::max(received, neighbours_[index].missed_ms);
   const int64_t limit = (stopping ? args_.times.short_silence : args_.times.silence).count();
-  switch (inbox.news.state) {
-    case RankState::kFinished: return {PeerState::kFinished, inbox.news.ranks};
+  switch (inbox.status.state) {
+    case RankState::kFinished: return {PeerState::kFinished, inbox.status.ranks};
     case RankState::kFailed:
-    case RankState::kCrashed: return {left(neighbours_[index].failed, now), inbox.news.ranks};
+    case RankState::kCrashed: return {left(neighbours_[index].failed, now), inbox.status.ranks};
     case RankState::kRunning: break;
   }
-  return {silent > limit ? PeerState::kLost : PeerState::kAlive, inbox.news.ranks};
+  return {silent > limit ? PeerState::kLost : PeerState::kAlive, inbox.status.ranks};
 }
 
 void Watchdog::leave(const Verdict& verdict) {
@@ -257,7 +258,7 @@ void Watchdog::leave(const Verdict& verdict) {
   std::array<char, 800> line;
   FixedText text(line);
   if (verdict.report) {
-    // So far only a few processes were checked; now check all, once.
+    // Until now this rank checked only a few processes. Now it checks all of them once.
     int64_t lost = 0;
     for (size_t r = 0; r < pages_.size(); ++r)
       lost +=
@@ -265,12 +266,12 @@ void Watchdog::leave(const Verdict& verdict) {
     text.add("ashlar: ").add(describe(pages_[*verdict.report], "died", memory));
     if (lost > 1) text.add("; ").add(lost - 1).add(" more lost");
   } else if (verdict.report_node) {
-    const NodeNews& news = args_.pages.inboxes()[*verdict.report_node].news;
-    text.add("ashlar: [rank ").add(news.rank).add(" of ").add(news.all_ranks).add(" on ").add(news.host.data());
+    const NodeStatus& status = args_.pages.inboxes()[*verdict.report_node].status;
+    text.add("ashlar: [rank ").add(status.rank).add(" of ").add(status.all_ranks).add(" on ").add(status.host.data());
     text.add("] fell silent (its machine or the network)");
-    if (news.step >= 0) text.add(" at step ").add(news.step);
-    if (news.step < 0 && news.step != kNoSteps) text.add(" before the first step");
-    text.add(", last operation ").add(news.operation.data());
+    if (status.step >= 0) text.add(" at step ").add(status.step);
+    if (status.step < 0 && status.step != kNoSteps) text.add(" before the first step");
+    text.add(", last operation ").add(status.operation.data());
     if (verdict.lost > 1) text.add("; ").add(verdict.lost - 1).add(" more lost");
   } else {
     end();
@@ -285,7 +286,7 @@ void Watchdog::leave(const Verdict& verdict) {
 void Watchdog::end() {
   errors_.finish();  // before others see that this rank is leaving: the launcher then kills it
   args_.recorder.leave(RankState::kFailed);
-  if (args_.ring != nullptr) args_.ring->farewell(news(machine_ms()));
+  if (args_.ring != nullptr) args_.ring->send_last(status(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);
   std::function<void()> action;
   {
@@ -293,7 +294,7 @@ void Watchdog::end() {
     action = before_end_;
   }
   if (action) {
-    // On its own thread: a call that never returns must not block the exit.
+    // Runs on a separate thread, so that a call that never returns does not block the exit.
     const auto done = std::make_shared<std::promise<void>>();
     std::thread([action, done] {
       action();

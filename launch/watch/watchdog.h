@@ -46,12 +46,12 @@ struct Verdict {
 /// `before` the previous nodes, nearest first.
 Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self);
 
-/// Timeouts; silence applies to other nodes, whose processes cannot be checked.
+/// Timeouts. Those for silence apply to other nodes, whose processes cannot be checked.
 struct WatchTimes {
   std::chrono::milliseconds beat{100};           ///< polling interval
   std::chrono::milliseconds silence{5000};       ///< a node silent for this long is lost
   std::chrono::milliseconds short_silence{600};  ///< while SIGTERM waits: mpirun kills about a second after it
-  std::chrono::milliseconds farewell{2000};      ///< wait for an error that several ranks may be about to print
+  std::chrono::milliseconds error_wait{2000};    ///< wait for an error that several ranks may be about to print
   std::chrono::milliseconds linger{200};         ///< wait after a report: mpirun drops unread output
   std::chrono::milliseconds gather{5000};        ///< in a hang, wait for reports of other nodes
   std::chrono::milliseconds hurry{10};           ///< polling interval while nodes exchange pages
@@ -62,8 +62,9 @@ struct WatchTimes {
 /// prints on standard error which rank was lost, where, at what step, in what operation. Ranks that finish, are stopped
 /// by a debugger or are asked to stop cause no report; hangs are handled by HangDetector. Destroy it before the
 /// recorder.
-///   It reads the pages of its node's ranks and asks the kernel about a few: those at distances 1, 2, 4, ... behind it,
-/// by open files of /proc. The lowest rank with a heartbeat leads: it represents the node in the ring.
+///   It reads the pages of its node's ranks. It checks the processes of a few of them through open files of /proc: the
+/// ranks at distances 1, 2, 4, ... behind it. The lowest rank with a heartbeat leads, which means that it represents
+/// the node in the ring.
 class Watchdog {
  public:
   struct Args {
@@ -86,8 +87,8 @@ class Watchdog {
   /// Called on a separate thread when the watchdog ends the process, to abort this rank's device work. Must not throw;
   /// has two seconds.
   void before_end(std::function<void()> action);
-  /// For a rank whose communication has failed: waits until the watchdog finds the lost rank that caused it, which ends
-  /// the process; returns if there is none.
+  /// Called on a rank whose communication has failed. Waits until the watchdog finds the lost rank that caused the
+  /// failure; the watchdog then ends the process. Returns if no rank is lost.
   void find_lost();
 
  private:
@@ -105,7 +106,7 @@ class Watchdog {
   std::chrono::milliseconds until_next() const;
   void look();
   bool leads(int64_t now_ms) const;
-  NodeNews news(int64_t now_ms) const;
+  NodeStatus status(int64_t now_ms) const;
   PeerState view(size_t peer, Clock::time_point now);
   NodeView view_node(size_t index, Clock::time_point now, bool stopping);
   PeerState left(Clock::time_point& since, Clock::time_point now) const;

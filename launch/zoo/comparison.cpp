@@ -52,38 +52,38 @@ std::string shape_of_windows(const std::vector<int64_t>& cycle) {
   return str_cat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-/// The largest base of the layers with the longest attention span that rotate.
+/// The largest rotary base among the rotating layers with the longest attention span.
 double largest_base(const ModelConfig& m) {
   const std::vector<double>& cycle = m.rope.base_cycle;
   return cycle.empty() ? m.rope.base : *std::max_element(cycle.begin(), cycle.end());
 }
 
 /// The architecture options of a configuration, and properties derived from its sizes.
-std::map<std::string, std::string> axes_of(const ModelConfig& m) {
-  std::map<std::string, std::string> axes;
+std::map<std::string, std::string> options_of(const ModelConfig& m) {
+  std::map<std::string, std::string> options;
   for (auto& [key, value] : config::model_values(m))
-    if (!is_size(key)) axes.emplace(std::move(key), std::move(value));
-  axes["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as query heads"
-                     : m.n_kv_heads == 1       ? "one"
-                                               : "fewer than heads";
-  axes["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of a width other than keys";
-  axes["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
-  if (m.embed_dim) axes["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
+    if (!is_size(key)) options.emplace(std::move(key), std::move(value));
+  options["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as query heads"
+                        : m.n_kv_heads == 1       ? "one"
+                                                  : "fewer than heads";
+  options["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of a width other than keys";
+  options["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
+  if (m.embed_dim) options["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
   for (const char* key : {"attn.global_head_dim", "attn.global_n_kv_heads", "rope.global_dims"})
-    if (axes.contains(key)) axes[key] = "another number";
-  axes["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
+    if (options.contains(key)) options[key] = "another number";
+  options["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
   // Replaces the number by the rule's name where one matches.
   for (const auto& [key, factor] : {std::pair("attn.scale", m.attn.scale),
                                     {"embed.scale", m.embed_scale},
                                     {"head.logit_scale", m.logit_scale},
                                     {"pos.alibi_scale", m.pos.alibi_scale}}) {
-    const std::string rule = axes.contains(key) ? rule_of(m, key, factor) : "";
-    if (!rule.empty()) axes[key] = rule;
+    const std::string rule = options.contains(key) ? rule_of(m, key, factor) : "";
+    if (!rule.empty()) options[key] = rule;
   }
-  return axes;
+  return options;
 }
 
-/// A ratio with its range over the published models.
+/// A ratio of two settings, with its range over the published models.
 struct Ratio {
   const char* name;
   std::function<std::optional<double>(const config::RunConfig&)> of;
@@ -120,10 +120,10 @@ std::vector<Ratio> ratios() {
 
 }  // namespace
 
-std::vector<Uses> who_uses_what(const std::vector<Published>& models) {
+std::vector<Uses> usage_by_key(const std::vector<Published>& models) {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> by_key;
   for (const Published& p : models)
-    for (const auto& [key, value] : axes_of(p.config.model)) by_key[key][value].push_back(p.id);
+    for (const auto& [key, value] : options_of(p.config.model)) by_key[key][value].push_back(p.id);
   std::vector<Uses> all;
   for (auto& [key, values] : by_key) {
     Uses uses{.key = key, .values = {}};
@@ -136,21 +136,21 @@ std::vector<Uses> who_uses_what(const std::vector<Published>& models) {
 }
 
 std::vector<Neighbour> neighbours(const config::RunConfig& config, const std::vector<Published>& models) {
-  const std::map<std::string, std::string> mine = axes_of(config.model);
+  const std::map<std::string, std::string> mine = options_of(config.model);
   std::vector<Neighbour> all;
   for (const Published& p : models) {
-    Neighbour n{.model = &p, .axes = {}};
-    const std::map<std::string, std::string> theirs = axes_of(p.config.model);
+    Neighbour n{.model = &p, .differences = {}};
+    const std::map<std::string, std::string> theirs = options_of(p.config.model);
     std::set<std::string> keys;
     for (const auto& [key, value] : mine) keys.insert(key);
     for (const auto& [key, value] : theirs) keys.insert(key);
-    const auto value_of = [](const std::map<std::string, std::string>& axes, const std::string& key) {
-      const auto at = axes.find(key);
-      return at == axes.end() ? std::string("(none)") : at->second;
+    const auto value_of = [](const std::map<std::string, std::string>& options, const std::string& key) {
+      const auto at = options.find(key);
+      return at == options.end() ? std::string("(none)") : at->second;
     };
     for (const std::string& key : keys) {
       const std::string left = value_of(mine, key), right = value_of(theirs, key);
-      if (left != right) n.axes.push_back({key, left, right});
+      if (left != right) n.differences.push_back({key, left, right});
     }
     const ModelConfig &a = config.model, &b = p.config.model;
     for (const auto& [x, y] : {std::pair(a.n_layers, b.n_layers), std::pair(a.d_model, b.d_model),
@@ -159,16 +159,16 @@ std::vector<Neighbour> neighbours(const config::RunConfig& config, const std::ve
     all.push_back(std::move(n));
   }
   std::stable_sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) {
-    return std::pair(a.axes.size(), a.size_distance) < std::pair(b.axes.size(), b.size_distance);
+    return std::pair(a.differences.size(), a.size_distance) < std::pair(b.differences.size(), b.size_distance);
   });
   return all;
 }
 
-std::vector<Remark> remarks(const config::RunConfig& config, const std::vector<Published>& models) {
-  std::vector<Remark> said;
+std::vector<Note> notes(const config::RunConfig& config, const std::vector<Published>& models) {
+  std::vector<Note> found;
   const auto all = static_cast<double>(models.size());
-  const std::vector<Uses> uses = who_uses_what(models);
-  for (const auto& [key, value] : axes_of(config.model)) {
+  const std::vector<Uses> uses = usage_by_key(models);
+  for (const auto& [key, value] : options_of(config.model)) {
     const auto of_key = std::find_if(uses.begin(), uses.end(), [&](const Uses& u) { return u.key == key; });
     std::vector<std::string> ids;
     if (of_key != uses.end())
@@ -176,11 +176,11 @@ std::vector<Remark> remarks(const config::RunConfig& config, const std::vector<P
         if (use.value == value) ids = use.ids;
     const std::string what = str_cat(key, " = ", value);
     if (ids.empty()) {
-      said.push_back({Remark::Kind::kUnique, str_cat(what, ": no published model here has it")});
+      found.push_back({Note::Kind::kUnique, str_cat(what, ": no published model here has it")});
     } else if (static_cast<double>(ids.size()) < kRare * all) {
-      said.push_back({Remark::Kind::kRare, str_cat(what, ": ", absl::StrJoin(ids, ", "))});
+      found.push_back({Note::Kind::kRare, str_cat(what, ": ", absl::StrJoin(ids, ", "))});
     } else {
-      said.push_back({Remark::Kind::kCustomary, str_cat(what, ": ", ids.size(), " of ", models.size())});
+      found.push_back({Note::Kind::kCustomary, str_cat(what, ": ", ids.size(), " of ", models.size())});
     }
   }
   for (const Ratio& ratio : ratios()) {
@@ -194,11 +194,11 @@ std::vector<Remark> remarks(const config::RunConfig& config, const std::vector<P
       if (theirs && *theirs > high) high = *theirs, highest = p.id;
     }
     if (low > high || (*mine >= low && *mine <= high)) continue;
-    said.push_back(
-        {Remark::Kind::kWarning, absl::StrFormat("%s = %.4g, outside of %.4g (%s) to %.4g (%s): %s", ratio.name, *mine,
-                                                 low, lowest, high, highest, ratio.meaning)});
+    found.push_back(
+        {Note::Kind::kWarning, absl::StrFormat("%s = %.4g, outside of %.4g (%s) to %.4g (%s): %s", ratio.name, *mine,
+                                               low, lowest, high, highest, ratio.meaning)});
   }
-  return said;
+  return found;
 }
 
 }  // namespace ashlar::zoo

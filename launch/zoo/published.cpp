@@ -62,7 +62,7 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   set("model.d_ff", m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
   if (m.embed_dim) set("model.embed_dim", shrunk(*m.embed_dim, m.d_model, kWidth, 1));
 
-  // A full cycle of every kind of layer, and one more layer if the last one differs.
+  // One full cycle of the kinds of layers, and one more layer if the last layer differs.
   const size_t cycle = std::max(m.attn.window_cycle.size(), m.rope.base_cycle.size());
   set("model.n_layers", std::max<int64_t>(4, static_cast<int64_t>(cycle) + (m.attn.last_layer_full ? 1 : 0)));
 

@@ -66,7 +66,7 @@ void BackgroundJob::start(Work work) {
   });
 }
 
-void BackgroundJob::take() {
+void BackgroundJob::join() {
   ASHLAR_CHECK(started(), "no job was started");
   thread_.join();
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));

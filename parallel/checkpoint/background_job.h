@@ -28,7 +28,7 @@ class BackgroundJob {
   void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< waits for its end; only if started
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }
   /// Waits for its end and rethrows its exception.
-  void take();
+  void join();
 
  private:
   const char* const thread_name_;

@@ -64,7 +64,7 @@ SaveState BackgroundSave::state() {
   if (job_.started()) {
     if (!job_.ended()) return SaveState::kWriting;
     try {
-      job_.take();
+      job_.join();
     } catch (const Error& error) {
       failure_ = error;
     } catch (const std::bad_alloc&) {

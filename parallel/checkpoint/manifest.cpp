@@ -60,7 +60,7 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
     return std::tie(a.row, a.begins) <
            std::tie(b.row, b.begins);  // a block's end is processed before the begin of the next row
   });
-  std::map<int64_t, const Block*> cut;  // by first column
+  std::map<int64_t, const Block*> active;  // by first column
   const auto check = [&](const Block& left, const Block& right) {
     if (left.col + left.cols <= right.col) return;
     contradiction("tensor ", printable(tensor.name), ": slices ", block_text(left), " and ", block_text(right),
@@ -68,13 +68,13 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   };
   for (const Edge& edge : edges) {
     if (!edge.begins) {
-      cut.erase(edge.block->col);
+      active.erase(edge.block->col);
       continue;
     }
-    const auto next = cut.lower_bound(edge.block->col);
-    if (next != cut.begin()) check(*std::prev(next)->second, *edge.block);
-    if (next != cut.end()) check(*edge.block, *next->second);
-    cut.emplace_hint(next, edge.block->col, edge.block);
+    const auto next = active.lower_bound(edge.block->col);
+    if (next != active.begin()) check(*std::prev(next)->second, *edge.block);
+    if (next != active.end()) check(*edge.block, *next->second);
+    active.emplace_hint(next, edge.block->col, edge.block);
   }
 }
 

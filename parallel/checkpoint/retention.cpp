@@ -42,7 +42,7 @@ void Retention::start(int64_t step) {
 void Retention::collect() {
   if (job_.started()) {
     if (!job_.ended()) return;
-    job_.take();
+    job_.join();
   }
   if (next_ < 0) return;
   job_.start([this, step = std::exchange(next_, -1),
@@ -60,7 +60,7 @@ Retention::Report Retention::poll() {
 
 Retention::Report Retention::wait() {
   while (job_.started() || next_ >= 0) {
-    if (job_.started()) job_.take();
+    if (job_.started()) job_.join();
     collect();
   }
   return std::exchange(report_, {});

@@ -242,7 +242,7 @@ class ControlPlane::TreeOperation final : public Operation {
         step_ = Step::kPayloads;
         return false;
       case Step::kPayloads:
-        for (size_t i = 0; i < tree.children.size(); ++i) take_from(tree.children[i], from_children_[i]);
+        for (size_t i = 0; i < tree.children.size(); ++i) handle_child(tree.children[i], from_children_[i]);
         total_ = failure_.value_or(content_->sum());
         if (tree.parent < 0) {
           step_ = Step::kLongAnswer;
@@ -257,7 +257,7 @@ class ControlPlane::TreeOperation final : public Operation {
         step_ = Step::kLongAnswer;
         return false;
       case Step::kLongAnswer:
-        if (tree.parent >= 0) take_answer();
+        if (tree.parent >= 0) handle_answer();
         to_children_.resize(tree.children.size());
         for (size_t i = 0; i < tree.children.size(); ++i) {
           const bool wanted = failure_.has_value() || content_->wanted_by(tree, tree.children[i]);
@@ -301,7 +301,7 @@ class ControlPlane::TreeOperation final : public Operation {
     if (!fits) under_way_.push_back(shared_->send(payload.data(), payload.size(), to));
   }
 
-  void take_from(int child, Incoming& incoming) {
+  void handle_child(int child, Incoming& incoming) {
     if (failure_) return;
     const Header& header = incoming.frame.header;
     if (header.failed) {
@@ -319,7 +319,7 @@ class ControlPlane::TreeOperation final : public Operation {
     }
     incoming.payload.clear();
   }
-  void take_answer() {
+  void handle_answer() {
     if (from_parent_.frame.header.failed) {
       failure_ = from_parent_.payload;
     } else {

@@ -14,10 +14,10 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
       std::unique_ptr<NcclComm> nccl =
           NcclComm::make(args.host, args.control, args.backend,
                          {.deterministic = args.deterministic, .log = args.host.rank() == 0 ? &args.log : nullptr});
-      if (auto* const memory = dynamic_cast<TakesMemory*>(&args.backend)) {
+      if (auto* const memory = dynamic_cast<HasMemorySource*>(&args.backend)) {
         constexpr MemoryKind kKinds[] = {MemoryKind::kParameters, MemoryKind::kGradients};
         if (std::shared_ptr<MemorySource> source = nccl->memory_for_windows())
-          memory->take_memory_from(std::move(source), kKinds);
+          memory->set_memory_source(std::move(source), kKinds);
       }
       if (args.host.rank() == 0)
         args.log.info(str_cat("ranks exchange over ", nccl->description(),

@@ -238,8 +238,8 @@ class TreeBarrier final : public Operation {
     const int size = group_->size;
     while (messages_.test()) {
       if (distance_ >= size) return true;
-      messages_.receive(*group_, &heard_, 1, (group_->rank + size - distance_) % size, tag_);
-      messages_.send(*group_, &told_, 1, (group_->rank + distance_) % size, tag_);
+      messages_.receive(*group_, &received_, 1, (group_->rank + size - distance_) % size, tag_);
+      messages_.send(*group_, &sent_, 1, (group_->rank + distance_) % size, tag_);
       distance_ *= 2;
     }
     return false;
@@ -249,7 +249,7 @@ class TreeBarrier final : public Operation {
   GroupPtr group_;
   int tag_;
   int distance_ = 1;
-  char told_ = 0, heard_ = 0;
+  char sent_ = 0, received_ = 0;
   MpiMessages messages_;
 };
 

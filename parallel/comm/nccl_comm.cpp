@@ -32,19 +32,19 @@ struct NcclComm::Rank {
   std::vector<const Shared*> comms;
   std::deque<std::shared_ptr<Launch>> under_way;  ///< queued on the device, not complete there
   bool watched = false;                           ///< a Watch exists
-  bool said_no_windows = false;
+  bool warned_no_windows = false;
   std::vector<std::unique_ptr<Event>> free_events;
 
   Rank(Backend& on, std::shared_ptr<ProgressEngine> with, const NcclOptions& how)
       : backend(on), engine(std::move(with)), options(how) {}
 
-  std::unique_ptr<Event> take_event() {
+  std::unique_ptr<Event> acquire_event() {
     if (free_events.empty()) return backend.make_event();
     std::unique_ptr<Event> event = std::move(free_events.back());
     free_events.pop_back();
     return event;
   }
-  void give_back(std::unique_ptr<Event> event) {
+  void release_event(std::unique_ptr<Event> event) {
     if (event != nullptr) free_events.push_back(std::move(event));
   }
   static void idle() { sched_yield(); }
@@ -82,7 +82,7 @@ struct NcclComm::Shared {
   NcclLibrary& library() { return *rank->library; }
   void settle(nccl::Comm on) { library().settle(on, name, rank->options.setup_seconds, Rank::idle); }
   /// Takes ownership of a communicator, which may still be in progress.
-  void take(nccl::Comm made) {
+  void adopt(nccl::Comm made) {
     comm = made;
     library().add(comm);
     settle(comm);
@@ -93,20 +93,20 @@ struct NcclComm::Shared {
   void end() noexcept;
 
  private:
-  void part_in_peace(nccl::Comm ending);
+  void finalize(nccl::Comm ending);
 };
 
 class NcclComm::Launch final : public Operation, public std::enable_shared_from_this<Launch> {
  public:
   Launch(std::shared_ptr<Shared> shared, std::vector<NcclCall> calls, std::unique_ptr<Event> begun)
-      : shared_(std::move(shared)), calls_(std::move(calls)), queued_(rank().take_event()) {
+      : shared_(std::move(shared)), calls_(std::move(calls)), queued_(rank().acquire_event()) {
     begun_.push_back(std::move(begun));
     rank().launches.push_back(this);
   }
   ~Launch() override {
     std::erase(rank().launches, this);
-    for (auto& event : begun_) rank().give_back(std::move(event));
-    rank().give_back(std::move(queued_));
+    for (auto& event : begun_) rank().release_event(std::move(event));
+    rank().release_event(std::move(queued_));
   }
 
   bool belongs_to(const Shared& shared) const { return shared_.get() == &shared; }
@@ -191,7 +191,7 @@ void NcclComm::Shared::end() noexcept {
       if (rank->engine->abandoned() || std::uncaught_exceptions() > 0) {
         library().abort(ending);
       } else {
-        part_in_peace(ending);
+        finalize(ending);
       }
     } catch (const std::exception& e) {
       library().abort(ending);
@@ -205,7 +205,7 @@ void NcclComm::Shared::end() noexcept {
     rank->backend.allocator(MemoryKind::kWorkspace).release(std::exchange(barrier_word, nullptr));
 }
 
-void NcclComm::Shared::part_in_peace(nccl::Comm ending) {
+void NcclComm::Shared::finalize(nccl::Comm ending) {
   const std::string what = str_cat("the end of ", name);
   stream->synchronize();
   settle(ending);
@@ -287,7 +287,7 @@ bool NcclComm::make_window(const MutView& buffer) {
   ASHLAR_CHECK(buffer.contiguous(), "a window of rows with gaps");
   shared_->stream->synchronize();
   const std::string problem = shared_->windows.add(shared_->comm, name(), buffer);
-  if (!problem.empty() && options.log != nullptr && !std::exchange(shared_->rank->said_no_windows, true))
+  if (!problem.empty() && options.log != nullptr && !std::exchange(shared_->rank->warned_no_windows, true))
     options.log->info(
         str_cat("collectives over ", name(), " copy through NCCL's buffers, without symmetric windows: ", problem));
   return problem.empty();
@@ -314,7 +314,7 @@ std::unique_ptr<NcclComm> NcclComm::make(Communicator& host, ControlPlane& contr
     rank->library->call("ncclCommInitRankConfig", nullptr, [&](const nccl::Api& api) {
       return api.CommInitRankConfig(&made, host.size(), id, host.rank(), &config);
     });
-    shared->take(made);
+    shared->adopt(made);
   });
   return std::unique_ptr<NcclComm>(new NcclComm(std::move(shared)));
 }
@@ -337,14 +337,14 @@ std::unique_ptr<Communicator> NcclComm::make_split(const Split& args) {
   if (host == nullptr) return nullptr;
   if (!member) return std::make_unique<StagedComm>(std::move(host), shared_->rank->backend);
   auto part = std::make_shared<Shared>(shared_->rank, std::move(host), args.name);
-  part->take(made);
+  part->adopt(made);
   return std::unique_ptr<Communicator>(new NcclComm(std::move(part)));
 }
 
 Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& stream) {
   Rank& rank = *shared_->rank;
   const auto begun = [&] {
-    std::unique_ptr<Event> event = rank.take_event();
+    std::unique_ptr<Event> event = rank.acquire_event();
     stream.record(*event);
     return event;
   };

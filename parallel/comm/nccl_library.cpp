@@ -27,31 +27,31 @@ NcclLibrary::NcclLibrary()
                 .folders = cuda_library_folders(),
                 .how_to_get = kHowToGet},
                "nccl") {
-  const auto take = [&]<typename Function>(Function*& place, const char* name) {
+  const auto load = [&]<typename Function>(Function*& place, const char* name) {
     place = library_.function<Function>(name);
   };
-  take(api_.GetVersion, "ncclGetVersion");
+  load(api_.GetVersion, "ncclGetVersion");
   if (api_.GetVersion(&version_) != Result::kSuccess || version_ < kOldest)
     throw input_error("nccl", "expected NCCL 2.18 or later, got ", version_text(version_), " in ", library_.path(),
                       "; ", kHowToGet);
-  take(api_.GetUniqueId, "ncclGetUniqueId");
-  take(api_.GetErrorString, "ncclGetErrorString");
-  take(api_.GetLastError, "ncclGetLastError");
-  take(api_.CommInitRankConfig, "ncclCommInitRankConfig");
-  take(api_.CommSplit, "ncclCommSplit");
-  take(api_.CommFinalize, "ncclCommFinalize");
-  take(api_.CommDestroy, "ncclCommDestroy");
-  take(api_.CommAbort, "ncclCommAbort");
-  take(api_.CommGetAsyncError, "ncclCommGetAsyncError");
-  take(api_.AllReduce, "ncclAllReduce");
-  take(api_.ReduceScatter, "ncclReduceScatter");
-  take(api_.Reduce, "ncclReduce");
-  take(api_.AllGather, "ncclAllGather");
-  take(api_.Broadcast, "ncclBroadcast");
-  take(api_.Send, "ncclSend");
-  take(api_.Recv, "ncclRecv");
-  take(api_.GroupStart, "ncclGroupStart");
-  take(api_.GroupEnd, "ncclGroupEnd");
+  load(api_.GetUniqueId, "ncclGetUniqueId");
+  load(api_.GetErrorString, "ncclGetErrorString");
+  load(api_.GetLastError, "ncclGetLastError");
+  load(api_.CommInitRankConfig, "ncclCommInitRankConfig");
+  load(api_.CommSplit, "ncclCommSplit");
+  load(api_.CommFinalize, "ncclCommFinalize");
+  load(api_.CommDestroy, "ncclCommDestroy");
+  load(api_.CommAbort, "ncclCommAbort");
+  load(api_.CommGetAsyncError, "ncclCommGetAsyncError");
+  load(api_.AllReduce, "ncclAllReduce");
+  load(api_.ReduceScatter, "ncclReduceScatter");
+  load(api_.Reduce, "ncclReduce");
+  load(api_.AllGather, "ncclAllGather");
+  load(api_.Broadcast, "ncclBroadcast");
+  load(api_.Send, "ncclSend");
+  load(api_.Recv, "ncclRecv");
+  load(api_.GroupStart, "ncclGroupStart");
+  load(api_.GroupEnd, "ncclGroupEnd");
   const auto may_take = [&]<typename Function>(Function*& place, const char* name) {
     place = library_.optional_function<Function>(name);
     return place != nullptr;

@@ -78,14 +78,14 @@ void NcclWindows::remove_all(nccl::Comm comm, const std::string& name) {
   for (const nccl::Window window : std::exchange(windows_, {})) remove(comm, name, window);
 }
 
-void* NcclMemory::take(int64_t bytes) {
+void* NcclMemory::allocate(int64_t bytes) {
   void* memory = nullptr;
   const NcclLibrary::Answer answer = library_->attempt(
       "ncclMemAlloc", nullptr, [&](const nccl::Api& api) { return api.MemAlloc(&memory, static_cast<size_t>(bytes)); });
   return answer.result == nccl::Result::kSuccess ? memory : nullptr;
 }
 
-void NcclMemory::give_back(void* memory) noexcept {
+void NcclMemory::release(void* memory) noexcept {
   try {
     library_->attempt("ncclMemFree", nullptr, [&](const nccl::Api& api) { return api.MemFree(memory); });
   } catch (const std::exception&) {

@@ -55,8 +55,8 @@ class NcclWindows {
 class NcclMemory final : public MemorySource {
  public:
   explicit NcclMemory(std::shared_ptr<NcclLibrary> library) : library_(std::move(library)) {}
-  void* take(int64_t bytes) override;
-  void give_back(void* memory) noexcept override;
+  void* allocate(int64_t bytes) override;
+  void release(void* memory) noexcept override;
 
  private:
   std::shared_ptr<NcclLibrary> library_;

@@ -18,18 +18,18 @@ Attention::Attention(const ModelConfig& config, int64_t layer, const tensor::Ten
       heads_(layer_heads(config, layer)),
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
-      scores_site_(dropout_site(layer, "scores")),
+      scores_rng_stream_(dropout_rng_stream(layer, "scores")),
       mask_(attention_mask(config, layer)) {}
 
 std::vector<LinearPart> Attention::input_parts() const {
-  const nn::Extent q = slices_.heads.times(heads_.head_dim), k = slices_.kv_heads.times(heads_.head_dim);
-  const nn::Extent v = slices_.kv_heads.times(heads_.v_head_dim);
-  const auto part = [&](const char* name, const nn::Extent& rows, bool queries) {
+  const nn::DimShard q = slices_.heads.times(heads_.head_dim), k = slices_.kv_heads.times(heads_.head_dim);
+  const nn::DimShard v = slices_.kv_heads.times(heads_.v_head_dim);
+  const auto part = [&](const char* name, const nn::DimShard& rows, bool queries) {
     return LinearPart{.name = name_ + name,
                       .rows = rows,
                       .bias = config_.bias.qkv,
                       .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .queries = queries}),
-                      .axes = queries ? nn::kTensorCut : slices_.kv_axes};
+                      .axes = queries ? nn::kTensorSharded : slices_.kv_axes};
   };
   std::vector<LinearPart> parts = {part("q", q, true), part("k", k, false)};
   if (heads_.values) parts.push_back(part("v", v, false));
@@ -61,7 +61,7 @@ void Attention::add_outputs(nn::ParameterStore& store) {
                           .rows = 1,
                           .cols = slices_.heads.size,
                           .init = {.rule = "0"},
-                          .axes = nn::kTensorCut}});
+                          .axes = nn::kTensorSharded}});
   }
   if (config_.pos.type == PosType::kT5Bias && !config_.pos.t5_shared)
     t5_bias_ = t5_bias_table(store, config_, {.name = name_ + "t5_bias.weight"}, slices_.heads);
@@ -91,7 +91,7 @@ void Attention::make_parts(nn::ParameterStore& store) {
   }
 }
 
-ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, bool keys) {
+ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, const nn::DimShard& heads, bool keys) {
   const QkNormConfig& c = config_.qk_norm;
   NormVariant variant = config_.norm.variant;
   variant.type = c.type;
@@ -99,8 +99,8 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
   // A gain shared by all heads gets gradient from the heads of every rank; the others are sharded like the heads.
   const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
   ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
-  const nn::Extent whole = nn::Extent::whole(heads_.head_dim);
-  const nn::Extent columns = shared || matrix ? whole : heads.times(heads_.head_dim);
+  const nn::DimShard whole = nn::DimShard::whole(heads_.head_dim);
+  const nn::DimShard columns = shared || matrix ? whole : heads.times(heads_.head_dim);
   const auto weight = [&](const char* which, const nn::InitRule& init) {
     nn::ShardedTensor tensor{
         .name = name_ + name + which,
@@ -110,7 +110,7 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
         .rows = 1,
         .cols = columns.size,
         .init = init,
-        .axes = shared ? nn::replicated_and_summed_over(Axis::kTensor) : (keys ? slices_.kv_axes : nn::kTensorCut)};
+        .axes = shared ? nn::replicated_and_summed_over(Axis::kTensor) : (keys ? slices_.kv_axes : nn::kTensorSharded)};
     Shape storage{columns.size};
     if (matrix) {
       tensor.global_shape = {heads.global, columns.global};
@@ -174,7 +174,7 @@ Var Attention::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& r
                                       .sinks = sinks_ == nullptr ? nullptr : &sinks_->weight,
                                       .t5_bias = bias == nullptr ? nullptr : &bias->weight,
                                       .dropout = config_.dropout.attn,
-                                      .dropout_site = scores_site_};
+                                      .dropout_rng_stream = scores_rng_stream_};
   if (!before_.empty()) qkv = arranged(ctx, qkv, before_);
   if (config_.attn.clip_qkv) qkv = ops::clamp(ctx, qkv, *config_.attn.clip_qkv);
   qkv = rotate(ctx, std::move(qkv), rows);

@@ -31,7 +31,7 @@ class Attention final : public Branch {
   void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
  private:
-  ops::HeadNorm head_norm(nn::ParameterStore& store, const char* name, const nn::Extent& heads, bool keys);
+  ops::HeadNorm head_norm(nn::ParameterStore& store, const char* name, const nn::DimShard& heads, bool keys);
   void make_parts(nn::ParameterStore& store);
   Var arranged(const Ctx& ctx, const Var& qkv, const std::vector<ops::HeadPart>& parts) const;
   Var rotate(const Ctx& ctx, Var qkv, const Rows& rows) const;
@@ -42,7 +42,7 @@ class Attention final : public Branch {
   LayerHeads heads_;
   int64_t layer_;
   std::string name_;
-  uint32_t scores_site_;  ///< dropout on the probabilities
+  uint32_t scores_rng_stream_;  ///< dropout on the probabilities
   Mask mask_;
   LinearLayer qkv_, out_;
   /// Steps on q, k and v before q and k are rotated, and after: norms, or values from keys; may be empty.

@@ -23,7 +23,7 @@ Block::Block(nn::ParameterStore& store, const ModelConfig& c, int64_t index, con
   fused_ = one_norm && std::none_of(branches_.begin(), branches_.end(),
                                     [](const auto& branch) { return branch->input_parts().empty(); });
   const std::string name = str_cat("blocks.", index);
-  for (size_t i = 0; i < branches_.size(); ++i) sites_[i] = dropout_site(index, branches_[i]->name());
+  for (size_t i = 0; i < branches_.size(); ++i) rng_streams_[i] = dropout_rng_stream(index, branches_[i]->name());
   const auto norm = [&](const char* which) { return NormLayer(store, name + which, c, tp); };
   const bool output = c.norm.placement == NormPlacement::kOutput;
   if (!output) norm1_ = norm(".norm1");
@@ -71,8 +71,10 @@ Var Block::whole(const Context& at, size_t branch, const Var& x) const {
 }
 
 ops::Branch Block::joining(size_t branch, const Var& v) const {
-  return {
-      .value = v, .dropout = config_.dropout.resid, .site = sites_[branch], .scale = config_.block.residual_multiplier};
+  return {.value = v,
+          .dropout = config_.dropout.resid,
+          .rng_stream = rng_streams_[branch],
+          .scale = config_.block.residual_multiplier};
 }
 
 Var Block::serial(const Context& at, const Var& x) const {

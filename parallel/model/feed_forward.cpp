@@ -19,7 +19,7 @@ std::vector<LinearPart> FeedForward::input_parts() const {
                       .rows = slices_.ffn,
                       .bias = config_.bias.ffn,
                       .init = matrix_init(config_, {.out = config_.d_ff, .in = config_.d_model}),
-                      .axes = nn::kTensorCut};
+                      .axes = nn::kTensorSharded};
   };
   if (!config_.ffn.gated) return {part("up")};
   return {part("gate"), part("up")};

@@ -16,8 +16,8 @@ double inverse_root(double x) { return 1.0 / std::sqrt(x); }
 nn::InitRule normal(const ModelConfig& config, double std, std::string rule) {
   nn::InitRule init{.kind = nn::InitRule::Kind::kNormal, .value = std, .rule = std::move(rule)};
   if (config.init.trunc_sigma) {
-    init.cut = *config.init.trunc_sigma;
-    init.rule += str_cat(", truncated at ", init.cut, " sigma");
+    init.trunc_sigma = *config.init.trunc_sigma;
+    init.rule += str_cat(", truncated at ", init.trunc_sigma, " sigma");
   }
   return init;
 }

@@ -17,16 +17,16 @@ LatentAttention::LatentAttention(const ModelConfig& config, int64_t layer, const
       slices_(slices_of(config, tp.size(), tp.rank())),
       layer_(layer),
       name_(str_cat("blocks.", layer, ".attn.")),
-      scores_site_(dropout_site(layer, "scores")),
+      scores_rng_stream_(dropout_rng_stream(layer, "scores")),
       mask_(attention_mask(config, layer)),
       v_head_dim_(layer_heads(config, layer).v_head_dim) {}
 
 LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64_t in, bool queries) const {
-  const nn::Extent rows = slices_.heads.times(head_width);
+  const nn::DimShard rows = slices_.heads.times(head_width);
   return {.name = name_ + name,
           .rows = rows,
           .init = matrix_init(config_, {.out = rows.global, .in = in, .queries = queries}),
-          .axes = nn::kTensorCut};
+          .axes = nn::kTensorSharded};
 }
 
 nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const char* name, int64_t width) const {
@@ -46,20 +46,20 @@ void LatentAttention::add_inputs(nn::ParameterStore& store) {
   std::vector<LinearPart> down;
   const auto whole = [&](const char* name, int64_t rows) {
     down.push_back({.name = name_ + name,
-                    .rows = nn::Extent::whole(rows),
+                    .rows = nn::DimShard::whole(rows),
                     .bias = config_.bias.qkv,
                     .init = matrix_init(config_, {.out = rows, .in = C}),
                     .axes = tp_.stream_axes()});
   };
   if (q_rank > 0) whole("q_a", q_rank);
   whole("kv_a", kv_rank + rope_dims());
-  down_ = LinearLayer(store, name_ + "latents", nn::Extent::whole(C), down);
+  down_ = LinearLayer(store, name_ + "latents", nn::DimShard::whole(C), down);
   if (q_rank > 0) q_norm_ = add_latent_norm(store, "q_a_norm", q_rank);
   kv_norm_ = add_latent_norm(store, "kv_a_norm", kv_rank);
   const int64_t q_in = q_rank > 0 ? q_rank : C;
-  q_ = LinearLayer(store, name_ + (q_rank > 0 ? "q_b" : "q"), nn::Extent::whole(q_in),
+  q_ = LinearLayer(store, name_ + (q_rank > 0 ? "q_b" : "q"), nn::DimShard::whole(q_in),
                    {by_heads(q_rank > 0 ? "q_b" : "q", config_.head_dim, q_in, true)});
-  kv_ = LinearLayer(store, name_ + "kv_b", nn::Extent::whole(kv_rank),
+  kv_ = LinearLayer(store, name_ + "kv_b", nn::DimShard::whole(kv_rank),
                     {by_heads("k_b", nope_dims(), kv_rank, false), by_heads("v_b", v_head_dim_, kv_rank, false)});
 }
 
@@ -117,7 +117,7 @@ Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, con
                                       .mask = rows.with_documents(mask_),
                                       .scores = rows.scores,
                                       .dropout = config_.dropout.attn,
-                                      .dropout_site = scores_site_};
+                                      .dropout_rng_stream = scores_rng_stream_};
   const KvCache* cache = rows.cache;
   if (cache == nullptr) return out_(ctx, ops::attention(ctx, {q, k, kv[1]}, options));
   const ops::AttentionCache held{

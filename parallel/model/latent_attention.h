@@ -42,7 +42,7 @@ class LatentAttention final : public Branch {
   Slices slices_;
   int64_t layer_;
   std::string name_;
-  uint32_t scores_site_;  ///< dropout on the probabilities
+  uint32_t scores_rng_stream_;  ///< dropout on the probabilities
   Mask mask_;
   int64_t v_head_dim_;
   LinearLayer down_;          ///< [Wqa; Wkva], or Wkva

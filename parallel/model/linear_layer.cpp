@@ -7,13 +7,13 @@
 
 namespace ashlar::model {
 
-LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
+LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::DimShard& cols,
                          const std::vector<LinearPart>& parts) {
   std::vector<nn::ShardedTensor> weights, biases;
   int64_t rows = 0;
   for (const LinearPart& part : parts) {
     nn::TensorAxes axes = part.axes;
-    if (cols.size < cols.global) axes.cut_over = axes.cut_over | Axis::kTensor;
+    if (cols.size < cols.global) axes.sharded_over = axes.sharded_over | Axis::kTensor;
     weights.push_back({.name = part.name + ".weight",
                        .role = nn::Role::kMatrix,
                        .global_shape = {part.rows.global, cols.global},
@@ -48,7 +48,7 @@ std::vector<const nn::Parameter*> LinearLayer::parameters() const {
 
 LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
                           const std::vector<LinearPart>& parts, int64_t tensor_ranks) {
-  LinearLayer layer(store, std::move(name), nn::Extent::whole(config.d_model), parts);
+  LinearLayer layer(store, std::move(name), nn::DimShard::whole(config.d_model), parts);
   for (const nn::Parameter* parameter : layer.parameters()) {
     for (const nn::ShardedTensor& t : parameter->tensors) {
       const int64_t held = t.vector() ? t.cols : t.rows;
@@ -63,7 +63,7 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
 }
 
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {
-  const nn::Extent rows = nn::Extent::whole(config.d_model);
+  const nn::DimShard rows = nn::DimShard::whole(config.d_model);
   return LinearLayer(
       store, output.name, output.cols,
       {{.name = output.name,
@@ -73,7 +73,7 @@ LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config
             matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer})}});
 }
 
-uint32_t dropout_site(int64_t layer, std::string_view where) {
+uint32_t dropout_rng_stream(int64_t layer, std::string_view where) {
   return static_cast<uint32_t>(hash64(str_cat("blocks.", layer, ".dropout.", where)));
 }
 

@@ -12,8 +12,8 @@ namespace ashlar::model {
 
 /// Rows of one named matrix that shares storage with others, in storage order.
 struct LinearPart {
-  std::string name;  ///< name without ".weight" / ".bias"
-  nn::Extent rows;   ///< rows of this rank
+  std::string name;   ///< name without ".weight" / ".bias"
+  nn::DimShard rows;  ///< rows of this rank
   bool bias = false;
   nn::InitRule init;
   nn::TensorAxes axes;
@@ -27,7 +27,7 @@ struct LinearPart {
 class LinearLayer {
  public:
   LinearLayer() = default;
-  LinearLayer(nn::ParameterStore& store, std::string name, const nn::Extent& cols,
+  LinearLayer(nn::ParameterStore& store, std::string name, const nn::DimShard& cols,
               const std::vector<LinearPart>& parts);
 
   /// Its weight, and its bias if it has one.
@@ -60,7 +60,7 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
 /// and the bias is on the first tensor rank only, so that it is added once.
 struct ResidualOutput {
   std::string name;
-  nn::Extent cols;  ///< columns of this rank
+  nn::DimShard cols;  ///< columns of this rank
   bool bias = false;
   int64_t tensor_rank = 0;
   int64_t layer = 0;
@@ -68,6 +68,6 @@ struct ResidualOutput {
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 
 /// Dropout site of a branch, the same on every rank and mesh.
-uint32_t dropout_site(int64_t layer, std::string_view where);
+uint32_t dropout_rng_stream(int64_t layer, std::string_view where);
 
 }  // namespace ashlar::model

@@ -237,8 +237,8 @@ void add_head_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (const std::string text = masked_ids_problem(c); !text.empty()) errors.push_back(text);
   if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
   if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
-  if (c.init.trunc_sigma && !(*c.init.trunc_sigma >= RandomFill::kLeastCut))
-    add("init.trunc_sigma = ", *c.init.trunc_sigma, ": expected ", RandomFill::kLeastCut,
+  if (c.init.trunc_sigma && !(*c.init.trunc_sigma >= RandomFill::kLeastTruncSigma))
+    add("init.trunc_sigma = ", *c.init.trunc_sigma, ": expected ", RandomFill::kLeastTruncSigma,
         " or more, or \"none\"; OLMo uses 3");
   if (!(c.init.residual_scale > 0))
     add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 keeps that of the scheme");

@@ -59,19 +59,19 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
 namespace {
 
 Slices with_kv_heads(const ModelConfig& c, int64_t size, int64_t rank, int64_t n_kv_heads) {
-  Slices s{.heads = nn::Extent::part(c.n_heads, size, rank),
+  Slices s{.heads = nn::DimShard::part(c.n_heads, size, rank),
            .kv_heads = {},
-           .ffn = nn::Extent::part(c.d_ff, size, rank),
-           .vocab = nn::Extent::part(c.vocab_padded(), size, rank)};
+           .ffn = nn::DimShard::part(c.d_ff, size, rank),
+           .vocab = nn::DimShard::part(c.vocab_padded(), size, rank)};
   if (size <= n_kv_heads) {
-    s.kv_heads = nn::Extent::part(n_kv_heads, size, rank);
+    s.kv_heads = nn::DimShard::part(n_kv_heads, size, rank);
     return s;
   }
   const int64_t sharers = holders(n_kv_heads, size);
   ASHLAR_CHECK(sharers > 0, n_kv_heads, " KV heads on ", size, " ranks");
   s.kv_heads = {.begin = rank / sharers, .size = 1, .global = n_kv_heads};
   s.kv_axes = nn::replicated_and_summed_over(Axis::kTensor);
-  s.kv_axes.cut_over = Axis::kTensor;
+  s.kv_axes.sharded_over = Axis::kTensor;
   return s;
 }
 

@@ -10,11 +10,11 @@ namespace ashlar::model {
 
 /// A tensor rank's part of the dimensions sharded by tensor parallelism.
 struct Slices {
-  nn::Extent heads;     ///< query heads
-  nn::Extent kv_heads;  ///< KV heads; with more ranks than KV heads, several ranks hold the same head
-  nn::Extent ffn;       ///< columns of d_ff
-  nn::Extent vocab;     ///< rows of the padded vocabulary
-  nn::TensorAxes kv_axes = nn::kTensorCut;
+  nn::DimShard heads;     ///< query heads
+  nn::DimShard kv_heads;  ///< KV heads; with more ranks than KV heads, several ranks hold the same head
+  nn::DimShard ffn;       ///< columns of d_ff
+  nn::DimShard vocab;     ///< rows of the padded vocabulary
+  nn::TensorAxes kv_axes = nn::kTensorSharded;
 };
 
 /// Every valid mesh.tensor for the heads, ascending: n_heads % tensor == 0, and n_kv_heads % tensor == 0 or tensor %

@@ -44,12 +44,12 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
       slices_(slices_of(config, tp.size(), tp.rank())),
       scores_(score_change(config)) {
   const int64_t V = config_.vocab_size, C = config_.d_model, E = config_.table_width();
-  const nn::Extent& vocab = slices_.vocab;
+  const nn::DimShard& vocab = slices_.vocab;
   // Vocabulary rows in this rank's slice, without padding.
   const int64_t V_loc = std::clamp<int64_t>(V - vocab.begin, 0, vocab.size);
   const bool two_copies = config_.tied && range.embedding != range.head;
   nn::TensorAxes table_axes = two_copies ? nn::replicated_and_summed_over(Axis::kPipeline) : nn::TensorAxes{};
-  table_axes.cut_over = Axis::kTensor;
+  table_axes.sharded_over = Axis::kTensor;
   const auto vocabulary = [&](const std::string& name, nn::Role role, const nn::InitRule& init) {
     return nn::ShardedTensor{.name = name,
                              .role = role,
@@ -110,7 +110,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                                    .rows = 1,
                                    .cols = V_loc,
                                    .init = {.rule = "0"},
-                                   .axes = nn::kTensorCut};
+                                   .axes = nn::kTensorSharded};
     head_bias_ = &store.add("head.bias", Shape{vocab.size}, {tensor});
   }
 }
@@ -163,7 +163,7 @@ Var Stage::lookup(const Ctx& ctx, const BatchView& batch, const tensor::TensorPa
 Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
   const ops::Branch branch{.value = lookup(ctx, batch, tp_),
                            .dropout = config_.dropout.embed,
-                           .site = static_cast<uint32_t>(hash64("embed.dropout"))};
+                           .rng_stream = static_cast<uint32_t>(hash64("embed.dropout"))};
   return ops::residual(tensor::with_local_rows(ctx, tp_.local_rows(batch.rows()), tp_), nullptr, branch, nullptr);
 }
 

@@ -5,7 +5,7 @@
 namespace ashlar::model {
 
 nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
-                             const nn::Extent& heads) {
+                             const nn::DimShard& heads) {
   for (const auto& parameter : store.parameters())
     if (parameter->name == tensor.name) return parameter.get();
   const int64_t buckets = config.pos.t5_num_buckets;
@@ -15,7 +15,7 @@ nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& confi
   tensor.rows = buckets;
   tensor.cols = heads.size;
   tensor.init = t5_bias_init(config);
-  tensor.axes.cut_over = Axis::kTensor;
+  tensor.axes.sharded_over = Axis::kTensor;
   return &store.add(tensor.name, {buckets, heads.size}, {tensor});
 }
 

@@ -7,6 +7,6 @@ namespace ashlar::model {
 
 /// A table of T5's biases [buckets, H], sharded by heads; returns the existing one of that name if the store has it.
 nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
-                             const nn::Extent& heads);
+                             const nn::DimShard& heads);
 
 }  // namespace ashlar::model

@@ -22,26 +22,26 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
   ctx.dropout.first_sample = batch.first_sample;
   ctx.dropout.sequence_length = batch.view.T;
 
-  Flight made;
+  Flight flight;
   if (training) {
-    made.tape = std::make_unique<Tape>(ctx.backend, ctx.stream);
-    ctx.tape = made.tape.get();
+    flight.tape = std::make_unique<Tape>(ctx.backend, ctx.stream);
+    ctx.tape = flight.tape.get();
   }
-  const Made sent{.op = "the previous stage", .placement = stage.tensor_parallel().residual_stream()};
-  if (input) made.input = training ? made.tape->leaf(input, sent) : Var{.value = input, .made = sent};
-  Var x = input ? made.input : stage.embed(ctx, batch.view);
+  const ValueInfo sent{.op = "the previous stage", .placement = stage.tensor_parallel().residual_stream()};
+  if (input) flight.input = training ? flight.tape->leaf(input, sent) : Var{.value = input, .info = sent};
+  Var x = input ? flight.input : stage.embed(ctx, batch.view);
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
-  made.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
-  x.value = made.input.value = {};  // nodes keep the tensors they need
+  flight.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
+  x.value = flight.input.value = {};  // nodes keep the tensors they need
   BoundaryValues result;
   if (stage.range().head) {
-    stage.loss(ctx, made.output, batch.view, stats_);
+    stage.loss(ctx, flight.output, batch.view, stats_);
   } else {
-    result.push_back(made.output.value);
+    result.push_back(flight.output.value);
   }
-  made.output.value = {};
+  flight.output.value = {};
   if (training) {
-    const bool fresh = flights_.emplace(std::pair(chunk, micro_batch), std::move(made)).second;
+    const bool fresh = flights_.emplace(std::pair(chunk, micro_batch), std::move(flight)).second;
     ASHLAR_CHECK(fresh, "micro-batch ", micro_batch, " runs on chunk ", chunk, " twice");
   }
   return result;

@@ -10,16 +10,16 @@ namespace ashlar::pipeline {
 namespace {
 
 /// Tensors being transferred into and out of this stage.
-class Mail {
+class StageTransfers {
  public:
-  Mail(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
+  StageTransfers(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
 
   /// Stores the output of an action until its transfer.
   void put(const Message& message, const BoundaryValues& values) {
     if (!values.empty()) outgoing_.emplace(key(message), values);
   }
   /// The tensors of a transfer, when they have arrived.
-  BoundaryValues take(const Message& message) {
+  BoundaryValues pop_incoming(const Message& message) {
     const auto at = incoming_.find(key(message));
     ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " is used before its transfer");
@@ -35,14 +35,14 @@ class Mail {
   void transfer(const Action& a) {
     if (a.peer == e_.stages.rank()) {
       ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself both sends and receives");
-      incoming_.emplace(key(*a.receive), Arriving{.values = take_outgoing(*a.send), .transfer = nullptr});
+      incoming_.emplace(key(*a.receive), Arriving{.values = pop_outgoing(*a.send), .transfer = nullptr});
       return;
     }
     auto transfer = std::make_shared<Transfer>();
     transfer->peer = a.peer;
     const auto to_peer = [&](const auto& other) { return other->peer == a.peer; };
     if (std::count_if(under_way_.begin(), under_way_.end(), to_peer) >= kMostUnderWay) release_oldest(a.peer);
-    if (a.send) transfer->sent = take_outgoing(*a.send);
+    if (a.send) transfer->sent = pop_outgoing(*a.send);
     BoundaryValues arriving;
     const int peer = static_cast<int>(a.peer);
     for (size_t i = 0; i < e_.boundary.size(); ++i) {
@@ -85,7 +85,7 @@ class Mail {
 
   static Key key(const Message& m) { return {m.payload, m.micro_batch, m.chunk}; }
 
-  BoundaryValues take_outgoing(const Message& message) {
+  BoundaryValues pop_outgoing(const Message& message) {
     const auto at = outgoing_.find(key(message));
     ASHLAR_CHECK(at != outgoing_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " is sent before it is computed");
@@ -127,8 +127,8 @@ class Mail {
 void execute(const Ctx& ctx, const Execution& e) {
   const int64_t P = e.spec.stages, stage = e.stages.rank(), last = e.spec.chunks() - 1;
   ASHLAR_CHECK(e.stages.size() == P, e.stages.size(), " ranks for ", P, " stages");
-  const bool training = e.spec.kind != ScheduleKind::kForwardOnly;
-  Mail mail(ctx, e);
+  const bool training = e.spec.kind != PipelineSchedule::kForwardOnly;
+  StageTransfers transfers(ctx, e);
   const auto activation = [&](const Action& a) { return Message{Payload::kActivation, a.micro_batch, a.chunk}; };
   const auto gradient = [&](const Action& a) { return Message{Payload::kGradient, a.micro_batch, a.chunk}; };
   for (const Action& a : e.actions) {
@@ -136,23 +136,24 @@ void execute(const Ctx& ctx, const Execution& e) {
     const int64_t chunk = model_chunk(stage, a.chunk, P);
     switch (a.kind) {
       case ActionKind::kForward: {
-        const BoundaryValues inputs = chunk == 0 ? BoundaryValues() : mail.take(activation(a));
-        mail.put(activation(a), e.runner.forward(a.chunk, a.micro_batch, inputs, training));
+        const BoundaryValues inputs = chunk == 0 ? BoundaryValues() : transfers.pop_incoming(activation(a));
+        transfers.put(activation(a), e.runner.forward(a.chunk, a.micro_batch, inputs, training));
         break;
       }
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput: {
-        const BoundaryValues grads = chunk == last ? BoundaryValues() : mail.take(gradient(a));
-        mail.put(gradient(a), e.runner.backward(a.chunk, a.micro_batch, grads, a.kind == ActionKind::kBackwardInput));
+        const BoundaryValues grads = chunk == last ? BoundaryValues() : transfers.pop_incoming(gradient(a));
+        transfers.put(gradient(a),
+                      e.runner.backward(a.chunk, a.micro_batch, grads, a.kind == ActionKind::kBackwardInput));
         break;
       }
       case ActionKind::kBackwardWeight: e.runner.backward_weight(a.chunk, a.micro_batch); break;
-      case ActionKind::kTransfer: mail.transfer(a); break;
+      case ActionKind::kTransfer: transfers.transfer(a); break;
     }
     if (e.after) e.after(a);
     e.stages.progress();
   }
-  mail.finish();
+  transfers.finish();
 }
 
 }  // namespace ashlar::pipeline

@@ -14,17 +14,17 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Sums of the same layers in another order differ by rounding: such partitions count as equal.
 bool less(double a, double b) { return a < b * (1 - 1e-12); }
 
-class Cutter {
+class Partitioner {
  public:
-  Cutter(const PartitionSpec& spec, bool allow_empty)
+  Partitioner(const PartitionSpec& spec, bool allow_empty)
       : spec_(spec), allow_empty_(allow_empty), chunks_(spec.stages * spec.virtual_stages), sums_{0} {
     for (const double flops : spec.layer_flops) sums_.push_back(sums_.back() + flops);
   }
 
   /// The cost of chunk k when it holds layers [first, last).
   double cost(int64_t k, int64_t first, int64_t last) const {
-    const double ends = (k == 0 ? spec_.embedding_flops : 0) + (k == chunks_ - 1 ? spec_.head_flops : 0);
-    return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + ends;
+    const double embedding_and_head = (k == 0 ? spec_.embedding_flops : 0) + (k == chunks_ - 1 ? spec_.head_flops : 0);
+    return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + embedding_and_head;
   }
 
   /// The smallest possible cost of the costliest chunk.
@@ -39,13 +39,13 @@ class Cutter {
       return less(limit, chunk) ? kInfinite : (chunk / limit) * (chunk / limit) + rest;
     };
     solve(squares);
-    std::vector<int64_t> cuts{0};
+    std::vector<int64_t> bounds{0};
     for (int64_t k = 0; k < chunks_; ++k) {
-      int64_t last = cuts.back() + min_layers(k);
-      while (less(at(k, cuts.back()), squares(cost(k, cuts.back(), last), at(k + 1, last)))) ++last;
-      cuts.push_back(last);
+      int64_t last = bounds.back() + min_layers(k);
+      while (less(at(k, bounds.back()), squares(cost(k, bounds.back(), last), at(k + 1, last)))) ++last;
+      bounds.push_back(last);
     }
-    return cuts;
+    return bounds;
   }
 
  private:
@@ -108,16 +108,16 @@ void check(const PartitionSpec& spec) {
 
 Partition partition(const PartitionSpec& spec) {
   check(spec);
-  const double without = Cutter(spec, false).min_max();
-  const double with = spec.allow_empty ? Cutter(spec, true).min_max() : without;
-  Cutter cutter(spec, less(with, without));
-  const std::vector<int64_t> cuts = cutter.most_even(std::min(with, without));
+  const double without = Partitioner(spec, false).min_max();
+  const double with = spec.allow_empty ? Partitioner(spec, true).min_max() : without;
+  Partitioner partitioner(spec, less(with, without));
+  const std::vector<int64_t> bounds = partitioner.most_even(std::min(with, without));
   Partition result;
-  const auto chunks = static_cast<int64_t>(cuts.size()) - 1;
+  const auto chunks = static_cast<int64_t>(bounds.size()) - 1;
   for (int64_t k = 0; k < chunks; ++k) {
-    const int64_t first = cuts[static_cast<size_t>(k)], last = cuts[static_cast<size_t>(k + 1)];
+    const int64_t first = bounds[static_cast<size_t>(k)], last = bounds[static_cast<size_t>(k + 1)];
     result.chunks.push_back({.first_layer = first, .last_layer = last, .embedding = k == 0, .head = k == chunks - 1});
-    result.flops.push_back(cutter.cost(k, first, last));
+    result.flops.push_back(partitioner.cost(k, first, last));
     result.max_flops = std::max(result.max_flops, result.flops.back());
   }
   return result;

@@ -42,11 +42,11 @@ std::vector<Slot> forward_order(const ScheduleSpec& spec) {
 int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   const int64_t all = spec.micro_batches * spec.virtual_stages, behind = spec.stages - 1 - stage;
   switch (spec.kind) {
-    case ScheduleKind::kForwardOnly:
-    case ScheduleKind::kGpipe: return all;
-    case ScheduleKind::k1F1B:
-    case ScheduleKind::kZbH1: return std::min(behind, all);
-    case ScheduleKind::kInterleaved:
+    case PipelineSchedule::kForwardOnly:
+    case PipelineSchedule::kGpipe: return all;
+    case PipelineSchedule::k1F1B:
+    case PipelineSchedule::kZbH1: return std::min(behind, all);
+    case PipelineSchedule::kInterleaved:
       return std::min(interleaves(spec) ? 2 * behind + (spec.virtual_stages - 1) * group_size(spec) : behind, all);
   }
   throw Bug("ScheduleKind out of range");
@@ -58,7 +58,7 @@ int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
 std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   const std::vector<Slot> order = forward_order(spec);
   const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);
-  const bool split = spec.kind == ScheduleKind::kZbH1;
+  const bool split = spec.kind == PipelineSchedule::kZbH1;
   const auto action = [&](ActionKind kind, int64_t i) {
     const Slot slot = order[static_cast<size_t>(i)];
     const bool mirrored = kind != ActionKind::kForward;
@@ -68,7 +68,7 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   };
   std::vector<Round> rounds;
   for (int64_t i = 0; i < ahead; ++i) rounds.push_back({action(ActionKind::kForward, i)});
-  if (spec.kind == ScheduleKind::kForwardOnly) return rounds;
+  if (spec.kind == PipelineSchedule::kForwardOnly) return rounds;
   for (int64_t i = 0; i < all; ++i) {
     const Action backward = action(split ? ActionKind::kBackwardInput : ActionKind::kBackward, i);
     Round round;
@@ -91,7 +91,7 @@ void check(const ScheduleSpec& spec) {
     throw input_error("pipeline", "expected at least 1 stage, micro-batch and virtual stage, got ", spec.stages, ", ",
                       spec.micro_batches, " and ", spec.virtual_stages);
   }
-  const bool any = spec.kind == ScheduleKind::kInterleaved || spec.kind == ScheduleKind::kForwardOnly;
+  const bool any = spec.kind == PipelineSchedule::kInterleaved || spec.kind == PipelineSchedule::kForwardOnly;
   if (!any && spec.virtual_stages != 1) {
     throw input_error("pipeline", "expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(spec.kind),
                       "\", got ", spec.virtual_stages, "; set it to 1, or use the schedule \"interleaved\"");

@@ -37,17 +37,18 @@ namespace ashlar::pipeline {
 ///
 /// Sources: gpipe: Huang et al. 2019, arXiv:1811.06965. 1f1b, interleaved and its w: Narayanan et al. 2021,
 /// arXiv:2104.04473, section 2.2, and Megatron-LM's schedules.py. zb-h1: Qi et al. 2023, arXiv:2401.10241, section 2.
-enum class ScheduleKind : uint8_t { kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1 };
-inline constexpr EnumName<ScheduleKind> kScheduleKindNames[] = {{ScheduleKind::kForwardOnly, "forward_only"},
-                                                                {ScheduleKind::kGpipe, "gpipe"},
-                                                                {ScheduleKind::k1F1B, "1f1b"},
-                                                                {ScheduleKind::kInterleaved, "interleaved"},
-                                                                {ScheduleKind::kZbH1, "zb-h1"}};
-constexpr std::span<const EnumName<ScheduleKind>> names_of(ScheduleKind) { return kScheduleKindNames; }
+enum class PipelineSchedule : uint8_t { kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1 };
+inline constexpr EnumName<PipelineSchedule> kPipelineScheduleNames[] = {
+    {PipelineSchedule::kForwardOnly, "forward_only"},
+    {PipelineSchedule::kGpipe, "gpipe"},
+    {PipelineSchedule::k1F1B, "1f1b"},
+    {PipelineSchedule::kInterleaved, "interleaved"},
+    {PipelineSchedule::kZbH1, "zb-h1"}};
+constexpr std::span<const EnumName<PipelineSchedule>> names_of(PipelineSchedule) { return kPipelineScheduleNames; }
 using ashlar::name_of;
 
 struct ScheduleSpec {
-  ScheduleKind kind = ScheduleKind::k1F1B;
+  PipelineSchedule kind = PipelineSchedule::k1F1B;
   int64_t stages = 1;
   int64_t micro_batches = 1;
   int64_t virtual_stages = 1;  ///< chunks per stage

@@ -107,7 +107,7 @@ class Simulator {
     Progress& progress = chunk.micro_batches[static_cast<size_t>(action.micro_batch)];
     const int64_t m = action.micro_batch, k = model_chunk(index, action.chunk, spec_.stages);
     double cost = 0;
-    const bool trains = spec_.kind != ScheduleKind::kForwardOnly;
+    const bool trains = spec_.kind != PipelineSchedule::kForwardOnly;
     if (action.kind == ActionKind::kForward) {
       require(!progress.forward, index, "it has already run");
       require(k == 0 || progress.has_activation, index, "its input has not arrived");
@@ -199,7 +199,7 @@ class Simulator {
       waiting += str_cat("; ", where(index));
     }
     if (!waiting.empty()) throw Bug(str_cat("[pipeline] ", name_of(spec_.kind), " schedule: ", waiting));
-    const int64_t backwards = spec_.kind == ScheduleKind::kForwardOnly ? 0 : spec_.micro_batches;
+    const int64_t backwards = spec_.kind == PipelineSchedule::kForwardOnly ? 0 : spec_.micro_batches;
     for (int64_t index = 0; index < spec_.stages; ++index) {
       for (int64_t c = 0; c < spec_.virtual_stages; ++c) {
         const Chunk& chunk = stage(index).chunks[static_cast<size_t>(c)];

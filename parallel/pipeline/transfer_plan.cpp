@@ -127,8 +127,8 @@ std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::ve
   return moves;
 }
 
-std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
-                            std::optional<int64_t> only) {
+std::vector<ActionList> action_lists(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
+                                     std::optional<int64_t> only) {
   const std::vector<std::vector<int64_t>> ticks = start_ticks(spec, rounds);
   const std::vector<Move> moves = list_moves(spec, rounds, ticks, only);
   std::vector<ActionList> lists(rounds.size());
@@ -173,11 +173,11 @@ std::vector<ActionList> cut(const ScheduleSpec& spec, const std::vector<std::vec
 }  // namespace
 
 std::vector<ActionList> add_transfers(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
-  return cut(spec, rounds, std::nullopt);
+  return action_lists(spec, rounds, std::nullopt);
 }
 
 ActionList add_transfers_of(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds, int64_t stage) {
-  return std::move(cut(spec, rounds, stage)[static_cast<size_t>(stage)]);
+  return std::move(action_lists(spec, rounds, stage)[static_cast<size_t>(stage)]);
 }
 
 }  // namespace ashlar::pipeline

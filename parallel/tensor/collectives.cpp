@@ -68,8 +68,9 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
 }
 
 /// Records y as made from x; backward starts `start` on the gradient.
-Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std::function<Started(Tensor dy)> start) {
-  const Var out = result(ctx, y, made);
+Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
+           std::function<Started(Tensor dy)> start) {
+  const Var out = result(ctx, y, info);
   if (ctx.tape == nullptr) return out;
   ctx.tape->record_exchange(out, [ctx, input = x.without_value(), start = std::move(start)](Tensor dy) {
     return [ctx, input, under_way = start(std::move(dy))](Tape& tape) {
@@ -80,34 +81,34 @@ Var record(const Ctx& ctx, const Made& made, const Var& x, const Tensor& y, std:
 }
 
 /// Returns the same value with a new placement: on a single rank there is no communication.
-Var renamed(Var x, const Made& made) {
-  x.made = made;
+Var renamed(Var x, const ValueInfo& info) {
+  x.info = info;
   return x;
 }
 
 }  // namespace
 
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kPartialGrad}});
-  if (tp.size() == 1) return renamed(x, made);
-  Var out = record(ctx, made, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
+  const ValueInfo info = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kPartialGrad}});
+  if (tp.size() == 1) return renamed(x, info);
+  Var out = record(ctx, info, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
   out.rematerialize = x.rematerialize;  // recomputed in the same way
   return out;
 }
 
 Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "tp_exit", x, {{Placement::kPartialSum, Placement::kInvariant}});
-  if (tp.size() == 1) return renamed(x, made);
-  const Var out = result(ctx, all_reduced(ctx, x.value, tp), made);
+  const ValueInfo info = place(ctx, "tp_exit", x, {{Placement::kPartialSum, Placement::kInvariant}});
+  if (tp.size() == 1) return renamed(x, info);
+  const Var out = result(ctx, all_reduced(ctx, x.value, tp), info);
   if (ctx.tape == nullptr) return out;
   ctx.tape->record(out, [input = x.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   return out;
 }
 
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kPartialGrad}});
-  if (tp.size() == 1) return renamed(x, made);
-  Var out = record(ctx, made, x, gathered(ctx, x.value, tp),
+  const ValueInfo info = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kPartialGrad}});
+  if (tp.size() == 1) return renamed(x, info);
+  Var out = record(ctx, info, x, gathered(ctx, x.value, tp),
                    [ctx, tp](Tensor dy) { return start_reduce_scatter(ctx, std::move(dy), tp); });
   if (ctx.tape != nullptr) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [ctx, tp, shard = Saved(x)] {
@@ -118,9 +119,9 @@ Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 }
 
 Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
-  const Made made = place(ctx, "sp_exit", x, {{Placement::kPartialSum, Placement::kRowsSplit}});
-  if (tp.size() == 1) return renamed(x, made);
-  return record(ctx, made, x, scattered(ctx, x.value, tp),
+  const ValueInfo info = place(ctx, "sp_exit", x, {{Placement::kPartialSum, Placement::kRowsSplit}});
+  if (tp.size() == 1) return renamed(x, info);
+  return record(ctx, info, x, scattered(ctx, x.value, tp),
                 [ctx, tp](Tensor dy) { return start_all_gather(ctx, std::move(dy), tp); });
 }
 

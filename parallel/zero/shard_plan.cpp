@@ -65,7 +65,7 @@ std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const st
 
 /// Ranks that share a parameter must divide it equally, whatever else they hold: those parameters come first, each
 /// alone.
-void cut_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
+void split_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
   const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
   std::vector<size_t> order(buckets.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -123,11 +123,11 @@ ShardPlan make_plan(const nn::ParameterStore& store, const PlanSpec& spec) {
                             .last_parameter = last});
     first = last;
   }
-  switch (spec.cut) {
-    case optim::Cut::kElement:
+  switch (spec.shard_unit) {
+    case optim::ShardUnit::kElement:
       for (Bucket& bucket : plan.buckets) bucket.parts = equal_parts(bucket.size, spec.mesh.size(bucket.replicas));
       break;
-    case optim::Cut::kTensor: cut_between_tensors(store, spec.mesh, plan.buckets); break;
+    case optim::ShardUnit::kTensor: split_between_tensors(store, spec.mesh, plan.buckets); break;
   }
   return plan;
 }

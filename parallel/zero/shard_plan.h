@@ -25,7 +25,7 @@ struct PlanSpec {
   mesh::MeshShape mesh;
   /// Minimum size at which a bucket is closed; a larger parameter is a bucket alone. 0: default_bucket_elems.
   int64_t bucket_elems = 0;
-  optim::Cut cut = optim::Cut::kElement;  ///< positions at which the update rule allows sharding
+  optim::ShardUnit shard_unit = optim::ShardUnit::kElement;  ///< positions at which the update rule allows sharding
 };
 
 /// 8M elements; 256 * ranks^2 for more than 181 replicas, where parts would be small relative to the remainder.

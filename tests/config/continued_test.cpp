@@ -76,7 +76,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   EXPECT_EQ(stored.schedule.warmup_steps, 2);
   const auto continued = [&](const std::vector<std::string>& words, const RunConfig& from) {
     RawConfig raw = parse_config(kMinimal, "test.toml", words);
-    const auto kept = take_values_from_run(raw, from, "run/checkpoints/step-40");
+    const auto kept = apply_run_values(raw, from, "run/checkpoints/step-40");
     Resolved r = resolve(raw, facts());
     r.derived.insert(r.derived.end(), kept.begin(), kept.end());
     return r;
@@ -99,7 +99,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   std::string text = kMinimal;
   text.replace(text.find("steps = 1000"), 12, "steps = 1000\neval_batches = 50");
   RawConfig file = parse_config(text, "test.toml", {"train.micro_batch=1"});
-  const auto kept = take_values_from_run(file, of_batches, "there");
+  const auto kept = apply_run_values(file, of_batches, "there");
   EXPECT_EQ(resolve(file, facts()).config.train.eval_sequences, 100);
   EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const DerivedValue& d) {
     return d.rule ==
@@ -112,7 +112,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   EXPECT_EQ(continued({"train.eval_sequences=9"}, stored).config.train.eval_sequences, 9);
   // What no longer fits says whose it is.
   RawConfig raw = parse_config(kMinimal, "test.toml", {"train.steps=1"});
-  take_values_from_run(raw, stored, "run/checkpoints/step-40");
+  apply_run_values(raw, stored, "run/checkpoints/step-40");
   try {
     resolve(raw, facts());
     FAIL();

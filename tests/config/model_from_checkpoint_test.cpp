@@ -37,7 +37,7 @@ Taken take(const model::ModelConfig& stored, const std::vector<std::string>& ove
            Differing differing = Differing::kError, const std::string& text = kOpen) {
   RawConfig raw = parse_config(text, "test.toml", overrides);
   Taken t;
-  t.values = take_model_from_checkpoint(raw, stored, "there/step-8", differing);
+  t.values = apply_checkpoint_model(raw, stored, "there/step-8", differing);
   try {
     t.config = resolve(raw, facts()).config;
   } catch (const ConfigError& e) {

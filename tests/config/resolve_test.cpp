@@ -48,7 +48,7 @@ TEST(Resolve, EightKeysMakeTheConsensusRecipe) {
   EXPECT_EQ(c.optimizer.rule.eps, 1e-8);
   EXPECT_EQ(c.optimizer.rule.weight_decay, 0.1);
   EXPECT_EQ(c.optimizer.clip, 1.0);
-  EXPECT_EQ(c.schedule.kind, LrKind::kCosine);
+  EXPECT_EQ(c.schedule.kind, LrScheduleKind::kCosine);
   EXPECT_EQ(c.schedule.warmup_steps, 50);
   EXPECT_EQ(c.schedule.decay_steps, 950);
   EXPECT_EQ(c.schedule.min_ratio, 0.1);
@@ -194,7 +194,7 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_FALSE(c.optimizer.rule.decay_embeddings);
   EXPECT_TRUE(resolved({}).config.optimizer.rule.decay_embeddings);
   EXPECT_EQ(c.optimizer.clip, 0.15);
-  EXPECT_EQ(c.schedule.kind, LrKind::kLinear);
+  EXPECT_EQ(c.schedule.kind, LrScheduleKind::kLinear);
   EXPECT_EQ(c.schedule.warmup_steps, 51);
   EXPECT_EQ(c.schedule.decay_steps, 52);
   EXPECT_EQ(c.schedule.min_ratio, 0.16);

@@ -172,7 +172,7 @@ TEST(ZooFacts, WhoUsesWhatIsAsPublished) {
   const std::map<std::string, Facts> expected = expected_facts();
   const std::vector<Published> models = published_models();
   size_t compared = 0;
-  for (const Uses& uses : who_uses_what(models)) {
+  for (const Uses& uses : usage_by_key(models)) {
     for (const auto& [fact, key] : keys) {
       if (uses.key != key) continue;
       for (const Published& p : models) {

@@ -49,9 +49,9 @@ const Published& named(const std::vector<Published>& models, const std::string& 
   throw Bug(id);
 }
 
-std::vector<std::string> texts_of(const std::vector<Remark>& remarks, Remark::Kind kind) {
+std::vector<std::string> texts_of(const std::vector<Note>& notes, Note::Kind kind) {
   std::vector<std::string> texts;
-  for (const Remark& r : remarks)
+  for (const Note& r : notes)
     if (r.kind == kind) texts.push_back(r.text);
   return texts;
 }
@@ -81,7 +81,7 @@ TEST(Zoo, TinyTwinsAreTheSameArchitecture) {
     m.vocab_size = 257;
     m.vocab_pad_to = 1;
     EXPECT_LT(model::count_parameters(m).total(), 100'000);
-    EXPECT_THAT(neighbours(tiny, {p})[0].axes, IsEmpty()) << neighbours(tiny, {p})[0].axes[0].key;
+    EXPECT_THAT(neighbours(tiny, {p})[0].differences, IsEmpty()) << neighbours(tiny, {p})[0].differences[0].key;
   }
 }
 
@@ -89,10 +89,10 @@ TEST(Zoo, TheNearestModelOfEachIsItself) {
   const std::vector<Published> models = published_models();
   for (const Published& p : models) {
     const Neighbour nearest = neighbours(p.config, models)[0];
-    EXPECT_THAT(nearest.axes, IsEmpty()) << p.id;
+    EXPECT_THAT(nearest.differences, IsEmpty()) << p.id;
     EXPECT_EQ(nearest.size_distance, 0) << p.id;
-    EXPECT_THAT(texts_of(remarks(p.config, models), Remark::Kind::kUnique), IsEmpty()) << p.id;
-    EXPECT_THAT(texts_of(remarks(p.config, models), Remark::Kind::kWarning), IsEmpty()) << p.id;
+    EXPECT_THAT(texts_of(notes(p.config, models), Note::Kind::kUnique), IsEmpty()) << p.id;
+    EXPECT_THAT(texts_of(notes(p.config, models), Note::Kind::kWarning), IsEmpty()) << p.id;
   }
 }
 
@@ -101,20 +101,20 @@ TEST(Zoo, AChangedAxisIsNamed) {
   const std::string llama(published_text("llama2-7b").toml);
   const config::RunConfig changed = resolved(llama, {"bias.attn_out=true"});
   const Neighbour nearest = neighbours(changed, models)[0];
-  ASSERT_EQ(nearest.axes.size(), 1U);
-  EXPECT_EQ(nearest.axes[0].key, "bias.attn_out");
+  ASSERT_EQ(nearest.differences.size(), 1U);
+  EXPECT_EQ(nearest.differences[0].key, "bias.attn_out");
   EXPECT_EQ(nearest.model->id, "llama2-7b");
-  EXPECT_EQ(nearest.axes[0].left, "true");
+  EXPECT_EQ(nearest.differences[0].left, "true");
   // Rare or unique by the share of models that have it.
   const config::RunConfig odd = resolved(llama, {"rope.base=12345"});
-  EXPECT_THAT(texts_of(remarks(odd, models), Remark::Kind::kUnique), Contains(HasSubstr("rope.base = 12345")));
+  EXPECT_THAT(texts_of(notes(odd, models), Note::Kind::kUnique), Contains(HasSubstr("rope.base = 12345")));
 }
 
 TEST(Zoo, RatiosOutsideOfAllAreWarnedOf) {
   const std::vector<Published> models = published_models();
   const std::string llama(published_text("llama2-7b").toml);
   const auto warned = [&](const std::vector<std::string>& overrides) {
-    return texts_of(remarks(resolved(llama, overrides), models), Remark::Kind::kWarning);
+    return texts_of(notes(resolved(llama, overrides), models), Note::Kind::kWarning);
   };
   EXPECT_THAT(warned({}), IsEmpty());
   EXPECT_THAT(warned({"model.d_ff=1024"}), Contains(HasSubstr("d_ff / d_model of a gated FFN = 0.25")));
@@ -126,7 +126,7 @@ TEST(Zoo, RatiosOutsideOfAllAreWarnedOf) {
 TEST(Zoo, WhoUsesWhatCountsEveryModelOnce) {
   const std::vector<Published> models = published_models();
   bool norms = false;
-  for (const Uses& uses : who_uses_what(models)) {
+  for (const Uses& uses : usage_by_key(models)) {
     size_t all = 0;
     for (const Use& use : uses.values) all += use.ids.size();
     EXPECT_LE(all, models.size()) << uses.key;

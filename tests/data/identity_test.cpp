@@ -173,7 +173,7 @@ TEST_F(Identity, TheOldFormLoadsAndSaysSo) {
   EXPECT_EQ(dataset.tokens(Part::kTrain), 5400);
   read_everything(old);
   EXPECT_TRUE(verify_dataset(old).damage.empty());
-  EXPECT_THAT(dataset.remarks(), ::testing::ElementsAre(AllOf(HasSubstr(old), HasSubstr("old format"))));
+  EXPECT_THAT(dataset.warnings(), ::testing::ElementsAre(AllOf(HasSubstr(old), HasSubstr("old format"))));
   std::vector<int32_t> ids(11);
   dataset.read(Part::kTrain, 34, ids);
   EXPECT_EQ(dataset.tokenizer().decode(ids), read_all(ASHLAR_SOURCE_DIR "/LICENSE").substr(34, 11));
@@ -185,7 +185,7 @@ TEST_F(Identity, TheOldFormLoadsAndSaysSo) {
   const Fingerprint rebuilt = built("new", read_all(ASHLAR_SOURCE_DIR "/LICENSE").substr(0, 6000));
   EXPECT_EQ(rebuilt.tokenizer, print.tokenizer);
   EXPECT_NE(rebuilt.tokens, print.tokens);
-  EXPECT_TRUE(TokenDataset(dir_.file("new")).remarks().empty());
+  EXPECT_TRUE(TokenDataset(dir_.file("new")).warnings().empty());
 }
 
 /// A dataset of 150,000 shards of which two exist: opening it touches neither, reading opens what it reads.

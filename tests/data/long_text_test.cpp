@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "data/build/dataset_builder.h"
 #include "data/read/token_dataset.h"
-#include "data/sources/text_cutter.h"
+#include "data/sources/text_splitter.h"
 #include "data/tokenizer/forms.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/support/sanitizers.h"
@@ -89,7 +89,7 @@ TEST(LongText, HasTheIdsOfTheWholeForEveryTokenizer) {
     SCOPED_TRACE(path.string());
     const auto tokenizer = open_tokenizer(path);
     if (!tokenizer->eos_id()) continue;
-    divided += tokenizer->cut_rule() == CutRule::kWords ? 1 : 0;
+    divided += tokenizer->split_points() == SplitPoints::kWords ? 1 : 0;
     Ids expected;
     std::vector<SpecialSpelling> found;
     tokenizer->encode_as_text(text, expected, found);
@@ -107,7 +107,7 @@ TEST(LongText, HasTheIdsOfTheWholeForEveryTokenizer) {
 TEST(LongText, TokenizersThatCutWordsAreDivided) {
   const fs::path fixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
   for (const char* name : {"tokenizers-gpt2", "tokenizers-tiktoken"})
-    EXPECT_EQ(open_tokenizer(fixtures / name)->cut_rule(), CutRule::kWords) << name;
+    EXPECT_EQ(open_tokenizer(fixtures / name)->split_points(), SplitPoints::kWords) << name;
 }
 
 class SpecialTokens : public ::testing::Test {
@@ -163,16 +163,16 @@ TEST(LongText, IsCutBetweenCharactersWhereNoSpaceIs) {
     SCOPED_TRACE(name);
     const std::string path = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures" / name;
     const auto tokenizer = open_tokenizer(path);
-    const TextCutter cutter(tokenizer->cut_rule(), tokenizer.get(), {});
+    const TextSplitter splitter(tokenizer->split_points(), tokenizer.get(), {});
     for (const size_t first : {size_t{600}, size_t{220'000}}) {
       size_t before = 0;
       for (size_t begin = first; begin < first + 1'500; begin += 37) {
         size_t from = begin;
-        const auto cut = cutter.find(text, from, true, {begin, 0});
-        ASSERT_TRUE(cut);
-        EXPECT_GE(cut->at, before) << "of a search that began later";
-        EXPECT_LT(cut->at, begin + 80'000);
-        before = cut->at;
+        const auto split = splitter.find(text, from, true, {begin, 0});
+        ASSERT_TRUE(split);
+        EXPECT_GE(split->at, before) << "of a search that began later";
+        EXPECT_LT(split->at, begin + 80'000);
+        before = split->at;
       }
     }
     Ids expected;

@@ -34,8 +34,8 @@ TEST(KeyedPermutation, IsABijectionAtManySizes) {
 }
 
 TEST(KeyedPermutation, DependsOnSeedAndSite) {
-  const auto image = [](uint64_t seed, uint64_t site) {
-    const KeyedPermutation p(1000, seed, site);
+  const auto image = [](uint64_t seed, uint64_t rng_stream) {
+    const KeyedPermutation p(1000, seed, rng_stream);
     std::vector<int64_t> v(1000);
     for (int64_t i = 0; i < 1000; ++i) v[i] = p(i);
     return v;

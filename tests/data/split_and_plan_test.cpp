@@ -42,8 +42,8 @@ TEST(ValidationSplit, AnyDocumentOfARunMayBeTheOne) {
 }
 
 TEST(ValidationSplit, TailIsTheLastShare) {
-  EXPECT_EQ(tail_cut(0.1, 1'115'395), 1'003'855);
-  EXPECT_EQ(tail_cut(0.5, 3), 1);
+  EXPECT_EQ(tail_train_tokens(0.1, 1'115'395), 1'003'855);
+  EXPECT_EQ(tail_train_tokens(0.5, 3), 1);
 }
 
 BuildPlan sample_plan() {
@@ -53,7 +53,7 @@ BuildPlan sample_plan() {
   plan.shard_tokens = 65536;
   SourceList sources;
   sources.files = {{.path = "a", .shown = "a", .bytes = 100}, {.path = "b", .shown = "b", .bytes = 35}};
-  plan.blocks = cut_into_blocks(sources, 40);
+  plan.blocks = split_into_blocks(sources, 40);
   return plan;
 }
 

@@ -76,7 +76,7 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
     const CodePoint back = next_code_point(text);
     ASSERT_EQ(back.value, c);
     ASSERT_EQ(back.bytes, static_cast<int>(text.size()));
-    ASSERT_EQ(first_cut(CutRule::kCodePoint, text.substr(1)), text.size() - 1);
+    ASSERT_EQ(first_split_point(SplitPoints::kCodePoint, text.substr(1)), text.size() - 1);
   }
 }
 

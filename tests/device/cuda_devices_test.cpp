@@ -118,12 +118,12 @@ TEST_F(CudaDevices, TakeNoMoreThanTheyMay) {
 // As NCCL's, for its windows (parallel/comm/nccl_windows.h).
 TEST_F(CudaDevices, TakeMemoryOfASourceThatHasSome) {
   struct Source final : MemorySource {
-    void* take(int64_t bytes) override {
+    void* allocate(int64_t bytes) override {
       void* memory = nullptr;
       if (bytes <= int64_t{64} << 20 && cudaMalloc(&memory, static_cast<size_t>(bytes)) == cudaSuccess) ++taken;
       return memory;
     }
-    void give_back(void* memory) noexcept override { given_back += cudaFree(memory) == cudaSuccess ? 1 : 0; }
+    void release(void* memory) noexcept override { given_back += cudaFree(memory) == cudaSuccess ? 1 : 0; }
     int taken = 0, given_back = 0;
   };
   ashlar_stand_in_reset("");
@@ -133,7 +133,7 @@ TEST_F(CudaDevices, TakeMemoryOfASourceThatHasSome) {
     SlabAllocator& memory = *device.state().allocators.at(static_cast<size_t>(MemoryKind::kGradients));
     memory.allocate(int64_t{40} << 20);
     memory.release(memory.allocate(int64_t{30} << 20));  // of a slab of 40
-    memory.take_memory_from(source);
+    memory.set_memory_source(source);
     memory.allocate(int64_t{20} << 20);
     EXPECT_EQ(source->taken, 0) << "a slab of before has room";
     void* const block = memory.allocate(int64_t{60} << 20);

@@ -26,7 +26,7 @@ using testing::spit;
 using testing::StoredModel;
 using Shards = std::vector<std::vector<size_t>>;
 
-Shards cut(std::vector<int64_t> bytes, int64_t most) { return cut_shards(bytes, most); }
+Shards cut(std::vector<int64_t> bytes, int64_t most) { return split_into_shards(bytes, most); }
 
 TEST(Shards, AreCutAsTransformersCuts) {
   EXPECT_EQ(cut({4, 4, 4}, 0), (Shards{{0, 1, 2}}));

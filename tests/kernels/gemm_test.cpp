@@ -25,13 +25,13 @@ double unit_roundoff(DType dtype) {
 /// A matrix with guard elements around each row, filled from Philox and read back as double.
 class Matrix {
  public:
-  Matrix(DType dtype, int64_t rows, int64_t cols, int64_t pad, uint64_t site)
+  Matrix(DType dtype, int64_t rows, int64_t cols, int64_t pad, uint64_t rng_stream)
       : dtype_(dtype), rows_(rows), cols_(cols), stride_(cols + pad) {
     bytes_.assign(static_cast<size_t>((rows * stride_ + kGuard) * size_of(dtype)), 0x5a);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
         const uint64_t index = static_cast<uint64_t>(i * cols + j);
-        set(i, j, 2.0 * Philox::uniform(Philox::block(7, site, index)[0]) - 1.0);
+        set(i, j, 2.0 * Philox::uniform(Philox::block(7, rng_stream, index)[0]) - 1.0);
       }
     }
   }
@@ -303,8 +303,8 @@ void expect_same_tiles(const GemmKernels<Acc>& kernels) {
   std::vector<char> a(static_cast<size_t>(kernels.tile_rows * stride));
   std::vector<char> panel(static_cast<size_t>(kernels.tile_rows * kGroups * elem));
   alignas(64) std::array<Acc, kGroups * kMaxTileCols> b;
-  const auto random = [](uint64_t site, uint64_t i) {
-    return static_cast<Acc>(Philox::uniform(Philox::block(7, site, i)[0]) - 0.5);
+  const auto random = [](uint64_t rng_stream, uint64_t i) {
+    return static_cast<Acc>(Philox::uniform(Philox::block(7, rng_stream, i)[0]) - 0.5);
   };
   // Read as pairs of bf16 these are arbitrary numbers, NaN among them: the bits must agree all the same.
   for (size_t i = 0; i < a.size() / sizeof(Acc); ++i) {

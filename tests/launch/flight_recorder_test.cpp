@@ -196,7 +196,7 @@ class Threads : public ::testing::Test {
 };
 
 TEST_F(Threads, AreNamedWithStateAndCall) {
-  const std::vector<ThreadSight> threads = threads_of(getpid());
+  const std::vector<ThreadSnapshot> threads = threads_of(getpid());
   ASSERT_EQ(threads.size(), 2u);
   EXPECT_EQ(threads[0].name, "main");
   EXPECT_EQ(threads[1].name, "reader");

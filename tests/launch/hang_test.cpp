@@ -40,7 +40,7 @@ class Hang : public ::testing::Test {
     name.copy(record.communicator.data(), record.communicator.size() - 1);
   }
   std::vector<Suspect> suspects(const std::string& states = "SSSS") const {
-    std::vector<RankSight> ranks;
+    std::vector<RankSnapshot> ranks;
     for (size_t r = 0; r < pages_.size(); ++r) ranks.push_back({.page = pages_[r], .state = states[r]});
     return find_suspects(ranks);
   }
@@ -60,9 +60,10 @@ TEST_F(Hang, AStoppedRankIsNamedBeforeAnythingElse) {
 TEST_F(Hang, WhoWaitsForAFileSystemIsNamedWithTheFile) {
   pages_[1].phase = Phase::kSaving;
   pages_[2].waiting = 0;
-  const std::vector<RankSight> ranks = {{.page = pages_[0]},
-                                        {.page = pages_[1], .state = 'D', .stall = "its saver thread is in fsync of x"},
-                                        {.page = pages_[2]}};
+  const std::vector<RankSnapshot> ranks = {
+      {.page = pages_[0]},
+      {.page = pages_[1], .state = 'D', .stall = "its saver thread is in fsync of x"},
+      {.page = pages_[2]}};
   const auto found = find_suspects(ranks);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].text, "rank 1 of 4 on node7 in saving: its saver thread is in fsync of x");
@@ -110,6 +111,19 @@ TEST_F(Hang, TheChecksOfAGroupAreComparedWithinIt) {
     issue(r, {.kind = comm::OperationKind::kSendRecv, .size = 3, .number = 0}, "tensor check");
   for (const int r : {2, 3}) issue(r, {.kind = comm::OperationKind::kAllReduce, .number = 1}, "tensor check");
   EXPECT_TRUE(suspects().empty()) << "stage 1 is further on than stage 0, as it may";
+}
+
+TEST_F(Hang, ReplicasAreComparedWithinTheirStage) {
+  for (int r = 0; r < 4; ++r) {
+    pages_[static_cast<size_t>(r)].data = r % 2;
+    pages_[static_cast<size_t>(r)].tensor = 0;
+    for (const char* name : {"replica", "replica+tensor"})
+      issue(r, {.kind = comm::OperationKind::kReduceScatter, .size = 8 + r / 2, .number = 0}, name);
+  }
+  EXPECT_TRUE(suspects().empty()) << "stages have buckets of different sizes";
+  issue(2, {.kind = comm::OperationKind::kReduceScatter, .size = 5, .number = 1}, "replica");
+  issue(3, {.kind = comm::OperationKind::kReduceScatter, .size = 6, .number = 1}, "replica");
+  EXPECT_EQ(suspects().size(), 2u) << "one bucket has one size on its replicas";
 }
 
 TEST_F(Hang, RanksMaySendDifferentCountsInAnAllToAll) {

@@ -39,7 +39,7 @@ TEST(JobSignals, AreSentAgainUntilARankAnswers) {
   JobSignals signals(true);
   EXPECT_EQ(signals.due(kStart), std::nullopt);
   EXPECT_EQ(signals.wait_ms(kStart), -1);
-  EXPECT_THAT(signals.take(SIGTERM, false, kStart), HasSubstr("SIGTERM: asking the ranks to save"));
+  EXPECT_THAT(signals.handle(SIGTERM, false, kStart), HasSubstr("SIGTERM: asking the ranks to save"));
   EXPECT_EQ(signals.due(kStart), SIGUSR1);
   EXPECT_EQ(signals.due(kStart), std::nullopt);
   EXPECT_EQ(signals.wait_ms(kStart), 250);
@@ -58,9 +58,9 @@ TEST(JobSignals, ASecondOneAlwaysEnds) {
   for (const auto& [signal, code] :
        {std::pair{SIGTERM, 76}, std::pair{SIGINT, 77}, std::pair{SIGHUP, 76}, std::pair{SIGUSR1, 75}}) {
     JobSignals signals(true);
-    signals.take(signal, false, kStart);
+    signals.handle(signal, false, kStart);
     EXPECT_EQ(signals.due(kStart), SIGUSR1);
-    EXPECT_THAT(signals.take(signal, false, kStart + 1s), HasSubstr("mpirun ends the ranks within about a second"));
+    EXPECT_THAT(signals.handle(signal, false, kStart + 1s), HasSubstr("mpirun ends the ranks within about a second"));
     EXPECT_EQ(signals.due(kStart + 1s), SIGTERM);
     EXPECT_EQ(signals.due(kStart + 2s), std::nullopt) << "SIGUSR1 is no longer sent";
     EXPECT_EQ(signals.due(kStart + 6s), SIGTERM);
@@ -70,20 +70,20 @@ TEST(JobSignals, ASecondOneAlwaysEnds) {
     for (const int ended : {1, 5, 137, 143}) EXPECT_EQ(signals.exit_code(ended), code);
   }
   JobSignals impatient(true);
-  for (int i = 0; i < 4; ++i) impatient.take(SIGINT, false, kStart);
+  for (int i = 0; i < 4; ++i) impatient.handle(SIGINT, false, kStart);
   EXPECT_EQ(impatient.due(kStart), SIGTERM);
-  impatient.take(SIGINT, false, kStart);
+  impatient.handle(SIGINT, false, kStart);
   EXPECT_EQ(impatient.due(kStart), SIGTERM);
-  impatient.take(SIGINT, false, kStart);
+  impatient.handle(SIGINT, false, kStart);
   EXPECT_EQ(impatient.due(kStart), SIGKILL);
 }
 
 TEST(JobSignals, WhatSavesNothingEndsAtOnce) {
   JobSignals signals(false);
-  signals.take(SIGUSR2, false, kStart);
+  signals.handle(SIGUSR2, false, kStart);
   EXPECT_EQ(signals.due(kStart), SIGUSR2);
   EXPECT_FALSE(signals.ending());
-  signals.take(SIGINT, true, kStart);
+  signals.handle(SIGINT, true, kStart);
   EXPECT_EQ(signals.due(kStart + 4s), std::nullopt) << "the terminal has told mpirun";
   EXPECT_EQ(signals.due(kStart + 5s), SIGTERM);
   EXPECT_EQ(signals.exit_code(1), 77);

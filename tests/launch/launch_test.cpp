@@ -38,9 +38,9 @@ const std::string kKeepalive4 =
     "--mca odls_base_sigkill_timeout 2 ";
 const char* const kOpenMpi5 = "mpirun (Open MPI) 5.0.7\n";
 
-MpirunHere here(const char* version) { return {.path = "/bin/mpirun", .version = version, .cores = 4}; }
-RanksWanted ranks(int64_t n) { return {.ranks = n, .command = {"/ashlar", "train"}}; }
-std::string line(const RanksWanted& wanted, const MpirunHere& at) { return shell_line(mpirun_line(wanted, at)); }
+LocalMpirun here(const char* version) { return {.path = "/bin/mpirun", .version = version, .cores = 4}; }
+RequestedRanks ranks(int64_t n) { return {.ranks = n, .command = {"/ashlar", "train"}}; }
+std::string line(const RequestedRanks& wanted, const LocalMpirun& at) { return shell_line(mpirun_line(wanted, at)); }
 
 TEST(MpirunLine, OneMachine) {
   EXPECT_EQ(line(ranks(4), here(kOpenMpi4)),
@@ -53,7 +53,7 @@ TEST(MpirunLine, OneMachine) {
 }
 
 TEST(MpirunLine, RootAndMoreRanksThanCoresAreSaid) {
-  MpirunHere root = here(kOpenMpi4);
+  LocalMpirun root = here(kOpenMpi4);
   root.root = true;
   EXPECT_THAT(line(ranks(4), root), StartsWith("/bin/mpirun --allow-run-as-root --bind-to none"));
   EXPECT_THAT(line(ranks(5), here(kOpenMpi4)), StartsWith("/bin/mpirun --oversubscribe --bind-to none"));
@@ -61,9 +61,9 @@ TEST(MpirunLine, RootAndMoreRanksThanCoresAreSaid) {
 }
 
 TEST(MpirunLine, HostsShareTheRanksAndGetTheEnvironment) {
-  MpirunHere at = here(kOpenMpi4);
+  LocalMpirun at = here(kOpenMpi4);
   at.environment = {"ASHLAR_MAX_ISA", "HOME", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PATH"};
-  RanksWanted wanted = ranks(8);
+  RequestedRanks wanted = ranks(8);
   wanted.hosts = "a,b";
   EXPECT_EQ(line(wanted, at),
             "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 " + kKeepalive4 +
@@ -77,7 +77,7 @@ TEST(MpirunLine, HostsShareTheRanksAndGetTheEnvironment) {
 }
 
 TEST(MpirunLine, HostfilesAreCountedAndPassedOn) {
-  RanksWanted wanted = ranks(8);
+  RequestedRanks wanted = ranks(8);
   wanted.hostfile = "hosts";
   wanted.hostfile_text = "a slots=4\nb slots=4\n";
   EXPECT_THAT(line(wanted, here(kOpenMpi4)), HasSubstr("--hostfile hosts -np 8"));
@@ -124,7 +124,7 @@ TEST(Hostfile, WhatMpirunWouldNotReadIsRefusedWithItsLine) {
 }
 
 TEST(MpirunLine, ABatchSystemKnowsTheMachines) {
-  MpirunHere at = here(kOpenMpi4);
+  LocalMpirun at = here(kOpenMpi4);
   at.allocated = true;
   EXPECT_EQ(line(ranks(64), at),
             "/bin/mpirun --bind-to none --mca btl self,vader,tcp --mca orte_abort_on_non_zero_status 1 " + kKeepalive4 +
@@ -132,7 +132,7 @@ TEST(MpirunLine, ABatchSystemKnowsTheMachines) {
 }
 
 TEST(MpirunLine, WhatTheEnvironmentSetsStays) {
-  MpirunHere at = here(kOpenMpi4);
+  LocalMpirun at = here(kOpenMpi4);
   at.environment = {"OMPI_MCA_btl", "OMPI_MCA_oob_tcp_keepalive_time", "OMPI_MCA_plm"};
   EXPECT_EQ(line(ranks(4), at),
             "/bin/mpirun --bind-to none --mca pml ob1 --mca orte_abort_on_non_zero_status 1 -np 4 /ashlar train");

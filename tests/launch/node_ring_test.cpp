@@ -81,14 +81,14 @@ class Caller {
   struct Given {
     uint64_t magic = 0x6b6f6f72726c6873ULL, job = kJob;
     uint32_t form = RankReport::kForm;
-    uint64_t number = 1, news_bytes = sizeof(NodeNews);
+    uint64_t number = 1, status_bytes = sizeof(NodeStatus);
     RingSecret secret = kSecret;
     int32_t rank = 0;
   };
   Caller(const NodeCard& to, const Given& given) : to_(to) {
     session_ = {.secret = given.secret, .job = given.job, .caller = {}, .listener = to.nonce};
     std::memcpy(session_.caller.data(), &given.number, sizeof(given.number));
-    add(given.magic), add(given.form), add(given.rank), add(given.news_bytes), add(uint64_t{RankReport::kBytes});
+    add(given.magic), add(given.form), add(given.rank), add(given.status_bytes), add(uint64_t{RankReport::kBytes});
     add(session_.caller);
     add(session_.mac(RingDirection::kToListener, 0, bytes_));
   }
@@ -100,7 +100,7 @@ class Caller {
     bytes_.insert(bytes_.end(), body.begin(), body.end());
     add(session_.mac(RingDirection::kToListener, count_, std::span(bytes_).subspan(begin)));
   }
-  void news(const NodeNews& news) { packet(0, sizeof(news), std::as_bytes(std::span(&news, 1))); }
+  void status(const NodeStatus& status) { packet(0, sizeof(status), std::as_bytes(std::span(&status, 1))); }
   std::vector<std::byte>& bytes() { return bytes_; }
 
   static int call(const NodeCard& to, uint32_t address = INADDR_LOOPBACK) {
@@ -154,7 +154,7 @@ class Ring : public ::testing::Test {
             .next = {{.node = 1, .host = "hostb", .ranks = {listeners_[0].card(), listeners_[1].card()}}},
             .previous = {1},
             .inboxes = sender_pages_.inboxes(),
-            .far = sender_pages_.far()};
+            .remote = sender_pages_.remote()};
   }
   NodeRing::Args receiver(size_t rank) {
     return {.job = kJob,
@@ -164,7 +164,7 @@ class Ring : public ::testing::Test {
             .next = {},
             .previous = {0},
             .inboxes = pages_.inboxes(),
-            .far = pages_.far()};
+            .remote = pages_.remote()};
   }
   static void until(const std::function<bool()>& done, const std::function<void()>& step) {
     for (int i = 0; i < 600 && !done(); ++i) {
@@ -172,8 +172,8 @@ class Ring : public ::testing::Test {
       usleep(5000);
     }
   }
-  bool heard(int64_t step) const { return pages_.inboxes()[0].news.step == step; }
-  static NodeNews news(int64_t step) { return {.node = 0, .step = step}; }
+  bool heard(int64_t step) const { return pages_.inboxes()[0].status.step == step; }
+  static NodeStatus status(int64_t step) { return {.node = 0, .step = step}; }
 
   static RankReport report(int32_t rank, int64_t version) {
     RankReport report{.version = version};
@@ -189,29 +189,29 @@ class Ring : public ::testing::Test {
 
 TEST_F(Ring, NewsArrive) {
   NodeRing to(sender(kJob)), from(receiver(0));
-  until([&] { return heard(5); }, [&] { to.poll(true, news(5)), from.poll(false, {}); });
+  until([&] { return heard(5); }, [&] { to.poll(true, status(5)), from.poll(false, {}); });
   EXPECT_TRUE(heard(5));
   EXPECT_GT(pages_.inboxes()[0].received_ms, 0);
   NodeRing once(sender(kJob));
-  once.farewell(news(6));
+  once.send_last(status(6));
   from.poll(false, {}), from.poll(false, {});
   EXPECT_TRUE(heard(6)) << "the last word comes from whoever leads";
 }
 
 TEST_F(Ring, ARankThatDoesNotAnswerIsPassedOver) {
   NodeRing to(sender(kJob)), second(receiver(1));  // the first is stopped: it listens, and answers nothing
-  until([&] { return heard(9); }, [&] { to.poll(true, news(9)), second.poll(false, {}); });
+  until([&] { return heard(9); }, [&] { to.poll(true, status(9)), second.poll(false, {}); });
   EXPECT_TRUE(heard(9));
 }
 
 TEST_F(Ring, AnotherJobIsNotListenedTo) {
   NodeRing to(sender(kJob + 1)), from(receiver(0));
-  for (int i = 0; i < 50; ++i) to.poll(true, news(5)), from.poll(false, {}), usleep(2000);
+  for (int i = 0; i < 50; ++i) to.poll(true, status(5)), from.poll(false, {}), usleep(2000);
   EXPECT_EQ(pages_.inboxes()[0].received_ms, 0);
   NodeRing::Args stranger = sender(kJob);
   stranger.secret = secret_of(6);
   NodeRing other(std::move(stranger));
-  for (int i = 0; i < 50; ++i) other.poll(true, news(5)), from.poll(false, {}), usleep(2000);
+  for (int i = 0; i < 50; ++i) other.poll(true, status(5)), from.poll(false, {}), usleep(2000);
   EXPECT_EQ(pages_.inboxes()[0].received_ms, 0) << "the number of the job is no secret";
 }
 
@@ -220,7 +220,7 @@ TEST_F(Ring, WhoDoesNotKnowTheSecretIsNotTalkedTo) {
   NodeRing::Args impostor = receiver(0);
   impostor.secret = secret_of(6);
   NodeRing to(sender(kJob)), first(std::move(impostor)), second(receiver(1));
-  until([&] { return heard(9); }, [&] { to.poll(true, news(9)), first.poll(false, {}), second.poll(false, {}); });
+  until([&] { return heard(9); }, [&] { to.poll(true, status(9)), first.poll(false, {}), second.poll(false, {}); });
   EXPECT_TRUE(heard(9));
 }
 
@@ -228,19 +228,19 @@ TEST_F(Ring, PagesFollowTheBeatsAndGoOnOnce) {
   NodeRing::Args args = receiver(0);  // passes on what it gets, here to the one that it comes from
   args.next = {{.node = 0, .host = "hosta", .ranks = {lonely_.card()}}};
   NodeRing a(sender(kJob)), b(std::move(args));
-  const auto poll = [&] { a.poll(true, news(5)), b.poll(true, {.node = 1, .step = 6}); };
-  until([&] { return heard(5) && sender_pages_.inboxes()[0].news.step == 6; }, poll);
-  EXPECT_EQ(pages_.far().changes(), 0u) << "in a healthy job there are beats alone";
+  const auto poll = [&] { a.poll(true, status(5)), b.poll(true, {.node = 1, .step = 6}); };
+  until([&] { return heard(5) && sender_pages_.inboxes()[0].status.step == 6; }, poll);
+  EXPECT_EQ(pages_.remote().changes(), 0u) << "in a healthy job there are beats alone";
   EXPECT_FALSE(a.busy());
-  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(sender_pages_.far().put(report(rank, 5), 1));
+  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(sender_pages_.remote().put(report(rank, 5), 1));
   EXPECT_TRUE(a.busy());
-  until([&] { return pages_.far().changes() == kRanks && !a.busy() && !b.busy(); }, poll);
-  EXPECT_EQ(pages_.far().changes(), kRanks);
-  EXPECT_EQ(sender_pages_.far().changes(), kRanks) << "its own come back, and change nothing";
-  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(pages_.far().version(rank), 5);
-  sender_pages_.far().put(report(2, 6), 1);
-  until([&] { return pages_.far().version(2) == 6; }, poll);
-  EXPECT_EQ(pages_.far().changes(), kRanks + 1) << "what is known already is not taken again";
+  until([&] { return pages_.remote().changes() == kRanks && !a.busy() && !b.busy(); }, poll);
+  EXPECT_EQ(pages_.remote().changes(), kRanks);
+  EXPECT_EQ(sender_pages_.remote().changes(), kRanks) << "its own come back, and change nothing";
+  for (int32_t rank = 0; rank < kRanks; ++rank) EXPECT_EQ(pages_.remote().version(rank), 5);
+  sender_pages_.remote().put(report(2, 6), 1);
+  until([&] { return pages_.remote().version(2) == 6; }, poll);
+  EXPECT_EQ(pages_.remote().changes(), kRanks + 1) << "what is known already is not taken again";
 }
 
 // What the listener of rank 0 makes of bytes that anybody may send, or that a rank may send by mistake.
@@ -254,7 +254,7 @@ TEST_F(Ring, MalformedBytesAreNotBelieved) {
     Caller caller(to, given);
     say(caller);
     caller.give(from);
-    return pages_.far().changes();
+    return pages_.remote().changes();
   };
   const auto report_of = [&](Caller& caller) { caller.packet(1, RankReport::kBytes, body); };
   EXPECT_EQ(changes({}, report_of), 0u) << "zeros are no page";
@@ -282,16 +282,16 @@ TEST_F(Ring, MalformedBytesAreNotBelieved) {
   EXPECT_THAT(from.take_mismatch(),
               AllOf(HasSubstr("sends messages of format 1, "), HasSubstr(" bytes, but this one reads"),
                     HasSubstr("start the same build of ashlar on all nodes")));
-  EXPECT_EQ(changes({.news_bytes = uint64_t{1} << 60}, report_of), 0u);
+  EXPECT_EQ(changes({.status_bytes = uint64_t{1} << 60}, report_of), 0u);
   EXPECT_EQ(from.take_mismatch(), "") << "said once";
   EXPECT_EQ(changes({}, report_of), 1u) << "else nothing was tried";
-  EXPECT_EQ(pages_.far().version(2), 5);
+  EXPECT_EQ(pages_.remote().version(2), 5);
 }
 
 TEST_F(Ring, WhatWasRecordedIsNotHeardAgain) {
   NodeRing first(receiver(0)), second(receiver(1));
   Caller caller(listeners_[0].card(), {.number = 50});
-  caller.news({.state = RankState::kFailed, .node = 0, .step = 7});
+  caller.status({.state = RankState::kFailed, .node = 0, .step = 7});
   caller.give(first);
   EXPECT_TRUE(heard(7));
   pages_.inboxes()[0] = {};
@@ -300,19 +300,19 @@ TEST_F(Ring, WhatWasRecordedIsNotHeardAgain) {
   caller.give(second, &listeners_[1].card());
   EXPECT_EQ(pages_.inboxes()[0].received_ms, 0) << "at another rank";
   NodeRing to(sender(kJob));
-  until([&] { return heard(8); }, [&] { to.poll(true, news(8)), first.poll(false, {}); });
+  until([&] { return heard(8); }, [&] { to.poll(true, status(8)), first.poll(false, {}); });
   EXPECT_TRUE(heard(8)) << "the job goes on";
 }
 
 TEST_F(Ring, AFloodOfStrangersKeepsNobodyOut) {
   NodeRing to(sender(kJob)), from(receiver(0));
-  until([&] { return heard(1); }, [&] { to.poll(true, news(1)), from.poll(false, {}); });
+  until([&] { return heard(1); }, [&] { to.poll(true, status(1)), from.poll(false, {}); });
   const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
   const auto before = descriptors();
   std::vector<int> strangers;
   for (int64_t round = 0; round < 30; ++round) {
     for (int i = 0; i < 20; ++i) strangers.push_back(Caller::call(listeners_[0].card()));
-    to.poll(true, news(round)), from.poll(false, {}), usleep(1000), from.poll(false, {});
+    to.poll(true, status(round)), from.poll(false, {}), usleep(1000), from.poll(false, {});
     EXPECT_TRUE(heard(round)) << "who was there stays";
   }
   EXPECT_LE(descriptors() - before - std::ssize(strangers), 64);
@@ -320,7 +320,7 @@ TEST_F(Ring, AFloodOfStrangersKeepsNobodyOut) {
   until([&] { return heard(99); },
         [&] {
           for (int i = 0; i < 10; ++i) strangers.push_back(Caller::call(listeners_[0].card()));
-          late.poll(true, news(99)), from.poll(false, {});
+          late.poll(true, status(99)), from.poll(false, {});
         });
   EXPECT_TRUE(heard(99)) << "and who comes among them is heard";
   for (const int fd : strangers) close(fd);
@@ -329,7 +329,7 @@ TEST_F(Ring, AFloodOfStrangersKeepsNobodyOut) {
 TEST_F(Ring, ASlowHandshakeEndsWithinASecond) {
   NodeRing from(receiver(0));
   Caller caller(listeners_[0].card(), {});
-  caller.news({.node = 0, .step = 3});
+  caller.status({.node = 0, .step = 3});
   const int fd = Caller::call(listeners_[0].card());
   const auto start = std::chrono::steady_clock::now();
   for (size_t sent = 0; !Caller::closed(fd) && std::chrono::steady_clock::now() - start < std::chrono::seconds(10);) {
@@ -350,10 +350,10 @@ TEST_F(Ring, APortThatIsClosedIsSaidOnce) {
   args.trouble_ms = 200;
   NodeRing to(std::move(args));
   std::string said;
-  until([&] { return !said.empty(); }, [&] { to.poll(true, news(5)), said = to.take_trouble(); });
+  until([&] { return !said.empty(); }, [&] { to.poll(true, status(5)), said = to.take_trouble(); });
   EXPECT_THAT(said, AllOf(HasSubstr("no heartbeat reaches hostb (tried 127.0.0.1"), HasSubstr("port 1)"),
                           HasSubstr("ASHLAR_WATCH_INTERFACE")));
-  to.poll(true, news(5));
+  to.poll(true, status(5));
   EXPECT_EQ(to.take_trouble(), "");
 }
 

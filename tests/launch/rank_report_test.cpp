@@ -131,39 +131,39 @@ TEST(RankReport, TextsEndAndAreHarmless) {
   EXPECT_EQ(std::string(got->page.recent[0].info.label.data()), std::string(23, 'y'));
 }
 
-TEST(FarPages, KeepTheNewestOfEachRank) {
+TEST(RemotePages, KeepTheNewestOfEachRank) {
   const NodePages pages(2, kRanks), alone(2);
-  EXPECT_EQ(alone.far().ranks(), 0);
-  EXPECT_EQ(alone.far().changes(), 0u);
-  const FarPages far = pages.far();
-  EXPECT_EQ(far.ranks(), kRanks);
-  EXPECT_FALSE(far.has(6, 0));
-  EXPECT_FALSE(far.get(6, 0));
-  EXPECT_TRUE(far.put(report_of(6, 10), 500));
-  EXPECT_EQ(far.changes(), 1u);
-  EXPECT_FALSE(far.put(report_of(6, 10), 600)) << "it has gone round";
-  EXPECT_FALSE(far.put(report_of(6, 9), 600));
-  EXPECT_EQ(far.changes(), 1u);
-  EXPECT_TRUE(far.has(6, 499));
-  EXPECT_FALSE(far.has(6, 500)) << "of a hang before";
-  EXPECT_FALSE(far.get(6, 500));
-  EXPECT_FALSE(far.get(5, 0));
-  ASSERT_TRUE(far.get(6, 499));
-  EXPECT_EQ(far.get(6, 499)->page.step, 17);
-  EXPECT_TRUE(far.put(report_of(6, 11), 700));
-  EXPECT_EQ(far.version(6), 11);
+  EXPECT_EQ(alone.remote().ranks(), 0);
+  EXPECT_EQ(alone.remote().changes(), 0u);
+  const RemotePages remote = pages.remote();
+  EXPECT_EQ(remote.ranks(), kRanks);
+  EXPECT_FALSE(remote.has(6, 0));
+  EXPECT_FALSE(remote.get(6, 0));
+  EXPECT_TRUE(remote.put(report_of(6, 10), 500));
+  EXPECT_EQ(remote.changes(), 1u);
+  EXPECT_FALSE(remote.put(report_of(6, 10), 600)) << "it has gone round";
+  EXPECT_FALSE(remote.put(report_of(6, 9), 600));
+  EXPECT_EQ(remote.changes(), 1u);
+  EXPECT_TRUE(remote.has(6, 499));
+  EXPECT_FALSE(remote.has(6, 500)) << "of a hang before";
+  EXPECT_FALSE(remote.get(6, 500));
+  EXPECT_FALSE(remote.get(5, 0));
+  ASSERT_TRUE(remote.get(6, 499));
+  EXPECT_EQ(remote.get(6, 499)->page.step, 17);
+  EXPECT_TRUE(remote.put(report_of(6, 11), 700));
+  EXPECT_EQ(remote.version(6), 11);
   const auto shared = NodePages::open(getpid(), pages.fd(), 2, kRanks);
   ASSERT_TRUE(shared);
-  EXPECT_TRUE(shared->far().get(6, 0));
+  EXPECT_TRUE(shared->remote().get(6, 0));
   EXPECT_EQ(NodePages::open(getpid(), pages.fd(), 2), nullptr) << "another job";
 }
 
-TEST(FarPages, TakeNoMemoryBeforeAHang) {
+TEST(RemotePages, TakeNoMemoryBeforeAHang) {
   const NodePages pages(1, 100'000);
   struct stat info {};
   ASSERT_EQ(fstat(pages.fd(), &info), 0);
   EXPECT_GT(info.st_size, 100'000'000);
-  EXPECT_EQ(pages.far().changes(), 0u);
+  EXPECT_EQ(pages.remote().changes(), 0u);
   ASSERT_EQ(fstat(pages.fd(), &info), 0);
   EXPECT_LT(info.st_blocks * 512, 64 << 10);
 }
@@ -175,23 +175,23 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
     NodePages pages{1};
     FlightRecorder recorder{pages.pages()[0], {.rank = 0, .ranks = 2}, nullptr};
     io::LineWriter errors{STDERR_FILENO};
-    HangDetector watch{{.recorder = recorder, .pages = pages.pages(), .far = {}, .nodes = {}, .errors = errors}};
+    HangDetector watch{{.recorder = recorder, .pages = pages.pages(), .remote = {}, .nodes = {}, .errors = errors}};
   };
   Node nodes[2];
   for (Node& node : nodes) publish(node.recorder.page().progress_ms, kBegin);
   publish(nodes[1].recorder.page().longest_step_ms, int64_t{777});
-  NodeNews news[2];
+  NodeStatus status[2];
   const auto go_on = [&](int64_t from, int64_t to) {
     for (int64_t now = from; now < to; now += kBeat) {
       for (size_t i : {0, 1}) {
-        nodes[i].watch.hear(nodes[i].pages.inboxes(), now);
-        nodes[i].watch.tell(news[i], now);
+        nodes[i].watch.receive(nodes[i].pages.inboxes(), now);
+        nodes[i].watch.fill(status[i], now);
       }
-      for (size_t i : {0, 1}) nodes[i].pages.inboxes()[0] = {.received_ms = now + kLate, .news = news[1 - i]};
+      for (size_t i : {0, 1}) nodes[i].pages.inboxes()[0] = {.received_ms = now + kLate, .status = status[1 - i]};
     }
   };
   go_on(kBegin, kBegin + 60'000);
-  for (const NodeNews& of : news) {
+  for (const NodeStatus& of : status) {
     EXPECT_GE(of.progress.age_ms, 60'000 - kBeat - 2 * kLate);
     EXPECT_LE(of.progress.age_ms, 60'000);
     EXPECT_EQ(of.stall.age_ms, kNoStall);
@@ -199,7 +199,7 @@ TEST(HangNews, GrowOldAsTheyGoRound) {
   }
   publish(nodes[1].recorder.page().progress_ms, kBegin + 60'000);
   go_on(kBegin + 60'000, kBegin + 62'000);
-  for (const NodeNews& of : news) EXPECT_LE(of.progress.age_ms, 2'000) << "what one does, the other hears";
+  for (const NodeStatus& of : status) EXPECT_LE(of.progress.age_ms, 2'000) << "what one does, the other hears";
 }
 
 }  // namespace

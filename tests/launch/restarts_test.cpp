@@ -71,7 +71,7 @@ class KeepAlive : public ::testing::Test {
                                  .run_dir = dir(),
                                  .words = std::move(words),
                                  .run = run,
-                                 .told_to_end = [&] { return told_; },
+                                 .asked_to_end = [&] { return told_; },
                                  .wait = wait,
                                  .say = [&](const std::string& text) { said_ += text + "\n"; }});
     EXPECT_EQ(next, attempts.size()) << said_;

@@ -194,7 +194,7 @@ TEST_F(Directory, ARankOfTheAttemptBeforeIsWaitedForAndNobodyElse) {
                                 .file_lock = kind,
                                 .watched = "metrics.jsonl",
                                 .former_seconds = seconds,
-                                .say = [&](const std::string& line) { said.push_back(line); }});
+                                .log_line = [&](const std::string& line) { said.push_back(line); }});
     };
     EXPECT_THAT(message([&] { attempt(0.3); }), HasSubstr("another process is training")) << "not for ever";
     ASSERT_EQ(said.size(), 1U);

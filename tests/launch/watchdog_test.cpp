@@ -65,7 +65,7 @@ TEST(Judge, WhoReportsWhat) {
   EXPECT_EQ(judge(std::vector{kAlive}, std::vector<NodeView>{{kLost, 4}, {kLost, 3}}, 0).lost, 7);
 }
 
-constexpr WatchTimes kTimes{.silence = 1500ms, .short_silence = 700ms, .farewell = 300ms, .gather = 400ms};
+constexpr WatchTimes kTimes{.silence = 1500ms, .short_silence = 700ms, .error_wait = 300ms, .gather = 400ms};
 
 // Processes as ranks. What they write to standard error is gathered.
 class Ranks : public ::testing::Test {
@@ -94,11 +94,11 @@ class Ranks : public ::testing::Test {
     *ready_ = 0;
     pages_.clear();
     listeners_.clear();
-    const int64_t far = nodes_of(machines).size() > 1 ? std::ssize(machines) : 0;
+    const int64_t remote = nodes_of(machines).size() > 1 ? std::ssize(machines) : 0;
     for (const uint64_t machine : machines) {
       auto& pages = pages_[machine];
       if (pages == nullptr)
-        pages = std::make_unique<NodePages>(std::count(machines.begin(), machines.end(), machine), far);
+        pages = std::make_unique<NodePages>(std::count(machines.begin(), machines.end(), machine), remote);
       listeners_.push_back(std::make_unique<NodeListener>("lo"));
     }
     for (int64_t r = 0; r < std::ssize(machines); ++r) {
@@ -175,7 +175,7 @@ class Ranks : public ::testing::Test {
                      .next = std::move(next),
                      .previous = plan.previous,
                      .inboxes = pages.inboxes(),
-                     .far = pages.far()});
+                     .remote = pages.remote()});
       const auto place = std::find(plan.local.begin(), plan.local.end(), r) - plan.local.begin();
       FlightRecorder recorder(pages.pages()[static_cast<size_t>(place)],
                               {.rank = r,

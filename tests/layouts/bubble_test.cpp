@@ -348,7 +348,7 @@ struct Step {
 };
 
 struct Case {
-  pipeline::ScheduleKind kind;
+  pipeline::PipelineSchedule kind;
   int64_t virtual_stages;
   double seconds;  ///< of each third of a stage's work on a micro-batch, where it sleeps
 };
@@ -414,11 +414,11 @@ double time_of_theory(const pipeline::ScheduleSpec& spec) {
   const auto P = static_cast<double>(spec.stages), M = static_cast<double>(spec.micro_batches),
              V = static_cast<double>(spec.virtual_stages), third = 1.0 / 3;
   switch (spec.kind) {
-    case pipeline::ScheduleKind::kForwardOnly: return (V * M + P - 1) * third / V;  // M >= P
-    case pipeline::ScheduleKind::kGpipe:
-    case pipeline::ScheduleKind::k1F1B: return M + P - 1;
-    case pipeline::ScheduleKind::kInterleaved: return (V * M + P - 1) / V;
-    case pipeline::ScheduleKind::kZbH1: return M + (P - 1) * 2 * third - (P - 1) * third;
+    case pipeline::PipelineSchedule::kForwardOnly: return (V * M + P - 1) * third / V;  // M >= P
+    case pipeline::PipelineSchedule::kGpipe:
+    case pipeline::PipelineSchedule::k1F1B: return M + P - 1;
+    case pipeline::PipelineSchedule::kInterleaved: return (V * M + P - 1) / V;
+    case pipeline::PipelineSchedule::kZbH1: return M + (P - 1) * 2 * third - (P - 1) * third;
   }
   return 0;
 }
@@ -501,11 +501,11 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
-                         ::testing::Values(Case{pipeline::ScheduleKind::kForwardOnly, 1, 0.02},
-                                           Case{pipeline::ScheduleKind::kGpipe, 1, 0.006},
-                                           Case{pipeline::ScheduleKind::k1F1B, 1, 0.006},
-                                           Case{pipeline::ScheduleKind::kInterleaved, 2, 0.006},
-                                           Case{pipeline::ScheduleKind::kZbH1, 1, 0.006}),
+                         ::testing::Values(Case{pipeline::PipelineSchedule::kForwardOnly, 1, 0.02},
+                                           Case{pipeline::PipelineSchedule::kGpipe, 1, 0.006},
+                                           Case{pipeline::PipelineSchedule::k1F1B, 1, 0.006},
+                                           Case{pipeline::PipelineSchedule::kInterleaved, 2, 0.006},
+                                           Case{pipeline::PipelineSchedule::kZbH1, 1, 0.006}),
                          [](const auto& at) {
                            std::string name(pipeline::name_of(at.param.kind));
                            std::erase(name, '-');

@@ -164,7 +164,7 @@ TEST_F(CheckpointOfAll, RanksThatOwnNothingWriteNoFile) {
   const Ctx& ctx = model_.engine.ctx();
   store.allocate(ctx, true);
   const mesh::MeshShape replicas{{Axis::kReplica, ranks_}};
-  const zero::ShardPlan plan = zero::make_plan(store, {.mesh = replicas, .cut = optim::Cut::kTensor});
+  const zero::ShardPlan plan = zero::make_plan(store, {.mesh = replicas, .shard_unit = optim::ShardUnit::kTensor});
   const auto optimizer =
       optim::make_optimizer(ctx, store, {}, plan.owned_by(replicas, {{Axis::kReplica, world_.rank()}}));
   const auto saved = checkpoint::save(

@@ -37,7 +37,7 @@ struct Layout {
   mesh::MeshShape mesh;
   const Axes* axes = nullptr;
   bool sequence_parallel = false;
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;
+  pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;
   DType dtype = DType::kBFloat16;
 };
@@ -173,7 +173,7 @@ TEST(Deferred, EveryMeshHasTheBitsOfTheCpu) {
     for (const bool sequence_parallel : {false, true}) {
       if (sequence_parallel && shape[Axis::kTensor] == 1) continue;
       for (size_t turn = 0; turn < (long_form() ? std::size(kAxes) : 1); ++turn) {
-        using enum pipeline::ScheduleKind;
+        using enum pipeline::PipelineSchedule;
         Layout layout{.mesh = shape,
                       .axes = &kAxes[seed % std::size(kAxes)],
                       .sequence_parallel = sequence_parallel,

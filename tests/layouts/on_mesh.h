@@ -54,7 +54,7 @@ inline void upload(const Ctx& ctx, const std::vector<double>& values, const Tens
 struct OnMeshOptions {
   bool interleaved = false;
   optim::OptimizerOptions optimizer;
-  std::optional<optim::Cut> cut;
+  std::optional<optim::ShardUnit> shard_unit;
   std::function<void(nn::LayerMetrics&)> declare_sums;
   std::function<void(const Ctx&, int64_t, const Tensor&)> after_block;
 };
@@ -73,12 +73,12 @@ struct OnMesh {
              .seed = 7,
              .sequence_length = 16,
 
-             .schedule = pipeline::ScheduleKind::kInterleaved,
+             .schedule = pipeline::PipelineSchedule::kInterleaved,
              .virtual_stages =
                  options.interleaved && 1 < shape[Axis::kPipeline] && 2 * shape[Axis::kPipeline] <= config.n_layers ? 2
                                                                                                                     : 1,
              .bucket_elems = 700,
-             .cut = options.cut,
+             .shard_unit = options.shard_unit,
              .declare_sums = options.declare_sums,
              .after_block = options.after_block}) {}
 

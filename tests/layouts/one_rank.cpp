@@ -216,7 +216,7 @@ std::unique_ptr<comm::Communicator> make_device_comm(comm::Communicator& ranks, 
     auto& device = dynamic_cast<WindowedBackend&>(backend);
     auto comm = make_nccl(ranks, device, {.deterministic = false, .setup_seconds = 30});
     constexpr MemoryKind kKinds[] = {MemoryKind::kParameters, MemoryKind::kGradients};
-    device.take_memory_from(comm->memory_for_windows(), kKinds);
+    device.set_memory_source(comm->memory_for_windows(), kKinds);
     return comm;
   }
   if (c.device != "nccl") return comm::make_device_comm(ranks, backend);

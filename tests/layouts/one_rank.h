@@ -20,7 +20,7 @@ struct LayoutCase {
   int64_t B = 2, T = 8;  ///< of a micro-batch
   mesh::MeshShape mesh;
   bool sequence_parallel = false;
-  pipeline::ScheduleKind schedule = pipeline::ScheduleKind::k1F1B;
+  pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;
   int64_t micro_batches = 1;  ///< of a replica
   int64_t bucket_elems = 700;

@@ -42,8 +42,8 @@ TEST(OptimizerOnMesh, StateInWholeTensorsHasTheBitsOfStateCutAnywhere) {
     for (const auto& [model, dtype] : {std::pair(3, DType::kBFloat16), std::pair(4, DType::kFloat32)}) {
       const Axes& axes = kAxes[model];  // a tied table, KV heads that tensor ranks share
       SCOPED_TRACE(str_cat(axes.name, " on ", name_of(shape)));
-      OnMesh element(shape, deep(axes), dtype, {.cut = optim::Cut::kElement});
-      OnMesh whole(shape, deep(axes), dtype, {.cut = optim::Cut::kTensor});
+      OnMesh element(shape, deep(axes), dtype, {.shard_unit = optim::ShardUnit::kElement});
+      OnMesh whole(shape, deep(axes), dtype, {.shard_unit = optim::ShardUnit::kTensor});
       for (const nn::ShardedRange& range : whole.engine.optimizer()->ranges())
         EXPECT_EQ(range.size, range.ref->tensor->size()) << range.ref->tensor->name;
       element.engine.initialize();

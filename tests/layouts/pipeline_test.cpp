@@ -13,7 +13,7 @@ namespace {
 
 struct Case {
   Axes axes;
-  pipeline::ScheduleKind kind;
+  pipeline::PipelineSchedule kind;
   int64_t virtual_stages;
   int64_t micro_batches;
   DType dtype;
@@ -61,8 +61,8 @@ TEST_P(PipelineGradients, AreThoseOfOneRank) {
 
 // Axes rotate over schedules: each schedule meets every axis and both dtypes, without the full product.
 std::vector<Case> cases() {
-  using enum pipeline::ScheduleKind;
-  const std::pair<pipeline::ScheduleKind, int64_t> kSchedules[] = {
+  using enum pipeline::PipelineSchedule;
+  const std::pair<pipeline::PipelineSchedule, int64_t> kSchedules[] = {
       {kGpipe, 1}, {k1F1B, 1}, {kInterleaved, 2}, {kZbH1, 1}};
   std::vector<Case> all;
   int64_t turn = 0, schedule = 0;

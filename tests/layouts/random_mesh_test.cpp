@@ -64,7 +64,7 @@ mesh::MeshShape draw_shape(Draw& draw, int64_t most) {
 /// A mesh of 2 to `most` ranks and what runs on it.
 void draw_mesh(Draw& draw, int64_t most, LayoutCase& c) {
   c.mesh = draw_shape(draw, most);
-  using enum pipeline::ScheduleKind;
+  using enum pipeline::PipelineSchedule;
   c.schedule = draw.of({kGpipe, k1F1B, kInterleaved, kZbH1});
   if (c.schedule == kInterleaved && c.mesh[Axis::kPipeline] > 1) c.virtual_stages = draw.from(1, 3);
   const int64_t chunks = c.mesh[Axis::kPipeline] * c.virtual_stages;

@@ -48,12 +48,12 @@ TEST_F(Sharing, IsFoundByTheSliceThatRanksHold) {
   mesh::Mesh mesh(world_, {{Axis::kTensor, ranks_}});
   const int64_t me = world_.rank();
   nn::TensorAxes some = nn::replicated_and_summed_over(Axis::kTensor);
-  some.cut_over = Axis::kTensor;
+  some.sharded_over = Axis::kTensor;
   add(rows_of("whole", 0, 4, 4, nn::replicated_and_summed_over(Axis::kTensor)));
   add(rows_of("alike", 0, 4, 4, nn::replicated_over(Axis::kTensor)));
   add(rows_of("pairs", me / 2, 1, ranks_ / 2, some));
   add(rows_of("halves", me / (ranks_ / 2), 1, 2, some));
-  add(rows_of("own", me, 1, ranks_, nn::kTensorCut));
+  add(rows_of("own", me, 1, ranks_, nn::kTensorSharded));
   allocate();
   const zero::SharedTensors shared(store_, mesh);
   EXPECT_EQ(main("whole"), me == 0);
@@ -122,7 +122,7 @@ TEST_F(Sharing, AParameterHasReplicasOfItsOwn) {
   const AxisSet rest{Axis::kReplica, Axis::kContext};
   add(rows_of("dense", 0, 40, 40, {}));
   add(rows_of("experts", expert * 30, 30, 60,
-              {.cut_over = Axis::kExpert, .replicated_over = rest, .grad_summed_over = rest}));
+              {.sharded_over = Axis::kExpert, .replicated_over = rest, .grad_summed_over = rest}));
   allocate();
   const zero::ShardPlan plan = zero::make_plan(store_, {.mesh = mesh.shape()});
   const auto optimizer = optim::make_optimizer(ctx_, store_, {}, plan.owned_by(mesh.shape(), mesh.at()));

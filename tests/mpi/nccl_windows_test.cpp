@@ -51,11 +51,11 @@ class NcclWindows : public NcclFixture {
     return make({.deterministic = deterministic, .setup_seconds = 30, .log = &log_});
   }
   void TearDown() override {  // when no window is left
-    for (const auto& [source, memory] : taken_) source->give_back(memory);
+    for (const auto& [source, memory] : taken_) source->release(memory);
   }
   void* take(const comm::NcclComm& on, int64_t bytes) {
     const std::shared_ptr<MemorySource> source = on.memory_for_windows();
-    return taken_.emplace_back(source, source->take(bytes)).second;
+    return taken_.emplace_back(source, source->allocate(bytes)).second;
   }
   static MutView view(void* at, int64_t elements = kElements) { return {at, DType::kFloat32, 1, elements, elements}; }
   /// The sum over the ranks of a buffer that each fills with its rank + 1.

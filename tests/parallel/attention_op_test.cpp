@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kB = 2, kT = 5, kKeys = 8, kH = 4, kG = 2, kD = 4, kD_v = 3;
 constexpr int64_t kQ = kH * kD, kK = kG * kD, kV = kG * kD_v;
-constexpr Made kMade{.op = "linear", .placement = Placement::kColumnsSplit};
+constexpr ValueInfo kInfo{.op = "linear", .placement = Placement::kColumnsSplit};
 
 class AttentionOp : public ::testing::Test {
  protected:
@@ -29,8 +29,8 @@ class AttentionOp : public ::testing::Test {
     return {
         .B = kB, .T = kT, .T_kv = keys, .H = kH, .G = kG, .D = kD, .D_v = kD_v, .mask = mask, .scores = {.scale = 0.7}};
   }
-  static Var made(Var x) {
-    x.made = kMade;
+  static Var info(Var x) {
+    x.info = kInfo;
     return x;
   }
   /// Of queries and of keys and values in two values.
@@ -38,7 +38,7 @@ class AttentionOp : public ::testing::Test {
     GradCheckProblem problem;
     problem.inputs = {random(kB * kT, kQ, 1), random(kB * kKeys, kK + kV, 2)};
     problem.build = [&](const Ctx& ctx, const std::vector<Var>& x, double&) {
-      return ops::attention(ctx, {made(x[0]), made(x[1])}, o);
+      return ops::attention(ctx, {info(x[0]), info(x[1])}, o);
     };
     return check_gradients(ctx_, problem);
   }
@@ -55,7 +55,7 @@ TEST_F(AttentionOp, TakesOneValueTwoOrThreeWithTheSameBits) {
     Ctx ctx = ctx_;
     ctx.tape = &tape;
     std::vector<Var> inputs;
-    for (const auto& [begin, width] : columns) inputs.push_back(tape.leaf(qkv.column_range(begin, width), kMade));
+    for (const auto& [begin, width] : columns) inputs.push_back(tape.leaf(qkv.column_range(begin, width), kInfo));
     const Var y = ops::attention(ctx, inputs, options(0, {}));
     tape.seed(y, random(kB * kT, kH * kD_v, 4));
     tape.backward();
@@ -91,19 +91,19 @@ TEST_F(AttentionOp, ASourceThatIsReadTwiceGetsBothGradients) {
   GradCheckProblem problem;
   problem.inputs = {random(kB * kT, kQ, 1), random(kB * kKeys, 2 * kK, 2)};
   problem.build = [&](const Ctx& ctx, const std::vector<Var>& x, double&) {
-    const Var first = ops::attention(ctx, {made(x[0]), made(x[1])}, o);
-    return ops::attention(ctx, {first, made(x[1])}, o);
+    const Var first = ops::attention(ctx, {info(x[0]), info(x[1])}, o);
+    return ops::attention(ctx, {first, info(x[1])}, o);
   };
   const GradCheckResult r = check_gradients(ctx_, problem);
   EXPECT_LT(r.worst, 1e-7) << r.worst_where;
 }
 
 TEST_F(AttentionOp, ASourceWithoutAGradientLeavesThatOfTheQueries) {
-  const Var memory = made({.value = random(kB * kKeys, kK + kV, 2)});
+  const Var memory = info({.value = random(kB * kKeys, kK + kV, 2)});
   GradCheckProblem problem;
   problem.inputs = {random(kB * kT, kQ, 1)};
   problem.build = [&](const Ctx& ctx, const std::vector<Var>& x, double&) {
-    return ops::attention(ctx, {made(x[0]), memory}, options(kKeys, {.causal = false}));
+    return ops::attention(ctx, {info(x[0]), memory}, options(kKeys, {.causal = false}));
   };
   EXPECT_LT(check_gradients(ctx_, problem).worst, 1e-7);
 }
@@ -112,10 +112,10 @@ TEST_F(AttentionOp, RefusesOtherShapes) {
   const auto refused = [&](const std::vector<Var>& inputs, int64_t keys) {
     EXPECT_THROW(ops::attention(ctx_, inputs, options(keys, {})), Bug);
   };
-  const Var q = made({.value = random(kB * kT, kQ, 1)}), kv = made({.value = random(kB * kKeys, kK + kV, 2)});
+  const Var q = info({.value = random(kB * kT, kQ, 1)}), kv = info({.value = random(kB * kKeys, kK + kV, 2)});
   refused({q, kv}, kKeys + 1);
   refused({q, kv}, 0);
-  refused({made({.value = random(kB * kT, kQ + kK + kV, 1)})}, kKeys);
+  refused({info({.value = random(kB * kT, kQ + kK + kV, 1)})}, kKeys);
   refused({q, Var{.value = kv.value}}, kKeys);  // whose columns are not split
 }
 

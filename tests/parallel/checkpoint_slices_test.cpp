@@ -156,7 +156,7 @@ TEST(CheckpointSlices, BlocksLargerThanEveryBufferAndChunk) {
                        .global_col = col,
                        .rows = rows,
                        .cols = g->cols() - col,
-                       .axes = nn::kTensorCut});
+                       .axes = nn::kTensorSharded});
   }
   CheckpointModel model(DType::kFloat32, tensors);
   load_weights(model.ctx(),

@@ -18,7 +18,7 @@
 namespace ashlar::pipeline {
 namespace {
 
-using enum ScheduleKind;
+using enum PipelineSchedule;
 
 /// A number that depends on all its parts and on their order; it stands for a tensor.
 uint64_t mix(std::initializer_list<uint64_t> parts) {

@@ -16,7 +16,7 @@
 namespace ashlar::pipeline {
 namespace {
 
-using enum ScheduleKind;
+using enum PipelineSchedule;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -127,7 +127,7 @@ TEST(PipelineSchedule, RefusesWhatIsNoSchedule) {
     }
     return "no error";
   };
-  for (const ScheduleKind kind : {kGpipe, k1F1B, kZbH1}) {
+  for (const PipelineSchedule kind : {kGpipe, k1F1B, kZbH1}) {
     const std::string text = error_of({.kind = kind, .stages = 2, .micro_batches = 2, .virtual_stages = 2});
     EXPECT_EQ(text, str_cat("[pipeline] expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(kind),
                             "\", got 2; set it to 1, or use the schedule \"interleaved\""));
@@ -141,7 +141,7 @@ TEST(PipelineSchedule, RefusesWhatIsNoSchedule) {
 
 /// Calls visit(spec) for every kind and size of the grid.
 void for_grid(const std::function<void(const ScheduleSpec&)>& visit) {
-  for (const ScheduleKind kind : {kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1}) {
+  for (const PipelineSchedule kind : {kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1}) {
     const bool chunks = kind == kForwardOnly || kind == kInterleaved;
     for (int64_t stages = 1; stages <= 8; ++stages) {
       for (int64_t micro_batches = 1; micro_batches <= 32; ++micro_batches) {
@@ -236,7 +236,7 @@ TEST(PipelineSchedule, EveryScheduleOfTheGridKeepsItsTheory) {
 TEST(PipelineSchedule, ZeroBubbleIsAThirdOf1F1B) {
   for (int64_t P = 2; P <= 8; ++P) {
     for (int64_t M = P; M <= 32; ++M) {
-      const auto bubble = [&](ScheduleKind kind) {
+      const auto bubble = [&](PipelineSchedule kind) {
         const ScheduleSpec spec{.kind = kind, .stages = P, .micro_batches = M};
         return simulate(spec, make_schedules(spec), Costs::uniform(spec, 1, 1, 1)).stages[0].idle;
       };
@@ -309,7 +309,7 @@ TEST(PipelineSchedule, AStepMakesNoListAgain) {
   const auto us_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   };
-  for (const ScheduleKind kind : {k1F1B, kInterleaved, kZbH1}) {
+  for (const PipelineSchedule kind : {k1F1B, kInterleaved, kZbH1}) {
     const ScheduleSpec training{
         .kind = kind, .stages = 32, .micro_batches = 1024, .virtual_stages = kind == kInterleaved ? 2 : 1};
     ScheduleSpec validation = training;

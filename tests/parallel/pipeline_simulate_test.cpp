@@ -14,7 +14,7 @@
 namespace ashlar::pipeline {
 namespace {
 
-using enum ScheduleKind;
+using enum PipelineSchedule;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

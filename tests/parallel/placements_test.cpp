@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Slices, Placements, ::testing::Combine(::testing::Value
 class PlacementErrors : public ::testing::Test {
  protected:
   Var value(const char* op, Placement placement) {
-    return {.value = ctx.empty(DType::kFloat32, {4, 4}), .made = {.op = op, .placement = placement}};
+    return {.value = ctx.empty(DType::kFloat32, {4, 4}), .info = {.op = op, .placement = placement}};
   }
   Weight weight(const Shape& shape, bool grad_partial) {
     Weight w;

@@ -88,7 +88,8 @@ TEST(ShardPlan, WholeTensorsBelongToOneRankEach) {
   for (const int64_t ranks : {1, 2, 3, 5, 64}) {
     for (const int64_t bucket_elems : {1, 700, 100'000}) {
       SCOPED_TRACE(str_cat(ranks, " ranks, buckets of ", bucket_elems));
-      const zero::PlanSpec spec{.mesh = replicas(ranks), .bucket_elems = bucket_elems, .cut = optim::Cut::kTensor};
+      const zero::PlanSpec spec{
+          .mesh = replicas(ranks), .bucket_elems = bucket_elems, .shard_unit = optim::ShardUnit::kTensor};
       const zero::ShardPlan plan = zero::make_plan(store, spec);
       EXPECT_EQ(zero::make_plan(store, spec).buckets, plan.buckets);
       std::vector<int> owners(store.flat_size(), 0);
@@ -120,8 +121,8 @@ TEST(ShardPlan, WholeTensorsAreSharedOutEvenly) {
   for (int i = 0; i < 11; ++i) add(str_cat("behind", i), 1);
   store.arrange();
   for (const int64_t bucket_units : {1, 4}) {
-    const zero::ShardPlan plan =
-        zero::make_plan(store, {.mesh = replicas(3), .bucket_elems = bucket_units * kUnit, .cut = optim::Cut::kTensor});
+    const zero::ShardPlan plan = zero::make_plan(
+        store, {.mesh = replicas(3), .bucket_elems = bucket_units * kUnit, .shard_unit = optim::ShardUnit::kTensor});
     for (int64_t r = 0; r < 3; ++r)
       EXPECT_EQ(plan.owned_by(replicas(3), {{Axis::kReplica, r}}).packed_size(), 8 * kUnit)
           << "rank " << r << ", buckets of " << bucket_units;
@@ -148,15 +149,15 @@ TEST(ShardPlan, AParameterThatOtherRanksShareIsCutByItself) {
     store->add("b", {10, 20}, {tensor("b", 10, 20, {})});
     store->arrange();
   }
-  const auto cut_of_shared = [](const nn::ParameterStore& store, optim::Cut cut) {
-    for (const zero::Bucket& bucket : zero::make_plan(store, {.mesh = replicas(3), .cut = cut}).buckets)
+  const auto parts_of_shared = [](const nn::ParameterStore& store, optim::ShardUnit shard_unit) {
+    for (const zero::Bucket& bucket : zero::make_plan(store, {.mesh = replicas(3), .shard_unit = shard_unit}).buckets)
       if (store.parameters()[bucket.first_parameter]->name == "shared") return bucket.parts;
     return std::vector<comm::Range>();
   };
   EXPECT_EQ(zero::make_plan(without, {.mesh = replicas(3)}).buckets.size(), 3U);
-  for (const optim::Cut cut : {optim::Cut::kElement, optim::Cut::kTensor}) {
-    EXPECT_FALSE(cut_of_shared(without, cut).empty());
-    EXPECT_EQ(cut_of_shared(without, cut), cut_of_shared(with_bias, cut));
+  for (const optim::ShardUnit shard_unit : {optim::ShardUnit::kElement, optim::ShardUnit::kTensor}) {
+    EXPECT_FALSE(parts_of_shared(without, shard_unit).empty());
+    EXPECT_EQ(parts_of_shared(without, shard_unit), parts_of_shared(with_bias, shard_unit));
   }
 }
 
@@ -169,7 +170,7 @@ TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
   // Of all tensor ranks, and of those that hold the same part.
   const nn::TensorAxes whole = nn::replicated_and_summed_over(Axis::kTensor);
   nn::TensorAxes some = whole;
-  some.cut_over = Axis::kTensor;
+  some.sharded_over = Axis::kTensor;
   for (const std::string layer : {"0.", "1.", "2."}) {
     store.add(layer + "norm", {30}, {vector(layer + "norm", whole)});
     store.add(layer + "matrix", {20, 30},
@@ -193,7 +194,7 @@ TEST(ShardPlan, VectorsThatTheSameRanksShareLeaveTogether) {
 // Experts are cut over ranks that are replicas for all else.
 TEST(ShardPlan, EachParameterIsDividedAmongItsOwnReplicas) {
   nn::ParameterStore store;
-  const nn::TensorAxes of_experts{.cut_over = Axis::kExpert,
+  const nn::TensorAxes of_experts{.sharded_over = Axis::kExpert,
                                   .replicated_over = {Axis::kReplica, Axis::kContext},
                                   .grad_summed_over = {Axis::kReplica, Axis::kContext}};
   for (const std::string layer : {"0.", "1."}) {
@@ -207,8 +208,8 @@ TEST(ShardPlan, EachParameterIsDividedAmongItsOwnReplicas) {
     for (int64_t i = 0; i < parameter->shape.size(); ++i)
       of_expert[static_cast<size_t>(parameter->flat_offset + i)] = parameter->name.ends_with("experts");
   const mesh::MeshShape shape{{Axis::kReplica, 3}, {Axis::kExpert, 4}};
-  for (const optim::Cut cut : {optim::Cut::kElement, optim::Cut::kTensor}) {
-    const zero::ShardPlan plan = zero::make_plan(store, {.mesh = shape, .cut = cut});
+  for (const optim::ShardUnit shard_unit : {optim::ShardUnit::kElement, optim::ShardUnit::kTensor}) {
+    const zero::ShardPlan plan = zero::make_plan(store, {.mesh = shape, .shard_unit = shard_unit});
     for (const zero::Bucket& bucket : plan.buckets) {
       const bool dense = store.parameters()[bucket.first_parameter]->name.ends_with("dense");
       EXPECT_EQ(bucket.parts.size(), dense ? 12U : 3U);
@@ -230,7 +231,7 @@ TEST(ShardPlan, EachParameterIsDividedAmongItsOwnReplicas) {
         for (int64_t i = 0; i < parameter->shape.size(); ++i)
           ASSERT_EQ(owners[static_cast<size_t>(parameter->flat_offset + i)], 1)
               << parameter->name << " " << i << " of experts " << expert
-              << (cut == optim::Cut::kTensor ? ", whole tensors" : "");
+              << (shard_unit == optim::ShardUnit::kTensor ? ", whole tensors" : "");
     }
   }
 }

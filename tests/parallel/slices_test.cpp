@@ -29,11 +29,11 @@ TEST(Slices, TensorSizesThatDivideTheHeads) {
 }
 
 TEST(Slices, KvHeadsAreSharedWhenTheyAreFewer) {
-  EXPECT_EQ(slices_of(heads(8, 8), 4, 1).kv_axes, nn::kTensorCut);
-  EXPECT_EQ(slices_of(heads(8, 4), 4, 1).kv_axes, nn::kTensorCut);
+  EXPECT_EQ(slices_of(heads(8, 8), 4, 1).kv_axes, nn::kTensorSharded);
+  EXPECT_EQ(slices_of(heads(8, 4), 4, 1).kv_axes, nn::kTensorSharded);
   const Slices shared = slices_of(heads(8, 2), 8, 5);
   EXPECT_EQ(shared.kv_heads.begin, 1);
-  EXPECT_TRUE(shared.kv_axes.cut_over.has(Axis::kTensor));
+  EXPECT_TRUE(shared.kv_axes.sharded_over.has(Axis::kTensor));
   EXPECT_TRUE(shared.kv_axes.replicated_over.has(Axis::kTensor));
   EXPECT_TRUE(shared.kv_axes.grad_summed_over.has(Axis::kTensor));
   EXPECT_THROW(slices_of(heads(8, 6), 4, 0), Bug);
@@ -52,7 +52,7 @@ TEST(Slices, OfLayersOfTwoKinds) {
   const Slices windowed = slices_of(c, 8, 3, 0), full = slices_of(c, 8, 3, 1);
   EXPECT_EQ(windowed.kv_heads.begin, 6);
   EXPECT_EQ(windowed.kv_heads.size, 2);
-  EXPECT_EQ(windowed.kv_axes, nn::kTensorCut);
+  EXPECT_EQ(windowed.kv_axes, nn::kTensorSharded);
   EXPECT_EQ(full.kv_heads.begin, 1);
   EXPECT_EQ(full.kv_heads.size, 1);
   EXPECT_EQ(full.kv_heads.global, 4);

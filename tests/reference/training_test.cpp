@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/optim/schedule.h"
+#include "core/optim/lr_schedule.h"
 #include "launch/training/evaluation.h"
 #include "tests/reference/golden_folder.h"
 
@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-optim::ScheduleKind schedule_named(const std::string& name) {
-  using enum optim::ScheduleKind;
+optim::LrScheduleKind schedule_named(const std::string& name) {
+  using enum optim::LrScheduleKind;
   for (const auto kind : {kConstant, kLinear, kCosine, kWsd, kInvSqrt}) {
     if (name == optim::name_of(kind)) return kind;
   }
@@ -35,12 +35,12 @@ class Training : public ::testing::TestWithParam<Setting> {
     const int64_t steps = run.at("steps"), M = run.at("micro_batches"), B = run.at("batch"), T = run.at("sequence");
     const int64_t warmup = run.at("warmup");
     const auto kind = schedule_named(run.at("schedule"));
-    const optim::Schedule schedule{.kind = kind,
-                                   .peak = run.at("peak"),
-                                   .steps = steps,
-                                   .warmup_steps = warmup,
-                                   .decay_steps = kind == optim::ScheduleKind::kWsd ? steps / 5 : steps - warmup,
-                                   .min_ratio = 0.1};
+    const optim::LrSchedule schedule{.kind = kind,
+                                     .peak = run.at("peak"),
+                                     .steps = steps,
+                                     .warmup_steps = warmup,
+                                     .decay_steps = kind == optim::LrScheduleKind::kWsd ? steps / 5 : steps - warmup,
+                                     .min_ratio = 0.1};
     const std::string problem = LoadedEngine::problem(config, GetParam().layout);
     if (!problem.empty()) GTEST_SKIP() << problem;
     LoadedEngine loaded({.model = config,

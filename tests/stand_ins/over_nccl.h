@@ -27,7 +27,7 @@ inline std::string stand_in_nccl() {
 
 /// A device whose memory for weights and gradients may be of NCCL's, which windows can be made of. It is given back at
 /// the end alone, when no window is left.
-class WindowedBackend final : public DeferredBackend, public TakesMemory {
+class WindowedBackend final : public DeferredBackend, public HasMemorySource {
  public:
   using DeferredBackend::DeferredBackend;
 
@@ -35,7 +35,7 @@ class WindowedBackend final : public DeferredBackend, public TakesMemory {
     const auto found = sourced_.find(kind);
     return found != sourced_.end() ? *found->second : DeferredBackend::allocator(kind);
   }
-  void take_memory_from(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
+  void set_memory_source(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
     for (const MemoryKind kind : kinds) sourced_[kind] = std::make_unique<Sourced>(source);
   }
 
@@ -44,13 +44,13 @@ class WindowedBackend final : public DeferredBackend, public TakesMemory {
    public:
     explicit Sourced(std::shared_ptr<MemorySource> source) : source_(std::move(source)) {}
     ~Sourced() override {
-      for (void* const block : blocks_) source_->give_back(block);
+      for (void* const block : blocks_) source_->release(block);
     }
     Sourced(const Sourced&) = delete;
     Sourced& operator=(const Sourced&) = delete;
     void* allocate(int64_t bytes) override {
       bytes_ += bytes;
-      return blocks_.emplace_back(source_->take(bytes));
+      return blocks_.emplace_back(source_->allocate(bytes));
     }
     void release(void* /*block*/) override {}
     int64_t used_bytes() const override { return bytes_; }

@@ -176,8 +176,8 @@ void CpuBackend::launch(const AttentionBackward& args, Stream& /*stream*/) {
         wants_bias ? shape.B * shape.H * attention::num_blocks(shape.T_q) * shape.scores.t5_bias.rows : 0;
     const ScopedBlock bias_sums(workspace(), sums * static_cast<int64_t>(sizeof(double)));
     const ScopedBlock scratch(workspace(), plan.thread_bytes * threads_.size());
-    run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& cut, std::byte* mine) {
-      Item item = cut;
+    run_items(plan, threads_, scratch.as<std::byte>(), [&](const Item& planned, std::byte* mine) {
+      Item item = planned;
       if (item.want_dq && wants_bias) item.bias_sums = bias_sums.as<double>();
       item.want_dq = item.want_dq && args.dq;
       item.want_dkv = item.want_dkv && args.dk;

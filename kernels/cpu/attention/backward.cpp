@@ -50,28 +50,28 @@ struct BackwardScratch {
   T* dv;         // [keys][Vp]
   bool* packed;  // [keys/64]
 
-  BackwardScratch(ScratchCarver& carver, const AttentionShape& shape, int64_t keys) {
+  BackwardScratch(ScratchLayout& layout, const AttentionShape& shape, int64_t keys) {
     const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
     const int64_t blocks = (keys + kBlock - 1) / kBlock;
-    bounds = carver.take<Bounds<T>>(1);
-    lse = carver.take<T>(kBlock);
-    delta = carver.take<T>(kBlock);
-    q = carver.take<T>(kBlock * Dp);
-    dout = carver.take<T>(kBlock * Vp);
-    qt = carver.take<T>(transposed_rows<T>(shape.D) * kBlock);
-    doutt = carver.take<T>(transposed_rows<T>(shape.v_dim()) * kBlock);
-    dq = carver.take<T>(kBlock * Dp);
-    p = carver.take<T>(kBlock * kBlock);
-    ds = carver.take<T>(kBlock * kBlock);
-    factors = carver.take<T>(kBlock * kBlock);
-    softcap = carver.take<T>(shape.scores.softcap != 0 ? kBlock * kBlock : 0);
-    biases = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
-    diagonals = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
-    k = carver.take<T>(blocks * kBlock * Dp);
-    v = carver.take<T>(blocks * kBlock * Vp);
-    dk = carver.take<T>(blocks * kBlock * Dp);
-    dv = carver.take<T>(blocks * kBlock * Vp);
-    packed = carver.take<bool>(blocks);
+    bounds = layout.allocate<Bounds<T>>(1);
+    lse = layout.allocate<T>(kBlock);
+    delta = layout.allocate<T>(kBlock);
+    q = layout.allocate<T>(kBlock * Dp);
+    dout = layout.allocate<T>(kBlock * Vp);
+    qt = layout.allocate<T>(transposed_rows<T>(shape.D) * kBlock);
+    doutt = layout.allocate<T>(transposed_rows<T>(shape.v_dim()) * kBlock);
+    dq = layout.allocate<T>(kBlock * Dp);
+    p = layout.allocate<T>(kBlock * kBlock);
+    ds = layout.allocate<T>(kBlock * kBlock);
+    factors = layout.allocate<T>(kBlock * kBlock);
+    softcap = layout.allocate<T>(shape.scores.softcap != 0 ? kBlock * kBlock : 0);
+    biases = layout.allocate<T>(shape.scores.t5_bias ? kDistances : 0);
+    diagonals = layout.allocate<T>(shape.scores.t5_bias ? kDistances : 0);
+    k = layout.allocate<T>(blocks * kBlock * Dp);
+    v = layout.allocate<T>(blocks * kBlock * Vp);
+    dk = layout.allocate<T>(blocks * kBlock * Dp);
+    dv = layout.allocate<T>(blocks * kBlock * Vp);
+    packed = layout.allocate<bool>(blocks);
   }
 };
 
@@ -256,8 +256,8 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
   const int64_t all_keys = item.key_end - item.key_begin;
   const int64_t k_offset = item.b * shape.kv_batch_stride + g * D;
   const int64_t v_offset = item.b * shape.v_stride() + g * D_v;
-  ScratchCarver carver(base);
-  const BackwardScratch<T> scratch(carver, shape, all_keys);
+  ScratchLayout layout(base);
+  const BackwardScratch<T> scratch(layout, shape, all_keys);
   const Bounds<T>& bounds = *scratch.bounds;
 
   if (item.want_dkv) {

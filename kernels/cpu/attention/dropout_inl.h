@@ -23,7 +23,7 @@ using Words = hn::ScalableTag<uint64_t>;
 using cpu::HWY_NAMESPACE::PhiloxLanes;
 
 HWY_INLINE PhiloxLanes philox_words(const DropoutArgs& drop, uint32_t step, hn::Vec<Words> index) {
-  PhiloxLanes lanes = cpu::HWY_NAMESPACE::philox_counters(index, drop.site, step);
+  PhiloxLanes lanes = cpu::HWY_NAMESPACE::philox_counters(index, drop.rng_stream, step);
   cpu::HWY_NAMESPACE::philox(drop.seed, lanes);
   return lanes;
 }

@@ -47,18 +47,18 @@ struct ForwardScratch {
   T* factors;               // [64 keys][64 queries] dropout
   T* biases;                // [kDistances] T5's of one block of scores
 
-  ForwardScratch(ScratchCarver& carver, const AttentionShape& shape, int64_t queries) {
+  ForwardScratch(ScratchLayout& layout, const AttentionShape& shape, int64_t queries) {
     const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
     const int64_t panel_count = (queries + kBlock - 1) / kBlock;
-    panels = carver.take<ForwardPanel<T>>(panel_count);
-    qt = carver.take<T>(panel_count * transposed_rows<T>(shape.D) * kBlock);
-    q = carver.take<T>(kBlock * Dp);
-    out = carver.take<T>(panel_count * kBlock * Vp);
-    k = carver.take<T>(kBlock * Dp);
-    v = carver.take<T>(kBlock * Vp);
-    scores = carver.take<T>(kBlock * kBlock);
-    factors = carver.take<T>(kBlock * kBlock);
-    biases = carver.take<T>(shape.scores.t5_bias ? kDistances : 0);
+    panels = layout.allocate<ForwardPanel<T>>(panel_count);
+    qt = layout.allocate<T>(panel_count * transposed_rows<T>(shape.D) * kBlock);
+    q = layout.allocate<T>(kBlock * Dp);
+    out = layout.allocate<T>(panel_count * kBlock * Vp);
+    k = layout.allocate<T>(kBlock * Dp);
+    v = layout.allocate<T>(kBlock * Vp);
+    scores = layout.allocate<T>(kBlock * kBlock);
+    factors = layout.allocate<T>(kBlock * kBlock);
+    biases = layout.allocate<T>(shape.scores.t5_bias ? kDistances : 0);
   }
 };
 
@@ -180,8 +180,8 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
   const int64_t D = shape.D, Dp = padded_width<T>(D), D_v = shape.v_dim(), Vp = padded_width<T>(D_v);
   const int64_t h = item.h_begin, g = h * shape.G / shape.H;
   const int64_t panel_count = (item.t_end - item.t_begin + kBlock - 1) / kBlock;
-  ScratchCarver carver(base);
-  const ForwardScratch<T> scratch(carver, shape, item.t_end - item.t_begin);
+  ScratchLayout layout(base);
+  const ForwardScratch<T> scratch(layout, shape, item.t_end - item.t_begin);
 
   // 0. the queries: bounds, transposed and scaled so that scores come out in units of log 2
   const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;

@@ -75,12 +75,12 @@ Plan plan_backward(const AttentionShape& shape, DType storage, int threads, Isa 
 
 /// Allocates 64-byte aligned parts of a block. Without a block it only counts bytes, so that the same code computes the
 /// size and assigns the parts.
-class ScratchCarver {
+class ScratchLayout {
  public:
-  explicit ScratchCarver(std::byte* base) : base_(base) {}
+  explicit ScratchLayout(std::byte* base) : base_(base) {}
 
   template <typename T>
-  T* take(int64_t count) {
+  T* allocate(int64_t count) {
     T* part = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_bytes_);
     used_bytes_ += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
     return part;
@@ -102,9 +102,9 @@ ItemKernels<Args> item_kernels(Run) {
               },
           .scratch_bytes =
               [](const AttentionShape& shape, DType storage, int64_t length) {
-                ScratchCarver carver(nullptr);
-                with_types(storage, [&](auto, auto t) { Scratch<decltype(t)>(carver, shape, length); });
-                return carver.used_bytes();
+                ScratchLayout layout(nullptr);
+                with_types(storage, [&](auto, auto t) { Scratch<decltype(t)>(layout, shape, length); });
+                return layout.used_bytes();
               }};
 }
 

@@ -38,7 +38,7 @@ Problem problem_of(const AttentionShape& s) {
   const DropoutArgs& d = s.dropout;
   if (!d.active()) return p;
   p.dropout = {.threshold = static_cast<uint32_t>(std::ceil(d.p * 0x1p24)),  // uniform(word) >= p, exactly
-               .site = d.site,
+               .rng_stream = d.rng_stream,
                .seed = d.seed,
                .keep_scale = 1 / (1 - d.p),
                .scalars = static_cast<const StepScalars*>(d.scalars.data),
@@ -70,15 +70,15 @@ struct Parts {
 
   Parts(std::byte* base, const Problem& p, const AttentionShape& s) : memory(base) {
     const int64_t queries = int64_t{p.B} * p.T_q;
-    first_keys = take<int>(p.mask.listed_first_keys() ? queries : 0);
-    last_keys = take<int>(p.mask.listed_last_keys ? queries : 0);
-    biases = take<A>(p.H * s.scores.t5_buckets.size());
+    first_keys = allocate<int>(p.mask.listed_first_keys() ? queries : 0);
+    last_keys = allocate<int>(p.mask.listed_last_keys ? queries : 0);
+    biases = allocate<A>(p.H * s.scores.t5_buckets.size());
   }
   Parts(std::byte* base, const Problem& p, const AttentionBackward& a) : Parts(base, p, a.shape) {
-    delta = take<A>(a.delta ? 0 : int64_t{p.B} * p.H * p.T_q);
-    tile_keys = take<int4>(p.mask.listed_first_keys() ? int64_t{p.B} * blocks_for(p.T_q, kQueryTile) : 0);
+    delta = allocate<A>(a.delta ? 0 : int64_t{p.B} * p.H * p.T_q);
+    tile_keys = allocate<int4>(p.mask.listed_first_keys() ? int64_t{p.B} * blocks_for(p.T_q, kQueryTile) : 0);
     const int64_t sums = int64_t{p.B} * blocks_for(p.T_q, kBiasQueries) * p.H * a.shape.scores.t5_bias.rows;
-    partials = take<double>(wants_bias_gradient(a) ? sums : 0);
+    partials = allocate<double>(wants_bias_gradient(a) ? sums : 0);
   }
 
   /// Computes the key ranges and biases that forward and backward kernels read.
@@ -93,7 +93,7 @@ struct Parts {
 
  private:
   template <typename T>
-  T* take(int64_t count) {
+  T* allocate(int64_t count) {
     T* const part = memory == nullptr || count == 0 ? nullptr : reinterpret_cast<T*>(memory + bytes);
     bytes += (count * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
     return part;

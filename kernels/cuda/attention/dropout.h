@@ -12,7 +12,7 @@ class HeadDropout {
   HeadDropout() = default;
   __device__ HeadDropout(const Problem& p, int64_t b, int64_t h)
       : threshold_(p.dropout.threshold),
-        site_(p.dropout.site),
+        rng_stream_(p.dropout.rng_stream),
         step_(static_cast<uint32_t>(p.dropout.scalars->philox_step)),
         seed_(p.dropout.seed),
         row_(static_cast<uint64_t>(p.dropout.sequence_length)) {
@@ -38,7 +38,7 @@ class HeadDropout {
  private:
   __device__ uint32_t block_bits(uint64_t block) const {
     const Philox::Counter words =
-        Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), site_, step_},
+        Philox::apply({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), rng_stream_, step_},
                       {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
     uint32_t bits = 0;
     ASHLAR_UNROLL
@@ -46,7 +46,7 @@ class HeadDropout {
     return bits;
   }
 
-  uint32_t threshold_ = 0, site_ = 0, step_ = 0;
+  uint32_t threshold_ = 0, rng_stream_ = 0, step_ = 0;
   uint64_t seed_ = 0;
   uint64_t row_ = 0;    ///< indices of one query
   uint64_t first_ = 0;  ///< index of query 0 and key 0 of the call

@@ -24,7 +24,7 @@ struct HeadRows {
 /// DropoutArgs for kernels. `scalars` is device memory.
 struct Dropout {
   uint32_t threshold = 0;  ///< kept iff the upper 24 bits of the word are at least this
-  uint32_t site = 0;
+  uint32_t rng_stream = 0;
   uint64_t seed = 0;
   double keep_scale = 1;  ///< 1 / (1 - p)
   const StepScalars* scalars = nullptr;

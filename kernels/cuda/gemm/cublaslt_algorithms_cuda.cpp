@@ -59,11 +59,11 @@ class CublasLtPlans::Trial {
     gemm_.transpose_a = key.transpose_a != 0;
     gemm_.transpose_b = key.transpose_b != 0;
     gemm_.accumulate = key.accumulate != 0;
-    start_ = static_cast<char*>(take(bytes_of(gemm_.c)));
+    start_ = static_cast<char*>(allocate(bytes_of(gemm_.c)));
     device_.copy(start_, gemm_.c.data, bytes_of(gemm_.c), stream_);
-    first_c_ = static_cast<char*>(take(bytes_of(gemm_.c)));
-    if (gemm_.pre) first_pre_ = static_cast<char*>(take(bytes_of(gemm_.pre)));
-    count_ = static_cast<uint32_t*>(take(sizeof(uint32_t)));
+    first_c_ = static_cast<char*>(allocate(bytes_of(gemm_.c)));
+    if (gemm_.pre) first_pre_ = static_cast<char*>(allocate(bytes_of(gemm_.pre)));
+    count_ = static_cast<uint32_t*>(allocate(sizeof(uint32_t)));
   }
   ~Trial() {
     try {
@@ -102,7 +102,7 @@ class CublasLtPlans::Trial {
 
  private:
   Allocator& memory() { return device_.allocator(MemoryKind::kActivations); }
-  void* take(int64_t bytes) {
+  void* allocate(int64_t bytes) {
     blocks_.push_back(memory().allocate(bytes));
     return blocks_.back();
   }
@@ -111,7 +111,7 @@ class CublasLtPlans::Trial {
   MutView operand(DType dtype, int64_t rows, int64_t cols, int64_t stride, int64_t align) {
     const MutView shape{nullptr, dtype, rows, cols, stride};
     const int64_t bytes = bytes_of(shape);
-    auto* const at = static_cast<char*>(take(bytes + kMargin)) + align % kMargin;
+    auto* const at = static_cast<char*>(allocate(bytes + kMargin)) + align % kMargin;
     std::vector<char>& pattern = patterns_[dtype];
     if (pattern.empty()) pattern = random_pattern(dtype);
     for (int64_t done = 0; done < bytes; done += kPatternBytes)
@@ -148,7 +148,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
     if (error.code() != ExitCode::kResource) throw;
     return text_of(candidates.front().result.algo);
   }
-  const auto take = [&](const Candidate& candidate) {
+  const auto select = [&](const Candidate& candidate) {
     plan.algo = candidate.result.algo;
     plan.workspace_bytes = candidate.result.workspaceSize;
   };
@@ -157,7 +157,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
     multiply(plan, trial->gemm(), trial->gemm().c, bytes > 0 ? device_.scratch(stream, bytes) : nullptr, stream);
   };
   for (Candidate& candidate : candidates) {
-    take(candidate);
+    select(candidate);
     const auto time_of = [&](int runs) {
       stream.synchronize();
       const Clock::time_point begin = Clock::now();
@@ -173,7 +173,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.seconds < y.seconds; });
   for (const Candidate& candidate : candidates) {
-    take(candidate);
+    select(candidate);
     if (trial->repeats(run)) return text_of(plan.algo);
   }
   throw Error(ExitCode::kInput, "cuda",

@@ -48,7 +48,7 @@ class SlabAllocator final : public Allocator {
   SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
   ~SlabAllocator() override;
   /// After this, slabs come from that source, or from the driver if it has none.
-  void take_memory_from(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
+  void set_memory_source(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;
 

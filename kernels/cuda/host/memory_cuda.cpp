@@ -19,7 +19,7 @@ SlabAllocator::SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_
 SlabAllocator::~SlabAllocator() {
   for (const Slab& slab : slabs_) {
     if (slab.source != nullptr)
-      slab.source->give_back(slab.base);
+      slab.source->release(slab.base);
     else
       pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
   }
@@ -71,7 +71,7 @@ void SlabAllocator::grow(int64_t size) {
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
     throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20, " MiB are used, ",
                          max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
-  void* base = source_ != nullptr ? source_->take(bytes) : nullptr;
+  void* base = source_ != nullptr ? source_->allocate(bytes) : nullptr;
   const bool sourced = base != nullptr;
   if (sourced) {
     taken_of_device_ += bytes;

@@ -9,9 +9,9 @@ Row rope_or_llama3() {
   const Row whole = rope({.base = kBase, .whole_heads = true});
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
-                const bool said = r.has_value("rope_scaling") || r.has_value("rope_parameters");
+                const bool given = r.has_value("rope_scaling") || r.has_value("rope_parameters");
                 whole.read(r, c);
-                if (said) return;
+                if (given) return;
                 model::RopeConfig& rope = c.model.rope;
                 if (rope.base != kBase)
                   r.refuse("rope_theta", "without a rotary dictionary the class takes 12000000; give rope_parameters");

@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The 13B has ALiBi. Its file has no max_position_embeddings, which is how it is recognised.
+/// The 13B has ALiBi. It is recognised by its file, which has no max_position_embeddings.
 void read_positions(JsonReader& r, HfConfig& c) {
   const std::optional<int64_t> longest = r.optional_size({"model_max_length"});
   if (longest && !r.has_value("max_position_embeddings")) {

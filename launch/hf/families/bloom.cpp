@@ -21,7 +21,7 @@ Family bloom() {
                             .affine = model::NormAffine::kScaleBias,
                             .embed = true},
                    .bias = kAllBiasesButHead,
-                   // GELU in its tanh form, with 0.79788456 for sqrt(2/pi): 2e-9 from ours.
+                   // GELU in its tanh form. The class uses 0.79788456 for sqrt(2/pi), which changes the result by 2e-9.
                    .ffn = {.act = Activation::kGeluTanh, .gated = false},
                    .pos = {.type = model::PosType::kAlibi}},
           .rows = {size({"vocab_size"}, {FIELD(vocab_size)}, 250880), seq_length(),
@@ -34,7 +34,7 @@ Family bloom() {
                    number("attention_dropout", {FIELD(dropout.attn)}, 0.0),
                    always_false("apply_residual_connection_post_layernorm",
                                 "the residual is taken before the norm; expected false"),
-                   // In the published files; the class does not read them.
+                   // The published files have these keys; the class does not read them.
                    ignored({"n_inner", "offset_alibi"})},
           .tied_by_default = true,
           .tensors = {.prefix = "transformer.",

@@ -15,8 +15,8 @@ void swin_norm(model::ModelConfig& m, bool behind) {
   if (behind) m.norm.placement = NormPlacement::kOutput;
 }
 
-/// The ids of image tokens, whose logits the class masks: those of vocabulary_map whose names begin with kBegin. They
-/// are written with the names that the class expects: the digits of a number as letters.
+/// The ids of image tokens, whose logits the class masks. They are the entries of vocabulary_map whose names begin with
+/// kBegin. An export writes them with the names that the class expects: letters stand for the digits of a number.
 Row masked_ids() {
   constexpr const char* kKey = "vocabulary_map";
   constexpr const char* kBegin = "IMGIMG";

@@ -13,7 +13,7 @@ Family cohere2() {
                           rope({.whole_heads = true}),
                           // Layers with full attention never rotate.
                           derived([](model::ModelConfig& m) { m.rope.global_enabled = false; }),
-                          // In the published files; their values agree with what the class always does.
+                          // The published files have these keys, with the values that the class always uses.
                           ignored({"layer_switch", "order_of_interleaved_layers", "position_embedding_type",
                                    "rotary_pct", "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
                                    "use_parallel_embedding"})}),

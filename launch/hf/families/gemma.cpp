@@ -16,9 +16,9 @@ Row two_activation_keys() {
     if (has_old || !has_new) old.read(r, c);
     if (c.model.ffn.act == Activation::kGeluErf) c.model.ffn.act = Activation::kGeluTanh;
     if (!has_new) return;
-    const Activation said = c.model.ffn.act;
+    const Activation given = c.model.ffn.act;
     named.read(r, c);
-    if (has_old && said != c.model.ffn.act) {
+    if (has_old && given != c.model.ffn.act) {
       r.refuse("hidden_act", "hidden_activation says ", name_of(c.model.ffn.act), "; keep one");
     }
   };

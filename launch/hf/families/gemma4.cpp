@@ -9,7 +9,7 @@ namespace {
 
 using model::ModelConfig;
 
-/// The settings of layers with full attention in per_layer_config, which must be the same for all of them.
+/// The settings in per_layer_config of the layers with full attention. They must be equal for all these layers.
 struct FullHeads {
   std::optional<int64_t> head_dim, kv_heads;
   bool operator==(const FullHeads&) const = default;
@@ -110,7 +110,7 @@ Row windows_but_the_last() {
   return {.read = read, .write = kinds.write, .limit = kinds.limit};
 }
 
-/// A number that no setting covers: only 0 is read and written. `absent`: the default of the class.
+/// A number for which the model has no setting: only 0 is read and written. `absent`: the default of the class.
 Row none_of(const char* key, double absent, const char* why) {
   return {.read =
               [=](JsonReader& r, HfConfig&) {

@@ -6,8 +6,8 @@ namespace {
 void multi_query(model::ModelConfig& m, bool one) { m.n_kv_heads = one ? 1 : m.n_heads; }
 
 void check_kv_heads(JsonReader& r, HfConfig& c) {
-  const auto said = r.optional_size({"num_key_value_heads"});
-  if (said && *said != c.model.n_kv_heads)
+  const auto given = r.optional_size({"num_key_value_heads"});
+  if (given && *given != c.model.n_kv_heads)
     r.refuse("num_key_value_heads", "multi_query makes it ", c.model.n_kv_heads, "; remove it");
 }
 

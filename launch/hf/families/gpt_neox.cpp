@@ -9,11 +9,11 @@ Family gpt_neox() {
           .rows = joined(
               llama_rows({50432, 2048, 6144, 44, 64, 24576}, "gelu", "layer_norm_eps", 1e-5),
               {head_dim(HeadDim::kDerived), parallel_block("use_parallel_residual", 2, true), attention_bias(true),
-               // It acts on the embedding and on both branches.
+               // This dropout acts on the embedding and on both branches.
                number("hidden_dropout", {FIELD(dropout.resid), FIELD(dropout.embed)}, 0.0),
                rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct", .fraction = 0.25}),
                unread_rope_keys("rope_theta", "partial_rotary_factor"),
-               // In the published 20B file; the class does not read them.
+               // The published 20B file has these keys; the class does not read them.
                ignored({"attention_probs_dropout_prob", "hidden_dropout_prob"})}),
           .tensors = {.prefix = "gpt_neox.",
                       .tokens = "embed_in",

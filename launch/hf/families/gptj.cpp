@@ -26,7 +26,7 @@ Family gptj() {
           .rows = joined(gpt_rows({50400, 2048, 4096, 28, 16, 0}, 0.0),
                          {rotary_dim(),
                           {.read = ignore_interleaved_scaling},
-                          // In the published file; the class does not read them.
+                          // The published file has these keys; the class does not read them.
                           ignored({"rotary", "scale_attn_weights"})}),
           .tensors = gpt_tensors({.q = "attn.q_proj",
                                   .k = "attn.k_proj",

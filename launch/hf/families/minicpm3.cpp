@@ -15,7 +15,7 @@ template <typename F>
 double inverse(double guess, double wanted, const F& f) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double below = std::nextafter(guess, -kInfinity), above = std::nextafter(guess, kInfinity);
-  // A short decimal first: the file probably had that.
+  // A short decimal is tried first, since the file probably had one.
   for (const double x : {std::round(guess * 1e9) / 1e9, guess, below, above})
     if (f(x) == wanted) return x;
   return guess;

@@ -7,7 +7,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// A key that the class does not read: a note when its value is not what the class does.
+/// Reads a key that the class ignores. Adds a note when its value differs from what the class does.
 void read_unread(JsonReader& r, HfConfig& c, const char* key, const nlohmann::json& has) {
   const nlohmann::json* value = r.raw(key);
   if (value == nullptr || *value == has) return;
@@ -30,7 +30,7 @@ void read_attention(JsonReader& r, HfConfig& c) {
   JsonReader a = r.nested(*object, "attn_config.");
   clip_qkv().read(a, c);
   if (const auto scale = a.optional_number({"softmax_scale"})) c.model.attn.scale = *scale;
-  // It acts on the probabilities and on the output of both branches.
+  // This dropout acts on the probabilities and on the output of both branches.
   c.model.dropout.attn = c.model.dropout.resid = a.number({"attn_pdrop"}, 0.0);
   read_unread(a, c, "alibi", true);
   read_unread(a, c, "alibi_bias_max", 8);

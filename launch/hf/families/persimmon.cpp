@@ -11,8 +11,8 @@ void qk_layernorm(model::ModelConfig& m, bool normed) {
 }
 
 void refuse_fewer_kv_heads(JsonReader& r, HfConfig& c) {
-  const auto said = r.optional_size({"num_key_value_heads"});
-  if (said && *said != c.model.n_heads)
+  const auto given = r.optional_size({"num_key_value_heads"});
+  if (given && *given != c.model.n_heads)
     r.refuse("num_key_value_heads", "the class has as many KV heads as heads; expected ", c.model.n_heads);
 }
 

@@ -3,7 +3,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// Returns original_max_position_embeddings: only longrope uses it, and has it in its dictionary too.
+/// Returns original_max_position_embeddings. Only longrope uses this key, and its dictionary has the key too.
 int64_t original_positions(const HfConfig& c) {
   const bool scaled = c.model.rope.scaling == model::RopeScaling::kLongrope;
   return scaled ? c.model.rope.original_positions : c.extras.max_positions;

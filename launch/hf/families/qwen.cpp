@@ -20,9 +20,9 @@ Row ffn_width() {
 Row kv_channels() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     c.model.head_dim = std::max<int64_t>(c.model.d_model / c.model.n_heads, 1);
-    const int64_t said = r.optional_size({"kv_channels"}).value_or(128);
-    if (said == c.model.head_dim) return;
-    r.add_error(str_cat("kv_channels = ", said, ": expected width / heads = ", c.model.head_dim,
+    const int64_t given = r.optional_size({"kv_channels"}).value_or(128);
+    if (given == c.model.head_dim) return;
+    r.add_error(str_cat("kv_channels = ", given, ": expected width / heads = ", c.model.head_dim,
                         ", which the class splits by"));
   };
   return {.read = read, .write = [](Json& j, const HfConfig& c) { j["kv_channels"] = c.model.head_dim; }};

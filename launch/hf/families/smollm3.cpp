@@ -6,7 +6,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// no_rope_layers: 1 for each layer that rotates. Without it every no_rope_layer_interval-th layer does not.
+/// no_rope_layers has a 1 for each layer that rotates. Without this key, every no_rope_layer_interval-th layer does not
+/// rotate.
 void read_layers_without_rope(JsonReader& r, HfConfig& c) {
   model::ModelConfig& m = c.model;
   const nlohmann::json* list = r.raw("no_rope_layers");

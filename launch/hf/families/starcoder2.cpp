@@ -11,7 +11,7 @@ Family starcoder2() {
                           flag("use_bias", {FIELD(bias.qkv), FIELD(bias.attn_out), FIELD(bias.ffn)}, true),
                           number("residual_dropout", {FIELD(dropout.resid)}, 0.0),
                           number("embedding_dropout", {FIELD(dropout.embed)}, 0.0), windows({.types = false}),
-                          // In the published files; the class reads hidden_act and norm_epsilon instead.
+                          // The published files have these keys; the class reads hidden_act and norm_epsilon instead.
                           ignored({"mlp_type", "norm_type", "layer_norm_epsilon", "activation_function"}),
                           rope({.whole_heads = true})}),
           .tied_by_default = true,

@@ -48,7 +48,7 @@ Row latent_sizes(const LatentSizes& s) {
 
 namespace {
 
-/// The rotary keys. For them a head is its rotated columns.
+/// The rotary keys. They count only the rotated columns as a head.
 Row rotated_columns(double base) {
   const auto with_rotated_heads = [](HfConfig c) {
     c.model.head_dim = c.model.rope.dims;

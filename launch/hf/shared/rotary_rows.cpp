@@ -27,7 +27,8 @@ double fraction_of(const ModelConfig& m) {
   return fraction;
 }
 
-/// A value inside the rotary dictionary or at top level. They must agree: transformers 4 and 5 choose differently.
+/// A value that may stand in the rotary dictionary and at top level. If it stands in both, they must agree, since
+/// transformers 4 and 5 differ in which they read.
 std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
   const auto outer = r.optional_number({key});
   if (inner && outer && *inner != *outer) {
@@ -62,8 +63,8 @@ std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   return grown(*one) / grown(*all);
 }
 
-/// Reads a scaling that is not "default" from the dictionary `d` of the config `r`. `proportional`: the family has that
-/// scaling.
+/// Reads a scaling other than "default" from the dictionary `d` of the config `r`. `proportional`: the family supports
+/// proportional scaling.
 void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool proportional, HfConfig& c) {
   RopeConfig& rope = c.model.rope;
   const auto original = [&] {
@@ -137,8 +138,8 @@ void read_temperature(JsonReader& d, HfConfig& c) {
   d.ignore({"max_position_embeddings"});
 }
 
-/// Joins the dictionary under both of its names, of transformers 4 and 5; null when the two differ. `type` is an older
-/// name of rope_type. The base and the fraction may be at top level instead.
+/// Joins the dictionaries under the names of transformers 4 and 5; null when the two differ. `type` is an older name of
+/// rope_type. The base and the fraction may be at top level instead.
 nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters) {
   for (nlohmann::json* dict : {&scaling, &parameters}) {
     if (!dict->contains("type") || dict->contains("rope_type")) continue;
@@ -161,19 +162,19 @@ struct DictionaryKinds {
 /// Reads the dictionary `d` of the config `r`: the scaling into the model, the rest into the result.
 RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const DictionaryKinds& kinds = {}) {
   const std::string type = d.text({"rope_type", "type"}, "default");
-  const RotaryDictionary said = {.base = d.optional_number({"rope_theta"}),
-                                 .fraction = d.optional_number({"partial_rotary_factor"})};
+  const RotaryDictionary dictionary = {.base = d.optional_number({"rope_theta"}),
+                                       .fraction = d.optional_number({"partial_rotary_factor"})};
   if (kinds.temperature) read_temperature(d, c);
   if (type == "default") {
     d.ignore({"original_max_position_embeddings"});
   } else {
     const size_t errors = d.num_errors();
     read_scaling(r, d, type, kinds.proportional, c);
-    if (d.num_errors() > errors) return said;
+    if (d.num_errors() > errors) return dictionary;
   }
   for (const std::string& key : d.unread_keys())
     d.refuse(key.c_str(), "rope_type \"", type, "\" does not read it; remove it");
-  return said;
+  return dictionary;
 }
 
 RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool temperature) {
@@ -219,9 +220,9 @@ bool is_part_of(const nlohmann::json& some, const nlohmann::json& all) {
   return true;
 }
 
-/// The rotary settings of one kind of layers, as a model of these layers alone would have them.
+/// The rotary settings of one kind of layers, as a model with only these layers would have them.
 struct KindRope {
-  RotaryDictionary said;
+  RotaryDictionary dictionary;
   RopeConfig rope;
 };
 
@@ -229,7 +230,8 @@ KindRope read_kind(JsonReader& r, const nlohmann::json* dict, const std::string&
                    bool proportional) {
   HfConfig one = c;
   KindRope kind;
-  if (dict != nullptr) kind.said = read_dictionary(r, r.nested(*dict, where), one, {.proportional = proportional});
+  if (dict != nullptr)
+    kind.dictionary = read_dictionary(r, r.nested(*dict, where), one, {.proportional = proportional});
   kind.rope = one.model.rope;
   return kind;
 }
@@ -297,16 +299,16 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
   const KindRope local = read_kind(r, local_dict, str_cat("rope_parameters.", kLocalKind, "."), c, false);
   if (proportional && parameters == nullptr && scaling == nullptr) {
     full.rope.scaling = RopeScaling::kProportional;
-    full.said.fraction = keys.proportional;
+    full.dictionary.fraction = keys.proportional;
   }
   if (full.rope.scaling == RopeScaling::kProportional) {
     const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
-    full.rope.global_dims = proportional_dims(full.said.fraction.value_or(1.0), width);
-    full.said.fraction.reset();
+    full.rope.global_dims = proportional_dims(full.dictionary.fraction.value_or(1.0), width);
+    full.dictionary.fraction.reset();
   }
   m.rope = full.rope;
-  m.rope.base = agreed(r, full.said.base, "rope_theta").value_or(keys.base);
-  std::optional<double> local_base = local.said.base;
+  m.rope.base = agreed(r, full.dictionary.base, "rope_theta").value_or(keys.base);
+  std::optional<double> local_base = local.dictionary.base;
   if (keys.local_key != nullptr) local_base = agreed(r, local_base, keys.local_key);
   if (local_base.value_or(keys.local_base) != m.rope.base) m.rope.local_base = local_base.value_or(keys.local_base);
   if (m.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
@@ -314,14 +316,15 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
   if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
     r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
                         kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
-  for (const std::optional<double>& fraction : {full.said.fraction, local.said.fraction}) {
+  for (const std::optional<double>& fraction : {full.dictionary.fraction, local.dictionary.fraction}) {
     if (fraction.value_or(1.0) != 1.0)
       r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));
   }
 }
 
 void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
-  // The settings of the first layer of each kind: read back, a model whose others differ is another one.
+  // Writes the settings of the first layer of each kind. If other layers differ, the model that is read back differs,
+  // and the export is refused.
   const std::vector<int64_t> windows = model::layer_windows(c.model);
   const auto of_kind = [&](bool full) {
     const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });
@@ -347,10 +350,10 @@ void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
 
 Row rope(const Rotary& keys) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
-    const RotaryDictionary said = read_rotary_dictionary(r, c, keys.temperature);
+    const RotaryDictionary dictionary = read_rotary_dictionary(r, c, keys.temperature);
     ModelConfig& m = c.model;
-    m.rope.base = agreed(r, said.base, keys.base_key).value_or(keys.base);
-    const double share = agreed(r, said.fraction, keys.fraction_key).value_or(keys.fraction);
+    m.rope.base = agreed(r, dictionary.base, keys.base_key).value_or(keys.base);
+    const double share = agreed(r, dictionary.fraction, keys.fraction_key).value_or(keys.fraction);
     if (keys.whole_heads) {
       m.rope.dims = m.head_dim;
       if (share != 1.0) {
@@ -369,7 +372,8 @@ Row rope(const Rotary& keys) {
     parameters["rope_theta"] = m.rope.base;
     if (keys.temperature) {
       parameters["llama_4_scaling_beta"] = m.attn.temperature_beta;
-      // A scaling has its own: read back, other positions are another model.
+      // A scaling has original positions of its own. If they differ, the model that is read back differs, and the
+      // export is refused.
       const int64_t positions = m.attn.temperature_positions > 0 ? m.attn.temperature_positions
                                                                  : std::max<int64_t>(c.extras.max_positions, 1);
       if (!parameters.contains("original_max_position_embeddings"))

@@ -251,9 +251,9 @@ Row windows(const WindowKeys& keys) {
     const std::optional<int64_t> window = r.has(kKey) ? r.optional_size({kKey}) : keys.absent;
     if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
     int64_t every = keys.full_every;
-    const nlohmann::json* said = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
-    if (!window) said = nullptr;  // without a window the key has no meaning: Exaone's files have 0
-    const bool number = said != nullptr && !said->is_string();
+    const nlohmann::json* pattern = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
+    if (!window) pattern = nullptr;  // without a window the key has no meaning: Exaone's files have 0
+    const bool number = pattern != nullptr && !pattern->is_string();
     if (number) every = r.size({keys.every_key}, every);
     const auto slides = [&](int64_t layer) {
       return every == 0 || (keys.first_is_full ? layer : layer + 1) % every != 0;
@@ -262,7 +262,8 @@ Row windows(const WindowKeys& keys) {
     read_layer_types(r, c.model, window, slides);
     const bool types = r.raw("layer_types") != nullptr;
     // Exaone's files may have a text here, in addition to layer_types.
-    if (said != nullptr && !number && !types) r.refuse(keys.every_key, "expected a number, or a text with layer_types");
+    if (pattern != nullptr && !number && !types)
+      r.refuse(keys.every_key, "expected a number, or a text with layer_types");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
       for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
@@ -272,7 +273,7 @@ Row windows(const WindowKeys& keys) {
         break;
       }
     }
-    // A class that does not read layer_types: the key must agree with what the class does.
+    // If the class does not read layer_types, the key must agree with what the class does.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
       r.refuse("layer_types", c.family->class_name, " does not read it; remove it");
     }

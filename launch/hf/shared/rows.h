@@ -12,9 +12,9 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::hf {
 
-// The kinds of rows. A field of the model is given by the function that finds it: FIELD(norm.variant.eps). A row of
-// several fields writes the first number, or whether any of the flags is set. A model in which they differ reads back
-// as another one, so an export to the family is refused.
+// The kinds of rows. A field of the model is given by the function that finds it: FIELD(norm.variant.eps). A row with
+// several fields writes the first number, or whether any of the flags is set. If the fields differ, the model that is
+// read back differs from the exported one, so the export is refused.
 
 using Keys = JsonReader::Keys;  ///< several are names of one value; the first is the one that is written
 using SizeField = int64_t& (*)(model::ModelConfig&);
@@ -32,7 +32,7 @@ Row size_or(const Keys& keys, SizeField field, SizeRule rule);
 Row positions(const Keys& keys, int64_t fallback);
 Row number(const char* key, const std::vector<NumberField>& fields, double fallback);
 Row flag(const char* key, const std::vector<FlagField>& fields, bool fallback);
-/// A flag that stands for other fields than flags: `set` is called with its value, `get` returns what is written.
+/// A flag for fields that are not flags: `set` is called with its value, and `get` returns the value to write.
 Row flag(const char* key, bool fallback, void (*set)(model::ModelConfig&, bool),
          bool (*get)(const model::ModelConfig&));
 /// No key: sets fields that follow from the rows above.
@@ -68,22 +68,24 @@ struct RotaryKinds {
   double base = 0, local_base = 0;  ///< defaults of the class
   /// Key of the base of layers with a window in files of transformers 4; null: there is none.
   const char* local_key = nullptr;
-  /// The family has proportional scaling on layers with full attention, with this fraction when the file has no
+  /// If set, layers with full attention have proportional scaling, and this is the fraction for a file without
   /// rope_parameters. This row must follow the rows of both kinds of heads.
   std::optional<double> proportional = std::nullopt;
 };
 /// The rotary keys of transformers 4 (top level, rope_scaling for layers with full attention) and 5 (rope_parameters,
 /// an object for each kind); both are written.
 Row rope_by_kind(const RotaryKinds& keys);
-/// Rotary keys that this class does not read, though others do: their values must be those that it uses.
+/// Rotary keys that this class does not read, although other classes do. Their values must be those that this class
+/// uses.
 Row unread_rope_keys(const char* base_key, const char* fraction_key);
 
 /// The standard deviation of the initial weights.
 Row init_std(const char* key = "initializer_range");
 
-/// A flag that no setting covers: only false is read. `written`: written as false, since the class may default to true.
+/// A flag for which the model has no setting: only false is accepted. `written`: the key is written as false, for a
+/// class whose default is true.
 Row always_false(const char* key, const char* why, bool written = false);
-/// A number that no setting covers: only 0 is read.
+/// A number for which the model has no setting: only 0 is accepted.
 Row always_zero(const char* key, const char* why);
 /// Keys of the attention windows of a family.
 struct WindowKeys {
@@ -106,7 +108,7 @@ std::string sliding_alone(const model::ModelConfig& m);
 Row ignored(const Keys& keys);
 /// An ignored key that is written with this value.
 Row ignored(const char* key, int64_t (*value)(const HfConfig&));
-/// A number without effect in this family: a note when it is not 0.
+/// A number that has no effect in this family. A value other than 0 gives a note.
 Row without_effect(const char* key);
 
 }  // namespace ashlar::hf

@@ -36,7 +36,7 @@ struct Sizes {
 /// default activation, or a separate row. `eps_key`: null for a family without one.
 Rows llama_rows(const Sizes& sizes, const char* act, const char* eps_key, double eps);
 Rows llama_rows(const Sizes& sizes, const Row& act, const char* eps_key, double eps);
-/// Mistral and Ministral. `types`: layer_types gives the layers that have a window.
+/// Rows of Mistral and Ministral. `types`: layer_types gives the layers that have a window.
 Rows mistral_rows(bool types);
 Rows glm_rows();
 
@@ -47,7 +47,8 @@ TensorNames gpt_tensors(TensorNames own);
 /// Rows of Gemma 2 and VaultGemma, and those that they share with Gemma 3 (gemma_rows.cpp).
 Rows gemma2_rows();
 Rows gemma_rows(const Sizes& sizes, int64_t kv_heads);
-/// Rows of Granite and HyperCLOVA X, of these and Granite SWA, and of both Granites (granite_rows.cpp).
+/// Rows of three sets of families: Granite and HyperCLOVA X; these two and Granite SWA; Granite and Granite SWA
+/// (granite_rows.cpp).
 Rows granite_rows();
 Rows granite_multipliers();
 Rows granite_scales();
@@ -73,8 +74,8 @@ Row embedding_scale();
 Row embedding_scale(const char* key, bool fallback);
 /// q, k and v are clamped to [-c, c]; null: they are not.
 Row clip_qkv();
-/// The windows of Qwen 2 and 3: use_sliding_window switches them on, for layers from max_window_layers on or by
-/// layer_types.
+/// The windows of Qwen 2 and 3. use_sliding_window switches them on, for the layers from max_window_layers on or for
+/// those that layer_types names.
 Row qwen2_windows();
 
 /// false: the scores are not scaled.
@@ -86,7 +87,7 @@ Row rotary_dim();
 Row no_bidirectional_attention();
 /// hidden_activation of Gemma 2 and later. They do not read hidden_act, which the published files have too.
 Row gemma_hidden_activation();
-/// The scores are divided by the root of this number, whatever head_dim is.
+/// The scores are divided by the square root of this number, not by that of head_dim.
 Row query_pre_attn_scalar();
 using OptionalNumberField = std::optional<double>& (*)(model::ModelConfig&);
 /// A soft-cap. Null: none. Absent: `absent`.
@@ -96,8 +97,8 @@ Row softcap(const char* key, OptionalNumberField field, std::optional<double> ab
 struct LatentSizes {
   int64_t q_rank, kv_rank, nope, rope, v_head_dim;
 };
-/// Ranks and widths. A head has rotated and other columns: model.head_dim counts both, head_dim in the file the rotated
-/// ones.
+/// Ranks and widths. A head has rotated and other columns. model.head_dim counts both; head_dim in the file counts only
+/// the rotated ones.
 Row latent_sizes(const LatentSizes& sizes);
 /// The rotary keys of latent attention, and the scale of the scores, which YaRN changes.
 Rows latent_rope(double base);

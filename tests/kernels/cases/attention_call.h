@@ -64,8 +64,13 @@ struct AttentionCall {
     s.kv_batch_stride = fused ? s.q_batch_stride : kv_layout().sample * kv_stride;
     if (c.p > 0) {
       scalars->philox_step = 9;
-      s.dropout = {
-          .p = c.p, .seed = 5, .site = 3, .scalars = scalars.view(), .first_sample = 2, .head0 = 1, .heads = c.H + 3};
+      s.dropout = {.p = c.p,
+                   .seed = 5,
+                   .rng_stream = 3,
+                   .scalars = scalars.view(),
+                   .first_sample = 2,
+                   .head0 = 1,
+                   .heads = c.H + 3};
       s.dropout.sequence_length = std::max(c.q_start + c.T_q, c.kv_start + c.T_kv) + 3;
     }
     if (c.documents) {

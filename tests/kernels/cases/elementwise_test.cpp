@@ -21,10 +21,10 @@ double mask_of(const DropoutArgs& a, int64_t n, int64_t c, int64_t width) {
 
 class ElementwiseTest : public ::testing::Test {
  protected:
-  DropoutArgs dropout(double p, uint32_t site) const {
+  DropoutArgs dropout(double p, uint32_t rng_stream) const {
     return {.p = p,
             .seed = 0x123456789abcdef0ULL,
-            .site = site,
+            .rng_stream = rng_stream,
             .scalars = scalars_.view(),
             .first_sample = 3000000000,
             .sequence_length = 1021,
@@ -172,7 +172,7 @@ TEST_F(ElementwiseTest, DropoutKeepsTheRightShareAndDoesNotDependOnTheSplit) {
     const DeviceStruct<StepScalars> next({.philox_step = scalars_->philox_step + 1});
     DropoutArgs other = args;
     if (step) other.scalars = next.view();
-    if (!step) other.site += 1;
+    if (!step) other.rng_stream += 1;
     HostMatrix y(DType::kFloat32, kRows, kCols);
     run(ones.view(), y.mut(), other);
     EXPECT_FALSE(y == whole);
@@ -317,7 +317,7 @@ TEST_F(ElementwiseTest, SetStructWritesItsBytesAlone) {
 
 TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
   constexpr uint64_t kSeed = 0xfedcba9876543210ULL;
-  const uint64_t site = hash64("layers.3.wq");
+  const uint64_t rng_stream = hash64("layers.3.wq");
   for (const DType dtype : kStorageDTypes) {
     for (const Shape s : kShapes) {
       for (const int64_t extra : {0, 5}) {  // the whole width, and a slice of a wider tensor
@@ -330,7 +330,7 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
               backend.random_fill({.dst = out[0].mut(),
                                    .scale = 0.02,
                                    .seed = kSeed,
-                                   .site = site,
+                                   .rng_stream = rng_stream,
                                    .row_begin = row0,
                                    .col_begin = col0,
                                    .global_cols = width},
@@ -341,7 +341,7 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
               for (int64_t r = 0; r < s.rows; ++r) {
                 for (int64_t c = 0; c < s.cols; ++c) {
                   const auto index = static_cast<uint64_t>((row0 + r) * width + col0 + c);
-                  const double expected = 0.02 * Philox::normal_at(kSeed, site, index);
+                  const double expected = 0.02 * Philox::normal_at(kSeed, rng_stream, index);
                   // The same up to one rounding: fp64 to a few units, fp32 and bf16 to the neighbour at a tie.
                   const double allowed =
                       std::abs(expected) * (dtype == DType::kFloat64 ? 0x1p-49 : 2 * unit_roundoff(dtype)) + 1e-300;
@@ -357,8 +357,8 @@ TEST_F(ElementwiseTest, RandomFillIsThePhiloxFunctionOfTheGlobalIndex) {
 
 TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
   constexpr uint64_t kSeed = 0xfedcba9876543210ULL;
-  const uint64_t site = hash64("layers.3.wq");
-  for (const double cut : {0.5, 1.0, 3.0}) {
+  const uint64_t rng_stream = hash64("layers.3.wq");
+  for (const double trunc_sigma : {0.5, 1.0, 3.0}) {
     for (const DType dtype : kStorageDTypes) {
       const Shape s{3, 517};
       for (const int64_t extra : {0, 5}) {
@@ -368,9 +368,9 @@ TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
               Outputs out = {HostMatrix(dtype, s.rows, s.cols, extra)};
               backend.random_fill({.dst = out[0].mut(),
                                    .scale = 0.02,
-                                   .cut = cut,
+                                   .trunc_sigma = trunc_sigma,
                                    .seed = kSeed,
-                                   .site = site,
+                                   .rng_stream = rng_stream,
                                    .row_begin = row0,
                                    .col_begin = col0,
                                    .global_cols = width},
@@ -382,9 +382,9 @@ TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
               for (int64_t r = 0; r < s.rows; ++r) {
                 for (int64_t c = 0; c < s.cols; ++c) {
                   const auto index = static_cast<uint64_t>((row0 + r) * width + col0 + c);
-                  const double first = Philox::normal_at(kSeed, site, index);
-                  double expected = 0.02 * Philox::truncated_normal_at(kSeed, site, index, cut);
-                  if (std::abs(first) <= cut) {
+                  const double first = Philox::normal_at(kSeed, rng_stream, index);
+                  double expected = 0.02 * Philox::truncated_normal_at(kSeed, rng_stream, index, trunc_sigma);
+                  if (std::abs(first) <= trunc_sigma) {
                     ++kept;
                     ASSERT_EQ(expected, 0.02 * first);
                   }
@@ -400,7 +400,8 @@ TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
     }
   }
   HostMatrix m(DType::kFloat32, 1, 8);
-  EXPECT_THROW(backends_.one().random_fill({.dst = m.mut(), .cut = 0.4, .global_cols = 8}, backends_.stream()), Bug);
+  EXPECT_THROW(backends_.one().random_fill({.dst = m.mut(), .trunc_sigma = 0.4, .global_cols = 8}, backends_.stream()),
+               Bug);
 }
 
 /// The moments of a normal distribution under the condition |x| <= c: with phi its density and Z = 2 Phi(c) - 1,
@@ -408,21 +409,24 @@ TEST_F(ElementwiseTest, NumbersBeyondTheCutAreDrawnAgain) {
 TEST_F(ElementwiseTest, TruncatedNormalsHaveTheMomentsOfTheirDistribution) {
   constexpr int64_t kCount = 1 << 19;
   const double root = 1 / std::sqrt(static_cast<double>(kCount));
-  for (const double cut : {0.5, 1.0, 3.0}) {
+  for (const double trunc_sigma : {0.5, 1.0, 3.0}) {
     HostMatrix m(DType::kFloat64, 1, kCount);
-    backends_.one().random_fill({.dst = m.mut(), .scale = 1, .cut = cut, .seed = 1, .site = 2, .global_cols = kCount},
-                                backends_.stream());
+    backends_.one().random_fill(
+        {.dst = m.mut(), .scale = 1, .trunc_sigma = trunc_sigma, .seed = 1, .rng_stream = 2, .global_cols = kCount},
+        backends_.stream());
     backends_.finish();
-    const double density = std::exp(-cut * cut / 2) / std::sqrt(2 * std::numbers::pi), Z = std::erf(cut / std::sqrt(2));
-    const double square = 1 - 2 * cut * density / Z, fourth = 3 * square - 2 * cut * cut * cut * density / Z;
+    const double density = std::exp(-trunc_sigma * trunc_sigma / 2) / std::sqrt(2 * std::numbers::pi),
+                 Z = std::erf(trunc_sigma / std::sqrt(2));
+    const double square = 1 - 2 * trunc_sigma * density / Z,
+                 fourth = 3 * square - 2 * trunc_sigma * trunc_sigma * trunc_sigma * density / Z;
     double sums[2] = {0, 0}, largest = 0;
     for (int64_t i = 0; i < kCount; ++i) {
       sums[0] += m.at(i);
       sums[1] += m.at(i) * m.at(i);
       largest = std::max(largest, std::abs(m.at(i)));
     }
-    EXPECT_LE(largest, cut);
-    EXPECT_GT(largest, cut * (1 - 100 * root)) << "none is pushed away from the cut";
+    EXPECT_LE(largest, trunc_sigma);
+    EXPECT_GT(largest, trunc_sigma * (1 - 100 * root)) << "none is pushed away from the cut";
     EXPECT_NEAR(sums[0] / kCount, 0, 5 * std::sqrt(square) * root);
     EXPECT_NEAR(sums[1] / kCount, square, 5 * std::sqrt(fourth - square * square) * root);
   }
@@ -431,7 +435,7 @@ TEST_F(ElementwiseTest, TruncatedNormalsHaveTheMomentsOfTheirDistribution) {
 TEST_F(ElementwiseTest, RandomNormalsRoundLikeTheDefinitionAndHaveItsMoments) {
   constexpr int64_t kCount = 1 << 20;
   HostMatrix m(DType::kFloat32, 1, kCount);
-  backends_.one().random_fill({.dst = m.mut(), .scale = 1, .seed = 1, .site = 2, .global_cols = kCount},
+  backends_.one().random_fill({.dst = m.mut(), .scale = 1, .seed = 1, .rng_stream = 2, .global_cols = kCount},
                               backends_.stream());
   backends_.finish();
   double sums[4] = {0, 0, 0, 0};

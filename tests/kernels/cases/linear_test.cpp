@@ -19,10 +19,10 @@ struct Stored {
   int64_t rows, cols;
   DeviceVector<double> bytes;  // aligned storage, reinterpreted
 
-  Stored(DType type, int64_t r, int64_t c, uint64_t site) : dtype(type), rows(r), cols(c) {
+  Stored(DType type, int64_t r, int64_t c, uint64_t rng_stream) : dtype(type), rows(r), cols(c) {
     bytes.resize(static_cast<size_t>(r * c) + 1);
     for (int64_t i = 0; i < r * c; ++i) {
-      set(i, 2.0 * Philox::uniform(Philox::block(11, site, static_cast<uint64_t>(i))[0]) - 1.0);
+      set(i, 2.0 * Philox::uniform(Philox::block(11, rng_stream, static_cast<uint64_t>(i))[0]) - 1.0);
     }
   }
   void set(int64_t i, double value) {

@@ -12,8 +12,13 @@ constexpr double kEps = 1e-3;
 class ResidualNormTest : public ::testing::Test {
  protected:
   DropoutArgs dropout(double p) const {
-    return {
-        .p = p, .seed = 7, .site = 9, .scalars = scalars_.view(), .first_sample = 3, .sequence_length = 64, .row0 = 5};
+    return {.p = p,
+            .seed = 7,
+            .rng_stream = 9,
+            .scalars = scalars_.view(),
+            .first_sample = 3,
+            .sequence_length = 64,
+            .row0 = 5};
   }
 
   EveryBackend backends_;

@@ -1,4 +1,4 @@
-#include "data/sources/text_cutter.h"
+#include "data/sources/text_splitter.h"
 
 #include <algorithm>
 
@@ -54,7 +54,7 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
   return std::nullopt;
 }
 
-bool DocumentSeparator::may_cut(std::string_view text, size_t at) const {
+bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
   if (at == 0 || white(text[at - 1])) return false;
   if (text_.empty()) return true;
   // No separator, including its line break, may cross the place; the search sees all that do.
@@ -64,7 +64,7 @@ bool DocumentSeparator::may_cut(std::string_view text, size_t at) const {
   return found == std::string_view::npos || found >= at;
 }
 
-std::optional<size_t> TextCutter::joint(std::string_view text, size_t at) const {
+std::optional<size_t> TextSplitter::joint(std::string_view text, size_t at) const {
   const size_t low = at - std::min(at, kContext), high = std::min(text.size(), at + kContext);
   // The valid UTF-8 around the place.
   size_t begin = low, end = high;
@@ -76,21 +76,21 @@ std::optional<size_t> TextCutter::joint(std::string_view text, size_t at) const 
   return tokenizer_->joint(text.substr(begin, end - begin), at - begin);
 }
 
-std::optional<TextCutter::Cut> TextCutter::find(std::string_view text, size_t& from, bool last,
-                                                const Search& search) const {
+std::optional<TextSplitter::SplitPoint> TextSplitter::find(std::string_view text, size_t& from, bool last,
+                                                           const Search& search) const {
   if (context() == 0) {
     if (from + 4 > text.size() && !last) return std::nullopt;
-    const size_t at = from + first_cut(rule_, text.substr(std::min(from, text.size())));
-    return Cut{at, at};
+    const size_t at = from + first_split_point(rule_, text.substr(std::min(from, text.size())));
+    return SplitPoint{at, at};
   }
   for (; from < text.size() && (last || from + kContext <= text.size()); ++from) {
     if (from == 0) continue;
-    if (separator_ && (continuation(text[from]) || !separator_.may_cut(text, from))) continue;
-    if (rule_ != CutRule::kWords) return Cut{from, from};
+    if (separator_ && (continuation(text[from]) || !separator_.may_split(text, from))) continue;
+    if (rule_ != SplitPoints::kWords) return SplitPoint{from, from};
     const bool far = from >= search.begin + kFar && (search.text_offset + static_cast<int64_t>(from)) % kStride == 0 &&
                      !continuation(text[from]);
     if (!far && !worth_asking(text, from)) continue;
-    if (const auto left_out = joint(text, from)) return Cut{from, from + *left_out};
+    if (const auto left_out = joint(text, from)) return SplitPoint{from, from + *left_out};
   }
   return std::nullopt;
 }

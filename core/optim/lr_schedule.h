@@ -6,13 +6,13 @@
 
 namespace ashlar::optim {
 
-enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
-inline constexpr EnumName<ScheduleKind> kScheduleKindNames[] = {{ScheduleKind::kConstant, "constant"},
-                                                                {ScheduleKind::kLinear, "linear"},
-                                                                {ScheduleKind::kCosine, "cosine"},
-                                                                {ScheduleKind::kWsd, "wsd"},
-                                                                {ScheduleKind::kInvSqrt, "inv_sqrt"}};
-constexpr std::span<const EnumName<ScheduleKind>> names_of(ScheduleKind) { return kScheduleKindNames; }
+enum class LrScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
+inline constexpr EnumName<LrScheduleKind> kLrScheduleKindNames[] = {{LrScheduleKind::kConstant, "constant"},
+                                                                    {LrScheduleKind::kLinear, "linear"},
+                                                                    {LrScheduleKind::kCosine, "cosine"},
+                                                                    {LrScheduleKind::kWsd, "wsd"},
+                                                                    {LrScheduleKind::kInvSqrt, "inv_sqrt"}};
+constexpr std::span<const EnumName<LrScheduleKind>> names_of(LrScheduleKind) { return kLrScheduleKindNames; }
 using ashlar::name_of;
 
 /// Learning rate as a pure function of the step s = 0, 1, ..., steps-1.
@@ -23,8 +23,8 @@ using ashlar::name_of;
 ///   wsd             peak until steps-decay_steps, then linear to min_ratio*peak at `steps` (Hu et al. 2024,
 ///                   arXiv:2404.06395)
 ///   inverse sqrt    peak*sqrt(max(warmup,1)/max(s+1, warmup, 1)), not below min_ratio*peak
-struct Schedule {
-  ScheduleKind kind = ScheduleKind::kCosine;
+struct LrSchedule {
+  LrScheduleKind kind = LrScheduleKind::kCosine;
   double peak = 0;
   int64_t steps = 0;
   int64_t warmup_steps = 0;

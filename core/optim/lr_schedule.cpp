@@ -1,4 +1,4 @@
-#include "core/optim/schedule.h"
+#include "core/optim/lr_schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace ashlar::optim {
 
-double Schedule::lr(int64_t step) const {
+double LrSchedule::lr(int64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   // The fraction of the decay that has passed if it starts at `begin`.
   const auto progress = [&](int64_t begin) {
@@ -16,12 +16,12 @@ double Schedule::lr(int64_t step) const {
     return std::clamp(static_cast<double>(step - begin) / static_cast<double>(decay_steps), 0.0, 1.0);
   };
   switch (kind) {
-    case ScheduleKind::kConstant: return peak;
-    case ScheduleKind::kLinear: return peak * (1 - (1 - min_ratio) * progress(warmup_steps));
-    case ScheduleKind::kCosine:
+    case LrScheduleKind::kConstant: return peak;
+    case LrScheduleKind::kLinear: return peak * (1 - (1 - min_ratio) * progress(warmup_steps));
+    case LrScheduleKind::kCosine:
       return peak * (min_ratio + (1 - min_ratio) * 0.5 * (1 + std::cos(std::numbers::pi * progress(warmup_steps))));
-    case ScheduleKind::kWsd: return peak * (1 - (1 - min_ratio) * progress(steps - decay_steps));
-    case ScheduleKind::kInvSqrt: {
+    case LrScheduleKind::kWsd: return peak * (1 - (1 - min_ratio) * progress(steps - decay_steps));
+    case LrScheduleKind::kInvSqrt: {
       const double reference = static_cast<double>(std::max<int64_t>(warmup_steps, 1));
       const double at = std::max(static_cast<double>(step + 1), reference);
       return peak * std::max(std::sqrt(reference / at), min_ratio);

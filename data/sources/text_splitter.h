@@ -31,7 +31,7 @@ class DocumentSeparator {
   std::optional<Found> find(std::string_view text, size_t from, bool line_begins) const;
   /// True if a file may be split at `at` into blocks that find the same separators as the whole: in the middle of a
   /// line, after a byte of a document, not near the separator's text.
-  bool may_cut(std::string_view text, size_t at) const;
+  bool may_split(std::string_view text, size_t at) const;
 
  private:
   bool blank_line_ = false;
@@ -40,21 +40,21 @@ class DocumentSeparator {
 
 /// Finds places where a long text may be split into blocks. The decision depends only on the bytes around a place, so
 /// that blocks read by different threads agree.
-class TextCutter {
+class TextSplitter {
  public:
   static constexpr size_t kContext = 512;  ///< bytes on each side that decide
 
-  struct Cut {
+  struct SplitPoint {
     size_t at = 0;      ///< end of the piece before
     size_t resume = 0;  ///< begin of the piece after
   };
 
   /// `tokenizer` is used for kWords. Not for kNowhere.
-  TextCutter(CutRule rule, const Tokenizer* tokenizer, DocumentSeparator separator)
+  TextSplitter(SplitPoints rule, const Tokenizer* tokenizer, DocumentSeparator separator)
       : rule_(rule), tokenizer_(tokenizer), separator_(std::move(separator)) {}
 
   /// Bytes of text that must precede the first tested place.
-  size_t context() const { return rule_ == CutRule::kWords || separator_ ? kContext : 0; }
+  size_t context() const { return rule_ == SplitPoints::kWords || separator_ ? kContext : 0; }
   /// Where a search began in `text`, and the position of `text` in its file. After a long stretch without a split the
   /// tokenizer is also asked about some characters without white space before them. Their position in the file selects
   /// which, so that of two searches the one that began earlier never finds a later split.
@@ -64,12 +64,12 @@ class TextCutter {
   };
   /// The first split at or after `from`, which is advanced to the first untested place. Nothing if `text` has none;
   /// `last`: the text ends where the document or file does, otherwise more may be read.
-  std::optional<Cut> find(std::string_view text, size_t& from, bool last, const Search& search) const;
+  std::optional<SplitPoint> find(std::string_view text, size_t& from, bool last, const Search& search) const;
 
  private:
   std::optional<size_t> joint(std::string_view text, size_t at) const;
 
-  CutRule rule_;
+  SplitPoints rule_;
   const Tokenizer* tokenizer_;
   DocumentSeparator separator_;
 };
