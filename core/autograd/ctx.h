@@ -12,9 +12,7 @@ class Tape;
 
 /// Values recomputed in backward instead of stored: none, norm and activation outputs, or a whole block.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
-inline constexpr EnumName<Recompute> kRecomputeNames[] = {
-    {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kBlock, "block"}};
-constexpr std::span<const EnumName<Recompute>> names_of(Recompute) { return kRecomputeNames; }
+constexpr auto names_of(Recompute) { return enum_names<Recompute>("none", "selective", "block"); }
 
 /// State of dropout shared by all sites; p belongs to each site.
 struct DropoutState {

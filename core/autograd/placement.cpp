@@ -16,17 +16,6 @@ namespace {
 
 }  // namespace
 
-const char* name_of(Placement placement) {
-  switch (placement) {
-    case Placement::kInvariant: return "invariant";
-    case Placement::kPartialGrad: return "partial gradient";
-    case Placement::kPartialSum: return "partial sum";
-    case Placement::kRowsSplit: return "rows split";
-    case Placement::kColumnsSplit: return "columns split";
-  }
-  throw Bug("Placement out of range");
-}
-
 ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
                 std::initializer_list<const Weight*> weights) {
   const Rule* found = nullptr;

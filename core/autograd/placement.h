@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <span>
+
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
@@ -20,8 +21,9 @@ enum class Placement : uint8_t {
   kRowsSplit,     ///< rows sharded over the ranks (DTensor's Shard(0))
   kColumnsSplit,  ///< columns sharded over the ranks (DTensor's Shard(1))
 };
-/// "invariant", "partial gradient", "partial sum", "rows split" or "columns split".
-const char* name_of(Placement placement);
+constexpr auto names_of(Placement) {
+  return enum_names<Placement>("invariant", "partial gradient", "partial sum", "rows split", "columns split");
+}
 
 /// The op that produced a value, and the value's placement.
 struct ValueInfo {

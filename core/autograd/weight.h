@@ -51,4 +51,11 @@ class Weight {
   mutable ParamSync* sync_ = nullptr;  // null if the value is present
 };
 
+// Of a weight that may be absent (null).
+inline ConstView value_or_none(const Weight* w, Stream& stream) {
+  return w == nullptr ? ConstView{} : w->read(stream).view();
+}
+inline MutView grad_or_none(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
+inline GradMode next_mode(Weight* w) { return w == nullptr ? GradMode::kSkip : w->next_mode(); }
+
 }  // namespace ashlar

@@ -16,11 +16,10 @@ enum class Activation : uint8_t {
   kIdentity,
   kXielu,
 };
-inline constexpr EnumName<Activation> kActivationNames[] = {
-    {Activation::kRelu, "relu"},          {Activation::kRelu2, "relu2"},          {Activation::kGeluErf, "gelu_erf"},
-    {Activation::kGeluTanh, "gelu_tanh"}, {Activation::kQuickGelu, "quick_gelu"}, {Activation::kSilu, "silu"},
-    {Activation::kSigmoid, "sigmoid"},    {Activation::kIdentity, "identity"},    {Activation::kXielu, "xielu"}};
-constexpr std::span<const EnumName<Activation>> names_of(Activation) { return kActivationNames; }
+constexpr auto names_of(Activation) {
+  return enum_names<Activation>("relu", "relu2", "gelu_erf", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "identity",
+                                "xielu");
+}
 
 /// Constants of xielu.
 inline constexpr double kXieluBeta = 0.5;

@@ -8,9 +8,7 @@ namespace ashlar {
 /// Kernels that compute attention. kAuto: cuDNN if it supports the call, else our own. kOwn: our own. kCudnn: cuDNN, or
 /// an error.
 enum class AttentionKernels : uint8_t { kAuto, kOwn, kCudnn };
-inline constexpr EnumName<AttentionKernels> kAttentionKernelsNames[] = {
-    {AttentionKernels::kAuto, "auto"}, {AttentionKernels::kOwn, "own"}, {AttentionKernels::kCudnn, "cudnn"}};
-constexpr std::span<const EnumName<AttentionKernels>> names_of(AttentionKernels) { return kAttentionKernelsNames; }
+constexpr auto names_of(AttentionKernels) { return enum_names<AttentionKernels>("auto", "own", "cudnn"); }
 
 /// The attention mask: the keys that a query sees. One type from the configuration of a model to the kernels. i =
 /// q_start + t_q and j = kv_start + t_kv are absolute positions of a query and a key. Key j is seen iff all of these

@@ -19,9 +19,12 @@ void check_vector(std::string_view where, std::string_view name, const ConstView
 }
 
 void check_storage(std::string_view where, DType dtype) {
-  if (!is_floating(dtype)) {
-    throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
-  }
+  with_storage(where, dtype, [](auto) {});
+}
+
+void check_storage(std::string_view where, std::string_view name, const ConstView& v) {
+  check_storage(where, v.dtype);
+  check_self(where, name, v);
 }
 
 void check_self(std::string_view where, std::string_view name, const ConstView& v) {

@@ -142,8 +142,7 @@ void check(const Rope& a) {
 void check(const ConcatSharedHead& a) {
   constexpr std::string_view kWhere = "concat_shared_head";
   const DType storage = a.y.dtype;
-  check_storage(kWhere, storage);
-  check_view(kWhere, "y", a.y, a.y.rows, a.y.cols, storage);
+  check_storage(kWhere, "y", a.y);
   ASHLAR_CHECK(a.heads > 0, kWhere, ": heads = ", a.heads);
   check_view(kWhere, "shared", a.shared, a.y.rows, a.shared.cols, storage);
   check_view(kWhere, "own", a.own, a.y.rows, a.y.cols - a.heads * a.shared.cols, storage);
@@ -153,8 +152,7 @@ void check(const ConcatSharedHead& a) {
 void check(const ConcatSharedHeadBackward& a) {
   constexpr std::string_view kWhere = "concat_shared_head_backward";
   const DType storage = a.dy.dtype;
-  check_storage(kWhere, storage);
-  check_view(kWhere, "dy", a.dy, a.dy.rows, a.dy.cols, storage);
+  check_storage(kWhere, "dy", a.dy);
   ASHLAR_CHECK(a.heads > 0, kWhere, ": heads = ", a.heads);
   check_view(kWhere, "dshared", a.dshared, a.dy.rows, a.dshared.cols, storage);
   check_view(kWhere, "down", a.down, a.dy.rows, a.dy.cols - a.heads * a.dshared.cols, storage);

@@ -1,6 +1,10 @@
 #include "core/backend/checks.h"
 
+#include <span>
+
 namespace ashlar {
+
+namespace {
 
 void check_update(std::string_view where, const Update& a, std::span<const ConstView> state) {
   check_struct<StepScalars>(a.scalars);
@@ -18,6 +22,11 @@ void check_update(std::string_view where, const Update& a, std::span<const Const
                  ", master ", name_of(dtype));
   }
 }
+
+}  // namespace
+
+void check(const AdamW& a) { check_update(AdamW::kName, a.update, a.state()); }
+void check(const Lion& a) { check_update(Lion::kName, a.update, a.state()); }
 
 void check(const SumSquares& a) {
   constexpr std::string_view kWhere = "sum_squares";

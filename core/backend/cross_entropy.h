@@ -7,8 +7,7 @@ namespace ashlar {
 
 /// Squared by the z-loss: log Z, or the largest logit (Baichuan 2).
 enum class ZKind : uint8_t { kLse, kMaxLogit };
-inline constexpr EnumName<ZKind> kZKindNames[] = {{ZKind::kLse, "lse"}, {ZKind::kMaxLogit, "max_logit"}};
-constexpr std::span<const EnumName<ZKind>> names_of(ZKind) { return kZKindNames; }
+constexpr auto names_of(ZKind) { return enum_names<ZKind>("lse", "max_logit"); }
 
 /// Sums of the loss over rows, in double. Stored in device memory (struct_of).
 struct LossStats {

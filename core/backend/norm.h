@@ -6,9 +6,7 @@
 namespace ashlar {
 
 enum class NormType : uint8_t { kLayerNorm, kRmsNorm };
-inline constexpr EnumName<NormType> kNormTypeNames[] = {{NormType::kLayerNorm, "layernorm"},
-                                                        {NormType::kRmsNorm, "rmsnorm"}};
-constexpr std::span<const EnumName<NormType>> names_of(NormType) { return kNormTypeNames; }
+constexpr auto names_of(NormType) { return enum_names<NormType>("layernorm", "rmsnorm"); }
 
 /// The kind of norm: one struct for the model's config, its op and the kernels.
 struct NormVariant {

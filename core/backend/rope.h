@@ -6,9 +6,7 @@
 namespace ashlar {
 
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
-inline constexpr EnumName<RopeStyle> kRopeStyleNames[] = {{RopeStyle::kHalf, "half"},
-                                                          {RopeStyle::kInterleaved, "interleaved"}};
-constexpr std::span<const EnumName<RopeStyle>> names_of(RopeStyle) { return kRopeStyleNames; }
+constexpr auto names_of(RopeStyle) { return enum_names<RopeStyle>("half", "interleaved"); }
 
 /// Rotary positions on the leading heads of a row of heads; the other heads are copied.
 /// Pair (a, b) of frequency m at position t -> (a cos - b sin, b cos + a sin), cos and sin read from the tables;

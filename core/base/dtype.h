@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "core/base/bf16.h"
 #include "core/base/enum_names.h"
@@ -9,10 +10,7 @@
 namespace ashlar {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat64, kInt32, kInt64, kUInt8 };
-inline constexpr EnumName<DType> kDTypeNames[] = {{DType::kFloat32, "fp32"}, {DType::kBFloat16, "bf16"},
-                                                  {DType::kFloat64, "fp64"}, {DType::kInt32, "int32"},
-                                                  {DType::kInt64, "int64"},  {DType::kUInt8, "uint8"}};
-constexpr std::span<const EnumName<DType>> names_of(DType) { return kDTypeNames; }
+constexpr auto names_of(DType) { return enum_names<DType>("fp32", "bf16", "fp64", "int32", "int64", "uint8"); }
 
 int64_t size_of(DType dtype);  ///< bytes of one element
 bool is_floating(DType dtype);
@@ -24,28 +22,27 @@ DType accumulate_dtype(DType storage);
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::kFloat32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::kFloat32> {};
 template <>
-struct DTypeOf<BF16> {
-  static constexpr DType value = DType::kBFloat16;
-};
+struct DTypeOf<BF16> : std::integral_constant<DType, DType::kBFloat16> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::kFloat64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::kFloat64> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::kInt32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::kInt32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::kInt64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::kInt64> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::kUInt8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::kUInt8> {};
+
+/// f(T()) with T the storage type; throws input_error for a dtype that is not one.
+template <typename F>
+void with_storage(std::string_view where, DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float());
+    case DType::kBFloat16: return f(BF16());
+    case DType::kFloat64: return f(double());
+    default: throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
+  }
+}
 
 }  // namespace ashlar

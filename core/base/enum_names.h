@@ -1,17 +1,17 @@
 #pragma once
 
+#include <array>
 #include <concepts>
+#include <cstdint>
 #include <iosfwd>
-#include <span>
 #include <string_view>
 
 #include "core/base/error.h"
 
-/// One table of names for an enum, beside its declaration; name_of() and parse_enum() read it:
+/// The names of an enum, beside its declaration and in the order of its values; name_of() and parse_enum() read them:
 ///
 ///   enum class Colour : uint8_t { kRed, kBlue };
-///   inline constexpr EnumName<Colour> kColourNames[] = {{Colour::kRed, "red"}, {Colour::kBlue, "blue"}};
-///   constexpr std::span<const EnumName<Colour>> names_of(Colour) { return kColourNames; }
+///   constexpr auto names_of(Colour) { return enum_names<Colour>("red", "blue"); }
 ///
 /// A namespace inside ashlar with such enums needs `using ashlar::name_of;`.
 namespace ashlar {
@@ -22,17 +22,24 @@ struct EnumName {
   std::string_view name;
 };
 
-/// An enum with a table of names, found where the enum is declared.
+/// The values 0, 1, ... of an enum with their names.
+template <typename E, typename... Names>
+constexpr std::array<EnumName<E>, sizeof...(Names)> enum_names(const Names&... names) {
+  uint8_t value = 0;
+  return {EnumName<E>{static_cast<E>(value++), names}...};
+}
+
+/// An enum with names, found where the enum is declared.
 template <typename E>
 concept NamedEnum = requires(E e) {
-  { names_of(e) } -> std::same_as<std::span<const EnumName<E>>>;
+  { names_of(e).front() } -> std::convertible_to<EnumName<E>>;
 };
 
 template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
   for (const EnumName<E>& row : names_of(E{}))
     if (row.value == value) return row.name;
-  throw Bug("an enum value is missing in its table of names");
+  throw Bug("an enum value has no name");
 }
 
 template <NamedEnum E>

@@ -3,9 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
-#include <string_view>
 
 #include "core/base/enum_names.h"
 
@@ -20,12 +18,8 @@ enum class Axis : uint8_t {
   kExpert,    ///< experts of a layer; copies of all other weights
   kTensor,    ///< slices of a layer
 };
-inline constexpr EnumName<Axis> kAxisNames[] = {{Axis::kPipeline, "pipeline"},
-                                                {Axis::kReplica, "replica"},
-                                                {Axis::kContext, "context"},
-                                                {Axis::kExpert, "expert"},
-                                                {Axis::kTensor, "tensor"}};
-constexpr std::span<const EnumName<Axis>> names_of(Axis) { return kAxisNames; }
+inline constexpr auto kAxisNames = enum_names<Axis>("pipeline", "replica", "context", "expert", "tensor");
+constexpr auto names_of(Axis) { return kAxisNames; }
 inline constexpr size_t kNumAxes = std::size(kAxisNames);
 
 /// A set of axes, by value.

@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "core/base/enum_names.h"
 
 namespace ashlar {
 
 /// Purpose of memory: on the device, except kPinned, host memory for copies to and from the device. Each kind has its
 /// own allocator, so that a run's memory can be reported in full.
 enum class MemoryKind : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kPinned };
-inline constexpr int kNumMemoryKinds = 6;
-std::string_view name_of(MemoryKind kind);
+constexpr auto names_of(MemoryKind) {
+  return enum_names<MemoryKind>("parameters", "gradients", "optimizer", "activations", "workspace", "pinned");
+}
+inline constexpr int kNumMemoryKinds = names_of(MemoryKind{}).size();
 
 /// Device memory. Not thread-safe: one thread allocates.
 class Allocator {

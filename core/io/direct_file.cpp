@@ -11,7 +11,6 @@
 #include <new>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/io/posix_file.h"
 
 namespace ashlar::io {

@@ -2,7 +2,6 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_join.h"

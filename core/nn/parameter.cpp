@@ -9,17 +9,6 @@
 
 namespace ashlar::nn {
 
-std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::kMatrix: return "matrix";
-    case Role::kEmbedding: return "embedding";
-    case Role::kPosition: return "position";
-    case Role::kNorm: return "norm";
-    case Role::kBias: return "bias";
-  }
-  throw Bug("[parameter] unknown role");
-}
-
 DimShard DimShard::part(int64_t n, int64_t parts, int64_t index) {
   ASHLAR_CHECK(parts > 0 && n % parts == 0 && index >= 0 && index < parts, "part ", index, " of ", parts, " of ", n);
   return {.begin = n / parts * index, .size = n / parts, .global = n};

@@ -15,7 +15,8 @@ namespace ashlar::nn {
 
 /// Purpose of a tensor: determines weight decay and statistics.
 enum class Role : uint8_t { kMatrix, kEmbedding, kPosition, kNorm, kBias };
-std::string_view name_of(Role role);
+constexpr auto names_of(Role) { return enum_names<Role>("matrix", "embedding", "position", "norm", "bias"); }
+using ashlar::name_of;
 
 /// Initialization of a tensor. `rule` is the text shown to the user ("0.02/sqrt(2*12)").
 struct InitRule {

@@ -30,7 +30,7 @@ ActivationCall begin(const Ctx& ctx, const Var& x, const Var* up, const Activati
           .y = y,
           .args = {.x = x.value.view(),
                    .up = up == nullptr ? ConstView{} : up->value.view(),
-                   .scalars = o.scalars == nullptr ? ConstView{} : o.scalars->read(ctx.stream).view(),
+                   .scalars = value_or_none(o.scalars, ctx.stream),
                    .y = y.mut_view(),
                    .kind = o.kind,
                    .clamp = o.clamp,
@@ -59,20 +59,19 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
     const GradTarget dup = second ? tape.target(*second) : GradTarget{};
     ASHLAR_CHECK(!second || dx.mode == dup.mode, "expected the same number of consumers of gate and up");
     const GradMode scalars_mode = o.scalars == nullptr || !dx.wanted() ? GradMode::kSkip : o.scalars->next_mode();
-    ctx.backend.activation_backward(
-        {.dy = dy.view(),
-         .x = x.value.view(),
-         .up = second ? second->value.view() : ConstView{},
-         .scalars = o.scalars == nullptr ? ConstView{} : o.scalars->read(ctx.stream).view(),
-         .dx = dx.view(),
-         .dup = dup.view(),
-         .dscalars = o.scalars == nullptr ? MutView{} : mut_view_or_none(o.scalars->main_grad),
-         .mode = dx.mode,
-         .scalars_mode = scalars_mode,
-         .kind = o.kind,
-         .clamp = o.clamp,
-         .linear_offset = o.linear_offset},
-        ctx.stream);
+    ctx.backend.activation_backward({.dy = dy.view(),
+                                     .x = x.value.view(),
+                                     .up = second ? second->value.view() : ConstView{},
+                                     .scalars = value_or_none(o.scalars, ctx.stream),
+                                     .dx = dx.view(),
+                                     .dup = dup.view(),
+                                     .dscalars = grad_or_none(o.scalars),
+                                     .mode = dx.mode,
+                                     .scalars_mode = scalars_mode,
+                                     .kind = o.kind,
+                                     .clamp = o.clamp,
+                                     .linear_offset = o.linear_offset},
+                                    ctx.stream);
   });
   return out;
 }

@@ -120,11 +120,11 @@ void backward(const Ctx& ctx, const Forward& saved, const Tensor& dout, const Co
                                   .dq = grad.q.mut_view(),
                                   .dk = grad.k.mut_view(),
                                   .dv = grad.v.mut_view(),
-                                  .dsinks = o.sinks == nullptr ? MutView{} : mut_view_or_none(o.sinks->main_grad),
-                                  .dt5_bias = o.t5_bias == nullptr ? MutView{} : mut_view_or_none(o.t5_bias->main_grad),
+                                  .dsinks = grad_or_none(o.sinks),
+                                  .dt5_bias = grad_or_none(o.t5_bias),
                                   .mode = mode,
-                                  .sinks_mode = o.sinks == nullptr ? GradMode::kSkip : o.sinks->next_mode(),
-                                  .t5_mode = o.t5_bias == nullptr ? GradMode::kSkip : o.t5_bias->next_mode(),
+                                  .sinks_mode = next_mode(o.sinks),
+                                  .t5_mode = next_mode(o.t5_bias),
                                   .shape = shape},
                                  ctx.stream);
 }

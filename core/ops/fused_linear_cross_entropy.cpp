@@ -73,11 +73,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                           .logit_scale = o.logit_scale,
                           .softcap = o.softcap};
     // 1. logits
-    ctx.backend.linear_forward({.x = x.view(),
-                                .w = head.rows(),
-                                .bias = bias == nullptr ? ConstView{} : bias->read(ctx.stream).view(),
-                                .y = z.mut_view()},
-                               ctx.stream);
+    ctx.backend.linear_forward(
+        {.x = x.view(), .w = head.rows(), .bias = value_or_none(bias, ctx.stream), .y = z.mut_view()}, ctx.stream);
     if (o.masked_ids) {
       ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
     }

@@ -2,17 +2,9 @@
 
 namespace ashlar::ops {
 
-namespace {
-
-ConstView bias_view(const Ctx& ctx, const Weight* bias) {
-  return bias == nullptr ? ConstView{} : bias->read(ctx.stream).view();
-}
-
-}  // namespace
-
 void accumulate_weight_grad(const Ctx& ctx, const Tensor& x, const Tensor& dy, Weight& w, Weight* bias) {
   const GradMode w_mode = w.next_mode();
-  const GradMode b_mode = bias == nullptr ? GradMode::kSkip : bias->next_mode();
+  const GradMode b_mode = next_mode(bias);
   const bool together = w_mode == b_mode;
   if (w_mode != GradMode::kSkip) {
     ctx.backend.linear_backward_weight({.dy = dy.view(),
@@ -40,10 +32,12 @@ LinearCall begin(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bi
   const int64_t N = x.rows(), K = x.cols(), M = w.shape()[0];
   ASHLAR_SHAPE(w, {M, K});
   const Tensor y = ctx.empty(ctx.dtype, {N, M});
-  return {
-      .info = info,
-      .y = y,
-      .args = {.x = x.value.view(), .w = w.read(ctx.stream).view(), .bias = bias_view(ctx, bias), .y = y.mut_view()}};
+  return {.info = info,
+          .y = y,
+          .args = {.x = x.value.view(),
+                   .w = w.read(ctx.stream).view(),
+                   .bias = value_or_none(bias, ctx.stream),
+                   .y = y.mut_view()}};
 }
 
 }  // namespace
@@ -88,7 +82,7 @@ Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& 
 
 Tensor logits(const Ctx& ctx, const Tensor& x, const Tensor& w, const Weight* bias) {
   const Tensor y = ctx.empty(ctx.accumulate(), {x.rows(), w.rows()});
-  ctx.backend.linear_forward({.x = x.view(), .w = w.view(), .bias = bias_view(ctx, bias), .y = y.mut_view()},
+  ctx.backend.linear_forward({.x = x.view(), .w = w.view(), .bias = value_or_none(bias, ctx.stream), .y = y.mut_view()},
                              ctx.stream);
   return y;
 }

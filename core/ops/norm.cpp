@@ -4,11 +4,6 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView value_view(const Ctx& ctx, const Weight* w) {
-  return w == nullptr ? ConstView{} : w->read(ctx.stream).view();
-}
-MutView grad_view(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
-
 /// The kernel call and its outputs.
 struct NormCall {
   ValueInfo info;
@@ -35,8 +30,8 @@ NormCall begin(const Ctx& ctx, const Var& x, const NormWeights& w, const NormVar
           .mean = mean,
           .rstd = rstd,
           .args = {.x = x.value.view(),
-                   .gamma = value_view(ctx, w.gamma),
-                   .beta = value_view(ctx, w.beta),
+                   .gamma = value_or_none(w.gamma, ctx.stream),
+                   .beta = value_or_none(w.beta, ctx.stream),
                    .y = y.mut_view(),
                    .mean = mut_view_or_none(mean),
                    .rstd = rstd.mut_view(),
@@ -62,18 +57,18 @@ Var record(const Ctx& ctx, const NormCall& call, const Var& x, const NormWeights
   }
   ctx.tape->record(out, [ctx, x, gamma = gamma, beta = beta, mean, rstd, variant](Tape& tape, const Tensor& dy) {
     const GradTarget dx = tape.target(x);
-    const GradMode gamma_mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
-    const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
+    const GradMode gamma_mode = next_mode(gamma);
+    const GradMode beta_mode = next_mode(beta);
     ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == gamma_mode,
                  "expected gain and bias of a norm to be used together");
     ctx.backend.norm_backward({.dy = dy.view(),
                                .x = x.value.view(),
-                               .gamma = value_view(ctx, gamma),
+                               .gamma = value_or_none(gamma, ctx.stream),
                                .mean = view_or_none(mean),
                                .rstd = rstd.view(),
                                .dx = dx.view(),
-                               .dgamma = grad_view(gamma),
-                               .dbeta = grad_view(beta),
+                               .dgamma = grad_or_none(gamma),
+                               .dbeta = grad_or_none(beta),
                                .dx_mode = dx.mode,
                                .param_mode = gamma_mode,
                                .variant = variant},

@@ -6,9 +6,6 @@ namespace ashlar::ops {
 
 namespace {
 
-ConstView read(const Ctx& ctx, const Weight* w) { return w == nullptr ? ConstView{} : w->read(ctx.stream).view(); }
-MutView grad_of(const Weight* w) { return w == nullptr ? MutView{} : mut_view_or_none(w->main_grad); }
-
 void check_weights(const Ctx& ctx, const HeadPart& part, int64_t head_dim) {
   if (!part.norm) return;
   const HeadNorm& norm = *part.norm;
@@ -106,7 +103,8 @@ void forward(const Ctx& ctx, const Tensor& x, const Tensor& y, Slice& s, bool gi
   const MutView out = y.column_range(s.to, s.width).mut_view();
   if (!s.part.norm) return ctx.backend.copy({.src = in, .dst = out}, ctx.stream);
   const HeadNorm& norm = *s.part.norm;
-  const ConstView gamma = read(ctx, norm.weights.gamma), beta = read(ctx, norm.weights.beta);
+  const ConstView gamma = value_or_none(norm.weights.gamma, ctx.stream),
+                  beta = value_or_none(norm.weights.beta, ctx.stream);
   if (given_statistics) {
     return ctx.backend.norm_apply({.x = in,
                                    .gamma = gamma,
@@ -145,19 +143,19 @@ void backward(const Ctx& ctx, const Slice& s, const Backward& b, AcrossRanks* ac
   }
   const auto [gamma, beta] = s.part.norm->weights;
   const NormVariant& variant = s.part.norm->variant;
-  const GradMode mode = gamma == nullptr ? GradMode::kSkip : gamma->next_mode();
-  const GradMode beta_mode = beta == nullptr ? GradMode::kSkip : beta->next_mode();
+  const GradMode mode = next_mode(gamma);
+  const GradMode beta_mode = next_mode(beta);
   ASHLAR_CHECK(beta_mode == GradMode::kSkip || beta_mode == mode,
                "expected gain and bias of a norm to be used together");
   if (across == nullptr) {
     ctx.backend.norm_backward({.dy = b.dy,
                                .x = b.x,
-                               .gamma = read(ctx, gamma),
+                               .gamma = value_or_none(gamma, ctx.stream),
                                .mean = view_or_none(s.mean),
                                .rstd = s.rstd.view(),
                                .dx = b.dx,
-                               .dgamma = grad_of(gamma),
-                               .dbeta = grad_of(beta),
+                               .dgamma = grad_or_none(gamma),
+                               .dbeta = grad_or_none(beta),
                                .dx_mode = b.mode,
                                .param_mode = mode,
                                .variant = variant,
@@ -167,15 +165,15 @@ void backward(const Ctx& ctx, const Slice& s, const Backward& b, AcrossRanks* ac
   }
   ctx.backend.norm_backward_apply({.dy = b.dy,
                                    .x = b.x,
-                                   .gamma = read(ctx, gamma),
+                                   .gamma = value_or_none(gamma, ctx.stream),
                                    .mean = view_or_none(s.mean),
                                    .rstd = s.rstd.view(),
                                    .sum_h = s.centred() ? across->row(sums, 2 * i) : ConstView{},
                                    .sum_hx = across->row(sums, 2 * i + 1),
                                    .c_total = across->total(s),
                                    .dx = b.dx,
-                                   .dgamma = grad_of(gamma),
-                                   .dbeta = grad_of(beta),
+                                   .dgamma = grad_or_none(gamma),
+                                   .dbeta = grad_or_none(beta),
                                    .dx_mode = b.mode,
                                    .param_mode = mode,
                                    .unit_offset = variant.unit_offset},

@@ -7,12 +7,9 @@
 namespace ashlar::optim {
 
 enum class LrScheduleKind : uint8_t { kConstant, kLinear, kCosine, kWsd, kInvSqrt };
-inline constexpr EnumName<LrScheduleKind> kLrScheduleKindNames[] = {{LrScheduleKind::kConstant, "constant"},
-                                                                    {LrScheduleKind::kLinear, "linear"},
-                                                                    {LrScheduleKind::kCosine, "cosine"},
-                                                                    {LrScheduleKind::kWsd, "wsd"},
-                                                                    {LrScheduleKind::kInvSqrt, "inv_sqrt"}};
-constexpr std::span<const EnumName<LrScheduleKind>> names_of(LrScheduleKind) { return kLrScheduleKindNames; }
+constexpr auto names_of(LrScheduleKind) {
+  return enum_names<LrScheduleKind>("constant", "linear", "cosine", "wsd", "inv_sqrt");
+}
 using ashlar::name_of;
 
 /// Learning rate as a pure function of the step s = 0, 1, ..., steps-1.

@@ -83,21 +83,30 @@ void PlanBuilder::finish() {
   }
 }
 
+namespace {
+
+/// Calls visit(name, field) for the plain fields of a plan.
+template <typename Plan, typename Visit>
+void for_each_field(Plan& plan, const Visit& visit) {
+  visit("fingerprint", plan.fingerprint);
+  visit("tokenizer", plan.tokenizer_json);
+  visit("share", plan.share);
+  visit("cut", plan.cut);
+  visit("documents", plan.documents);
+  visit("empty_documents", plan.empty_documents);
+  visit("special_spellings", plan.special_spellings);
+  visit("bad_lines", plan.bad_lines);
+  visit("bad_places", plan.bad_places);
+  visit("tokens", plan.tokens);
+  visit("validation_tokens", plan.validation_tokens);
+  visit("shard_tokens", plan.shard_tokens);
+}
+
+}  // namespace
+
 std::string serialise_plan(const BuildPlan& plan) {
-  nlohmann::json head;
-  head["fingerprint"] = plan.fingerprint;
-  head["tokenizer"] = plan.tokenizer_json;
-  head["rule"] = static_cast<int>(plan.rule);
-  head["share"] = plan.share;
-  head["cut"] = plan.train_tokens;
-  head["documents"] = plan.documents;
-  head["empty_documents"] = plan.empty_documents;
-  head["special_spellings"] = plan.special_spellings;
-  head["bad_lines"] = plan.bad_lines;
-  head["bad_places"] = plan.bad_places;
-  head["tokens"] = plan.tokens;
-  head["validation_tokens"] = plan.validation_tokens;
-  head["shard_tokens"] = plan.shard_tokens;
+  nlohmann::json head = {{"rule", static_cast<int>(plan.rule)}};
+  for_each_field(plan, [&](const char* name, const auto& value) { head[name] = value; });
   head["blocks"] = plan.blocks.size();
   std::string bytes = str_cat(kPlanFormat, "\n", head.dump(), "\n");
   bytes.append(reinterpret_cast<const char*>(plan.blocks.data()), plan.blocks.size() * sizeof(Block));
@@ -112,19 +121,8 @@ BuildPlan parse_plan(const std::string& bytes) {
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
   if (hex32(io::crc32(body)) != bytes.substr(bytes.size() - 8) || body.substr(0, first) != kPlanFormat) return {};
   const nlohmann::json head = io::parse_json(body.substr(first + 1, second - first - 1));
-  plan.fingerprint = head.at("fingerprint");
-  plan.tokenizer_json = head.at("tokenizer");
   plan.rule = static_cast<SplitRule>(head.at("rule").get<int>());
-  plan.share = head.at("share");
-  plan.train_tokens = head.at("cut");
-  plan.documents = head.at("documents");
-  plan.empty_documents = head.at("empty_documents");
-  plan.special_spellings = head.at("special_spellings");
-  plan.bad_lines = head.at("bad_lines");
-  plan.bad_places = head.at("bad_places");
-  plan.tokens = head.at("tokens");
-  plan.validation_tokens = head.at("validation_tokens");
-  plan.shard_tokens = head.at("shard_tokens");
+  for_each_field(plan, [&](const char* name, auto& value) { head.at(name).get_to(value); });
   plan.blocks.resize(head.at("blocks"));
   if (body.size() - second - 1 != plan.blocks.size() * sizeof(Block)) return {};
   std::memcpy(static_cast<void*>(plan.blocks.data()), body.data() + second + 1, plan.blocks.size() * sizeof(Block));

@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -288,16 +288,9 @@ void Builder::check_block(int64_t i, const Digest& digest) const {
 bool Builder::text_known(const BuildJournal::Entry& entry) const {
   const int64_t begin = entry.shard * plan_.shard_tokens, end = begin + entry.info.tokens;
   const auto blocks = static_cast<int64_t>(plan_.blocks.size());
-  int64_t low = 0, high = blocks;  // the first block that ends after the begin
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (plan_.part_start(entry.part, middle + 1) > begin) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  for (int64_t i = low; i < blocks && plan_.part_start(entry.part, i) < end; ++i) {
+  const auto ends_before = [&](int64_t i) { return plan_.part_start(entry.part, i + 1) <= begin; };
+  const int64_t first = *std::ranges::partition_point(std::views::iota(int64_t{0}, blocks), ends_before);
+  for (int64_t i = first; i < blocks && plan_.part_start(entry.part, i) < end; ++i) {
     if (plan_.blocks[i].digested == 0 && claim_.journal().block(i) == nullptr) return false;
   }
   return true;
@@ -541,16 +534,6 @@ BuildReport Builder::run() {
 }
 
 }  // namespace
-
-std::string_view name_of(SpecialPolicy policy) {
-  constexpr std::string_view kNames[] = {"text", "parse", "refuse"};
-  return kNames[static_cast<int>(policy)];
-}
-
-std::string_view name_of(BadLines policy) {
-  constexpr std::string_view kNames[] = {"stop", "skip", "replace"};
-  return kNames[static_cast<int>(policy)];
-}
 
 BuildReport build_dataset(const BuildOptions& options) {
   ASHLAR_CHECK(options.shard_tokens > 0 && options.shard_tokens % kChunkTokens == 0, "shard_tokens ",

@@ -47,9 +47,6 @@ struct BuildReport {
   int64_t hidden_files = 0;       ///< skipped without include_hidden
 };
 
-std::string_view name_of(SpecialPolicy policy);  ///< "text", "parse", "refuse"
-std::string_view name_of(BadLines policy);       ///< "stop", "skip", "replace"
-
 /// Builds a dataset from text. Counts (and learns a vocabulary) in parallel, plans, then encodes in parallel and writes
 /// in order, in one pass with memory for one block per thread. If killed and run again with the same arguments, it
 /// resumes and produces the same bytes; the manifest is written last. A long text is divided between threads if its

@@ -12,6 +12,7 @@ namespace ashlar::data {
 /// Treatment of the spelling of a special token in a text, such as <|endoftext|>: as ordinary text, as that token (an
 /// end-of-document token then ends a document), or as an error.
 enum class SpecialPolicy : uint8_t { kText, kParse, kRefuse };
+constexpr auto names_of(SpecialPolicy) { return enum_names<SpecialPolicy>("text", "parse", "refuse"); }
 
 /// Encodes pieces of documents, including their end-of-document ids. Thread-safe.
 class DocumentEncoder {

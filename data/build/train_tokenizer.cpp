@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/device/host_limits.h"

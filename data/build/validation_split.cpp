@@ -7,15 +7,6 @@
 
 namespace ashlar::data {
 
-std::string_view name_of(SplitRule rule) {
-  switch (rule) {
-    case SplitRule::kDocuments: return "documents";
-    case SplitRule::kTail: return "tail";
-    case SplitRule::kNone: break;
-  }
-  return "none";
-}
-
 SplitRule split_rule(double share, int64_t documents) {
   if (share <= 0) return SplitRule::kNone;
   return documents < kWholeDocumentsFrom ? SplitRule::kTail : SplitRule::kDocuments;

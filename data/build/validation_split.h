@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "core/base/enum_names.h"
 
 namespace ashlar::data {
 
@@ -9,7 +10,8 @@ namespace ashlar::data {
 inline constexpr int64_t kWholeDocumentsFrom = 20;
 
 enum class SplitRule : uint8_t { kNone, kDocuments, kTail };
-std::string_view name_of(SplitRule rule);  ///< "none", "documents", "tail"
+constexpr auto names_of(SplitRule) { return enum_names<SplitRule>("none", "documents", "tail"); }
+using ashlar::name_of;
 
 /// kNone for share 0, kTail below kWholeDocumentsFrom documents, otherwise kDocuments.
 SplitRule split_rule(double share, int64_t documents);

@@ -1,7 +1,5 @@
 #include "data/read/batch.h"
 
-#include <algorithm>
-
 #include "core/base/error.h"
 
 namespace ashlar::data {

@@ -139,8 +139,6 @@ Manifest from(const json& j) {
 
 }  // namespace
 
-std::string_view name_of(Part part) { return part == Part::kTrain ? "train" : "validation"; }
-
 std::string manifest_text(const Manifest& manifest) { return sealed_text(body(manifest)); }
 
 std::string read_manifest_text(const std::string& directory) {

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "core/base/enum_names.h"
 #include "data/digest.h"
 
 namespace ashlar::data {
@@ -12,7 +12,8 @@ namespace ashlar::data {
 /// The two parts of a dataset. The validation part is read in order, the train part through the sampler.
 enum class Part : uint8_t { kTrain = 0, kValidation = 1 };
 inline constexpr Part kParts[] = {Part::kTrain, Part::kValidation};
-std::string_view name_of(Part part);  ///< "train", "validation"
+constexpr auto names_of(Part) { return enum_names<Part>("train", "validation"); }
+using ashlar::name_of;
 
 inline constexpr int64_t kChunkTokens = 65536;  ///< tokens per chunk, the unit of checksums and reads
 

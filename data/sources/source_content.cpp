@@ -20,10 +20,7 @@ struct Magic {
   bool always = false;  ///< never text, although the bytes are letters
 };
 constexpr Magic kMagics[] = {
-    {0,
-     "\x7f"
-     "ELF"sv,
-     "an ELF program or library"},
+    {0, "\177ELF"sv, "an ELF program or library"},
     {0, "\x89PNG\r\n"sv, "a PNG image"},
     {0, "\xff\xd8\xff"sv, "a JPEG image"},
     {0, "GIF8"sv, "a GIF image"},
@@ -31,10 +28,7 @@ constexpr Magic kMagics[] = {
     {0, "PK\x03\x04"sv, "a zip archive"},
     {0, "PK\x05\x06"sv, "a zip archive"},
     {0, "BZh"sv, "compressed with bzip2"},
-    {0,
-     "\xfd"
-     "7zXZ\0"sv,
-     "compressed with xz"},
+    {0, "\3757zXZ\0"sv, "compressed with xz"},
     {0, "\x04\x22\x4d\x18"sv, "compressed with lz4"},
     {0, "7z\xbc\xaf"sv, "a 7z archive"},
     {0, "Rar!\x1a"sv, "a RAR archive"},

@@ -4,12 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/enum_names.h"
+
 namespace ashlar::data {
 
 /// Treatment of JSON lines that cannot be parsed and of invalid UTF-8. kStop: an error. kSkip: skips the line, or in
 /// other text the bytes. kReplace: U+FFFD for the bytes and for a surrogate without its pair; a line that still cannot
 /// be parsed is skipped.
 enum class BadLines : uint8_t { kStop, kSkip, kReplace };
+constexpr auto names_of(BadLines) { return enum_names<BadLines>("stop", "skip", "replace"); }
+using ashlar::name_of;
 
 /// Number of invalid bytes at the beginning of `text` that one U+FFFD replaces: the longest prefix of a character, or
 /// one byte. Source: The Unicode Standard 16, 3.9, maximal subparts.

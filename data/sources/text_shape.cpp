@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "data/sources/json_line.h"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <ranges>
 
 #include "core/base/error.h"
 
@@ -238,17 +239,10 @@ int64_t MegatronIndex::start_of(int64_t document) const {
 }
 
 std::vector<int64_t> MegatronIndex::starts(int64_t begin, int64_t end) const {
-  int64_t low = 0, high = documents_;  // the first after `begin`
-  while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (start_of(middle) > begin) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
+  const auto starts_before = [&](int64_t d) { return start_of(d) <= begin; };
   std::vector<int64_t> found;
-  for (int64_t d = low; d <= documents_; ++d) {
+  for (int64_t d = *std::ranges::partition_point(std::views::iota(int64_t{0}, documents_), starts_before);
+       d <= documents_; ++d) {
     const int64_t start = start_of(d);
     if (start > end) break;
     if (found.empty() || start > found.back()) found.push_back(start);

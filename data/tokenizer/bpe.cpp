@@ -4,7 +4,6 @@
 #include <cstring>
 #include <queue>
 
-#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "data/tokenizer/model.h"
 

@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>

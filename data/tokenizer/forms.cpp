@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "data/tokenizer/fields.h"
@@ -121,12 +120,8 @@ void FormTokenizer::keep(TokenizerFiles files) {
     return std::nullopt;
   };
   eos_id_ = find("eos_token", {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>",
-                               "<\xEF\xBD\x9C"
-                               "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-                               "<|im_end|>"});
-  bos_id_ = find("bos_token", {"<s>", "<|begin_of_text|>", "<bos>",
-                               "<\xEF\xBD\x9C"
-                               "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"});
+                               "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|im_end|>"});
+  bos_id_ = find("bos_token", {"<s>", "<|begin_of_text|>", "<bos>", "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>"});
   for (const std::optional<int32_t>& id : {eos_id_, bos_id_})
     if (id) treat_as_special(*id);
   split_points_ = joint("the quick brown fox jumps", 9) ? SplitPoints::kWords : SplitPoints::kNowhere;

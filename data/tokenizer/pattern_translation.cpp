@@ -2,7 +2,6 @@
 #include <pcre2.h>
 
 #include <map>
-#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "core/base/error.h"

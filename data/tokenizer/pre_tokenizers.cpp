@@ -1,7 +1,6 @@
 #include "data/tokenizer/pre_tokenizers.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "core/base/utf8.h"
 #include "data/tokenizer/byte_characters.h"

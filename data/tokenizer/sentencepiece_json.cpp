@@ -7,7 +7,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "core/base/error.h"
-#include "core/base/utf8.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {

@@ -310,7 +310,7 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
   if (!file) throw input_error("tokenizer", shown, " is not a SentencePiece model, or truncated");
   check_sentencepiece_model(*file, shown);
   if (files.rules == 1) return std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
-  const TokenizerClass& own = class_for_model(files);
+  const TokenizerClass own = class_for_model(files);
   std::vector<AddedToken> added;
   ModelTokens ids{.count = static_cast<int64_t>(file->pieces.size()), .id_of = nullptr};
   absl::flat_hash_map<std::string, int32_t> by_text;

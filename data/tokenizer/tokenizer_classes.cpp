@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/io/json.h"
@@ -14,17 +17,18 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kOfGpt2 = "bos=<|endoftext|> eos=<|endoftext|> unk=<|endoftext|>";
-constexpr std::string_view kOfRoberta = "bos=<s> eos=</s> unk=<unk> sep=</s> pad=<pad> cls=<s> mask=<mask>";
 constexpr std::string_view kNoSteps = "its files do not define how a text is split; only its tokenizer.json does";
-constexpr std::string_view kWordEnds = "its words end with </w>, which is another BPE variant";
-constexpr std::string_view kWords = "it has more than text (boxes, entities, tags)";
-constexpr std::string_view kOwnText = "it rewrites texts in its own program code";
-constexpr std::string_view kRenumbers = "its ids differ from the model file's";
-constexpr std::string_view kRewrites = "it normalizes texts differently from the model file";
-constexpr std::string_view kReleases = "releases of transformers give its texts different ids";
-constexpr std::string_view kTwoFiles = "its ids are in a second file, which is not supported";
 
-/// Every class of transformers 4.57 and 5.24 whose files are vocab.json with merges.txt or a SentencePiece model.
+constexpr TokenizerClass like_roberta(std::string_view name) {
+  return {.name = name,
+          .pairs = Steps::kGpt2,
+          .usual = "bos=<s> eos=</s> unk=<unk> sep=</s> pad=<pad> cls=<s> mask=<mask>",
+          .around = Around::kClsSep,
+          .must_say = "mask_token"};
+}
+
+// Here and below, every class of transformers 4.57 and 5.24 whose files are vocab.json with merges.txt or a
+// SentencePiece model.
 constexpr TokenizerClass kClasses[] = {
     {.name = "GPT2Tokenizer", .pairs = Steps::kGpt2, .usual = kOfGpt2},
     {.name = "CodeGenTokenizer", .pairs = Steps::kGpt2, .usual = kOfGpt2},
@@ -37,31 +41,11 @@ constexpr TokenizerClass kClasses[] = {
     {.name = "CohereTokenizer",
      .pairs = Steps::kCohere,
      .usual = "bos=<BOS_TOKEN> eos=<|END_OF_TURN_TOKEN|> unk=<UNK> sep=<SEP> pad=<PAD> cls=<CLS> mask=<MASK_TOKEN>"},
-    {.name = "RobertaTokenizer",
-     .pairs = Steps::kGpt2,
-     .usual = kOfRoberta,
-     .around = Around::kClsSep,
-     .must_say = "mask_token"},
-    {.name = "BartTokenizer",
-     .pairs = Steps::kGpt2,
-     .usual = kOfRoberta,
-     .around = Around::kClsSep,
-     .must_say = "mask_token"},
-    {.name = "LongformerTokenizer",
-     .pairs = Steps::kGpt2,
-     .usual = kOfRoberta,
-     .around = Around::kClsSep,
-     .must_say = "mask_token"},
-    {.name = "LEDTokenizer",
-     .pairs = Steps::kGpt2,
-     .usual = kOfRoberta,
-     .around = Around::kClsSep,
-     .must_say = "mask_token"},
-    {.name = "MvpTokenizer",
-     .pairs = Steps::kGpt2,
-     .usual = kOfRoberta,
-     .around = Around::kClsSep,
-     .must_say = "mask_token"},
+    like_roberta("RobertaTokenizer"),
+    like_roberta("BartTokenizer"),
+    like_roberta("LongformerTokenizer"),
+    like_roberta("LEDTokenizer"),
+    like_roberta("MvpTokenizer"),
     {.name = "DebertaTokenizer",
      .pairs = Steps::kGpt2,
      .usual = "bos=[CLS] eos=[SEP] unk=[UNK] sep=[SEP] pad=[PAD] cls=[CLS] mask=[MASK]",
@@ -72,71 +56,32 @@ constexpr TokenizerClass kClasses[] = {
      .usual = "bos=<s> eos=</s> unk=<unk> sep=</s> pad=<pad> cls=<s> mask<=<mask>",
      .around = Around::kEos,
      .must_say = "add_prefix_space"},
-    {.name = "CLIPTokenizer", .why = kWordEnds},
-    {.name = "OpenAIGPTTokenizer", .why = kWordEnds},
-    {.name = "HerbertTokenizer", .why = kWordEnds},
-    {.name = "BioGptTokenizer", .why = kWordEnds},
-    {.name = "BlenderbotSmallTokenizer", .why = kWordEnds},
-    {.name = "CTRLTokenizer", .why = kWordEnds},
-    {.name = "FlaubertTokenizer", .why = kWordEnds},
-    {.name = "XLMTokenizer", .why = kWordEnds},
-    {.name = "FSMTTokenizer", .why = kWordEnds},
-    {.name = "PhobertTokenizer", .why = kWordEnds},
-    {.name = "BertweetTokenizer", .why = kWordEnds},
-    {.name = "ClvpTokenizer", .why = kOwnText},
-    {.name = "WhisperTokenizer", .why = "its template depends on its language and task"},
-    {.name = "NougatTokenizer", .why = kNoSteps},
-    {.name = "Qwen3_5Tokenizer", .why = kNoSteps},
-    {.name = "BloomTokenizer", .why = kNoSteps},
-    {.name = "EsmcTokenizer", .why = kNoSteps},
-    {.name = "LayoutLMv3Tokenizer", .why = kWords},
-    {.name = "MarkupLMTokenizer", .why = kWords},
-    {.name = "LukeTokenizer", .why = kWords},
     {.name = "PreTrainedTokenizer", .model = ModelRule::kLibrary, .why = kNoSteps},
     {.name = "TokenizersBackend", .model = ModelRule::kLibrary, .why = kNoSteps},
     {.name = "LlamaTokenizer", .model = ModelRule::kLibrary, .why = kNoSteps, .usual = "bos=<s> eos=</s> unk=<unk>"},
-    {.name = "CodeLlamaTokenizer", .why = kReleases},
-    {.name = "GemmaTokenizer", .why = kReleases},
-    {.name = "T5Tokenizer", .why = kReleases},
-    {.name = "MT5Tokenizer", .why = kReleases},
-    {.name = "UdopTokenizer", .why = kReleases},
-    {.name = "ReformerTokenizer", .why = kReleases},
-    {.name = "BigBirdTokenizer", .why = kReleases},
-    {.name = "LasrTokenizer", .why = kRewrites},
-    {.name = "ParakeetTokenizer", .why = kRewrites},
-    {.name = "Tipsv2Tokenizer", .why = kRewrites},
-    {.name = "VideoPrismTokenizer", .why = kRewrites},
-    {.name = "AlbertTokenizer", .why = kRewrites},
-    {.name = "FNetTokenizer", .why = kRewrites},
-    {.name = "XLNetTokenizer", .why = kRewrites},
-    {.name = "RemBertTokenizer", .why = kRewrites},
-    {.name = "DebertaV2Tokenizer", .why = kRewrites},
-    {.name = "GPTSw3Tokenizer", .why = kRewrites},
-    {.name = "SiglipTokenizer", .why = kRewrites},
-    {.name = "Siglip2Tokenizer", .why = kRewrites},
-    {.name = "CpmTokenizer", .why = kOwnText},
-    {.name = "BertGenerationTokenizer", .why = kRewrites},
-    {.name = "SpeechT5Tokenizer", .why = kOwnText},
-    {.name = "BertJapaneseTokenizer", .why = kOwnText},
-    {.name = "XLMRobertaTokenizer", .why = kRenumbers},
-    {.name = "XLMProphetNetTokenizer", .why = kRenumbers},
-    {.name = "ProphetNetTokenizer", .why = kRenumbers},
-    {.name = "CamembertTokenizer", .why = kRenumbers},
-    {.name = "BarthezTokenizer", .why = kRenumbers},
-    {.name = "BartphoTokenizer", .why = kTwoFiles},
-    {.name = "MBartTokenizer", .why = kRenumbers},
-    {.name = "MBart50Tokenizer", .why = kRenumbers},
-    {.name = "NllbTokenizer", .why = kRenumbers},
-    {.name = "SeamlessM4TTokenizer", .why = kRenumbers},
-    {.name = "PLBartTokenizer", .why = kRenumbers},
-    {.name = "PegasusTokenizer", .why = kRenumbers},
-    {.name = "XGLMTokenizer", .why = kRenumbers},
-    {.name = "MLukeTokenizer", .why = kRenumbers},
-    {.name = "LayoutXLMTokenizer", .why = kWords},
-    {.name = "M2M100Tokenizer", .why = kTwoFiles},
-    {.name = "MarianTokenizer", .why = kTwoFiles},
-    {.name = "Speech2TextTokenizer", .why = kTwoFiles},
 };
+
+/// Classes that are never supported, and why; their names without "Tokenizer".
+struct RefusedClasses {
+  std::string_view why;
+  const char* names;
+};
+constexpr RefusedClasses kRefusedClasses[] = {
+    {"its words end with </w>, which is another BPE variant",
+     "CLIP OpenAIGPT Herbert BioGpt BlenderbotSmall CTRL Flaubert XLM FSMT Phobert Bertweet"},
+    {"it rewrites texts in its own program code", "Clvp Cpm SpeechT5 BertJapanese"},
+    {"its template depends on its language and task", "Whisper"},
+    {kNoSteps, "Nougat Qwen3_5 Bloom Esmc"},
+    {"it has more than text (boxes, entities, tags)", "LayoutLMv3 MarkupLM Luke LayoutXLM"},
+    {"releases of transformers give its texts different ids", "CodeLlama Gemma T5 MT5 Udop Reformer BigBird"},
+    {"it normalizes texts differently from the model file",
+     "Lasr Parakeet Tipsv2 VideoPrism Albert FNet XLNet RemBert DebertaV2 GPTSw3 Siglip Siglip2 BertGeneration"},
+    {"its ids differ from the model file's",
+     "XLMRoberta XLMProphetNet ProphetNet Camembert Barthez MBart MBart50 Nllb SeamlessM4T PLBart Pegasus XGLM "
+     "MLuke"},
+    {"its ids are in a second file, which is not supported", "Bartpho M2M100 Marian Speech2Text"},
+};
+
 constexpr TokenizerClass kNoClass = {.pairs = Steps::kGpt2, .model = ModelRule::kLibrary};
 
 /// The class of a model type, for files that name no class.
@@ -188,11 +133,17 @@ constexpr ModelType kModelTypes[] = {
     {"seamless_m4t", "SeamlessM4TTokenizer"},
 };
 
-const TokenizerClass* find_class(std::string_view name) {
+std::optional<TokenizerClass> find_class(std::string_view name) {
   if (name.ends_with("Fast")) name.remove_suffix(4);
-  const auto* const at =
-      std::find_if(std::begin(kClasses), std::end(kClasses), [&](const TokenizerClass& c) { return c.name == name; });
-  return at == std::end(kClasses) ? nullptr : at;
+  for (const TokenizerClass& known : kClasses) {
+    if (known.name == name) return known;
+  }
+  if (name.ends_with("Tokenizer")) name.remove_suffix(9);
+  for (const RefusedClasses& refused : kRefusedClasses) {
+    const std::vector<std::string> names = absl::StrSplit(refused.names, ' ');
+    if (std::find(names.begin(), names.end(), name) != names.end()) return TokenizerClass{.why = refused.why};
+  }
+  return std::nullopt;
 }
 
 std::string text_under(const json& object, const char* key) {
@@ -216,11 +167,11 @@ Error refusal(const TokenizerFiles& files, const std::string& name, std::string_
                      pairs ? "" : ", or the .model in a separate folder for the ids of the SentencePiece library");
 }
 
-const TokenizerClass& class_for(const TokenizerFiles& files, bool pairs) {
+TokenizerClass class_for(const TokenizerFiles& files, bool pairs) {
   const std::string name = class_name_of(files);
   if (name.empty()) return kNoClass;
-  const TokenizerClass* const found = find_class(name);
-  if (found == nullptr) throw refusal(files, name, "unknown class", pairs);
+  const std::optional<TokenizerClass> found = find_class(name);
+  if (!found) throw refusal(files, name, "unknown class", pairs);
   const bool refused = pairs ? found->pairs == Steps::kRefused : found->model == ModelRule::kRefused;
   if (refused) throw refusal(files, name, found->why.empty() ? "it has other files" : found->why, pairs);
   return *found;
@@ -245,8 +196,8 @@ std::string class_name_of(const TokenizerFiles& files) {
   return class_in_config(object_in(files, "config.json"));
 }
 
-const TokenizerClass& class_for_pairs(const TokenizerFiles& files) { return class_for(files, true); }
-const TokenizerClass& class_for_model(const TokenizerFiles& files) { return class_for(files, false); }
+TokenizerClass class_for_pairs(const TokenizerFiles& files) { return class_for(files, true); }
+TokenizerClass class_for_model(const TokenizerFiles& files) { return class_for(files, false); }
 
 bool config_json_decides(const TokenizerFiles& files, const std::string& config_json, bool pairs) {
   if (!text_under(object_in(files, "tokenizer_config.json"), "tokenizer_class").empty()) return false;
@@ -254,9 +205,9 @@ bool config_json_decides(const TokenizerFiles& files, const std::string& config_
   if (!config || !config->is_object()) return false;
   const std::string name = class_in_config(*config);
   if (name.empty()) return false;
-  const TokenizerClass* const found = find_class(name);
-  return found == nullptr || (pairs ? found->pairs != Steps::kGpt2 || found->around != Around::kNothing
-                                    : found->model == ModelRule::kRefused);
+  const std::optional<TokenizerClass> found = find_class(name);
+  return !found || (pairs ? found->pairs != Steps::kGpt2 || found->around != Around::kNothing
+                          : found->model == ModelRule::kRefused);
 }
 
 }  // namespace ashlar::data

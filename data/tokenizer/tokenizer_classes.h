@@ -47,8 +47,8 @@ std::string class_name_of(const TokenizerFiles& files);
 
 /// Its row; input error, with the name, for an unknown class or one whose files of the form are refused. Files without
 /// a class: vocab.json with merges.txt is GPT-2's, a SentencePiece model its library's.
-const TokenizerClass& class_for_pairs(const TokenizerFiles& files);
-const TokenizerClass& class_for_model(const TokenizerFiles& files);
+TokenizerClass class_for_pairs(const TokenizerFiles& files);
+TokenizerClass class_for_model(const TokenizerFiles& files);
 /// True if config.json alone changes the meaning of the files.
 bool config_json_decides(const TokenizerFiles& files, const std::string& config_json, bool pairs);
 

@@ -1,9 +1,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <limits>
 
-#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "data/tokenizer/model.h"
 

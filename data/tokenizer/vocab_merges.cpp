@@ -195,7 +195,7 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
 }
 
 std::string json_of_class(const TokenizerFiles& files, const json& vocab) {
-  const TokenizerClass& own = class_for_pairs(files);
+  const TokenizerClass own = class_for_pairs(files);
   const json config = object_in(files, "tokenizer_config.json");
   check_said(files, own, config);
   std::vector<AddedToken> added;

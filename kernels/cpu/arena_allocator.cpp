@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <string>
 
 #include "core/base/error.h"
 #include "core/device/host_limits.h"

@@ -90,13 +90,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const ConcatSharedHead& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, concat_shared_head_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const ConcatSharedHeadBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, concat_shared_head_backward_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(ConcatSharedHead, concat_shared_head_impl)
+ASHLAR_LAUNCH_FOR_ISA(ConcatSharedHeadBackward, concat_shared_head_backward_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

@@ -27,9 +27,8 @@ Isa preferred_isa(Isa detected) {
 }
 
 Isa parse_isa(std::string_view where, std::string_view word) {
-  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
-    if (word == name_of(isa)) return isa;
-  }
+  Isa isa{};
+  if (parse_enum(word, isa)) return isa;
   throw input_error("cpu", where, " = \"", word,
                     "\" is not an instruction set; use baseline, avx2, avx512 or avx512_bf16");
 }
@@ -44,16 +43,6 @@ std::string processor_name() {
 }
 
 }  // namespace
-
-std::string_view name_of(Isa isa) {
-  switch (isa) {
-    case Isa::kBaseline: return "baseline";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx512Bf16: return "avx512_bf16";
-  }
-  throw Bug("[cpu] unknown instruction set");
-}
 
 CpuInfo detect_cpu(std::string_view max_isa) {
   CpuInfo info;

@@ -17,7 +17,8 @@ enum class Isa : uint8_t {
   kAvx512,      ///< AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  ///< kAvx512 with vdpbf16ps
 };
-std::string_view name_of(Isa isa);  ///< "baseline", "avx2", "avx512", "avx512_bf16"
+constexpr auto names_of(Isa) { return enum_names<Isa>("baseline", "avx2", "avx512", "avx512_bf16"); }
+using ashlar::name_of;
 
 /// Resources of the machine for this process.
 struct CpuInfo {

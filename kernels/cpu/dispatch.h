@@ -23,3 +23,7 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 /// `function` of this place's HWY_NAMESPACE, compiled for `isa`; in a file's HWY_ONCE part.
 #define ASHLAR_FOR_ISA(isa, function) \
   ::ashlar::cpu::for_isa(isa, &N_AVX3::function, &N_AVX2::function, &HWY_STATIC_DISPATCH(function))
+
+/// Defines the launch of a kernel that is `function(args, threads)`, likewise.
+#define ASHLAR_LAUNCH_FOR_ISA(Args, function) \
+  void CpuBackend::launch(const Args& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, function)(args, threads_); }

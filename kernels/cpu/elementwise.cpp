@@ -333,19 +333,10 @@ void fill_rows(const MutView& dst, T value, Threads& threads) {
 
 ResidualRows residual_forward_rows(Isa isa) { return ASHLAR_FOR_ISA(isa, residual_forward_range); }
 
-void CpuBackend::launch(const ResidualForward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, residual_forward_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const DropoutBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, dropout_backward_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const Clamp& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, clamp_impl)(args, threads_); }
-
-void CpuBackend::launch(const ClampBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, clamp_backward_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(ResidualForward, residual_forward_impl)
+ASHLAR_LAUNCH_FOR_ISA(DropoutBackward, dropout_backward_impl)
+ASHLAR_LAUNCH_FOR_ISA(Clamp, clamp_impl)
+ASHLAR_LAUNCH_FOR_ISA(ClampBackward, clamp_backward_impl)
 
 void CpuBackend::launch(const Copy& args, Stream&) {
   if (args.src.dtype == args.dst.dtype && args.mode == GradMode::kOverwrite) {
@@ -380,9 +371,7 @@ void CpuBackend::launch(const SetStruct& args, Stream&) {
   std::memcpy(args.dst.data, args.bytes.data(), static_cast<size_t>(args.size));
 }
 
-void CpuBackend::launch(const RandomFill& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, random_fill_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(RandomFill, random_fill_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

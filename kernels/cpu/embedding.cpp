@@ -116,13 +116,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const EmbeddingForward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, embedding_forward_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const EmbeddingBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, embedding_backward_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(EmbeddingForward, embedding_forward_impl)
+ASHLAR_LAUNCH_FOR_ISA(EmbeddingBackward, embedding_backward_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

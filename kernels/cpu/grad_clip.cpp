@@ -72,9 +72,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-void CpuBackend::launch(const SumSquares& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, sum_squares_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(SumSquares, sum_squares_impl)
 
 void CpuBackend::launch(const ClipGradients& args, Stream&) {
   ClipState& state = struct_of<ClipState>(args.state);

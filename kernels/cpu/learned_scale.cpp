@@ -84,9 +84,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-void CpuBackend::launch(const LearnedScale& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, learned_scale_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(LearnedScale, learned_scale_impl)
 
 void CpuBackend::launch(const LearnedScaleBackward& args, Stream&) {
   const bool sums = args.param_mode != GradMode::kSkip;

@@ -337,24 +337,16 @@ int64_t partials_bytes(const NormBackwardApply& a, const Heads& heads) {
 
 NormRows norm_forward_rows(Isa isa) { return ASHLAR_FOR_ISA(isa, norm_forward_range); }
 
-void CpuBackend::launch(const NormForward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, norm_forward_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const NormRowStats& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, norm_row_stats_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(NormForward, norm_forward_impl)
+ASHLAR_LAUNCH_FOR_ISA(NormRowStats, norm_row_stats_impl)
 
 void CpuBackend::launch(const NormStatistics& args, Stream&) {
   if (!args.sum && !args.sum_squares) return;
   ASHLAR_FOR_ISA(info_.isa, norm_statistics_impl)(args, threads_);
 }
 
-void CpuBackend::launch(const NormApply& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, norm_apply_impl)(args, threads_); }
-
-void CpuBackend::launch(const NormBackwardRowSums& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, norm_backward_row_sums_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(NormApply, norm_apply_impl)
+ASHLAR_LAUNCH_FOR_ISA(NormBackwardRowSums, norm_backward_row_sums_impl)
 
 void CpuBackend::launch(const NormBackward& args, Stream&) {
   const bool layernorm = args.variant.type == NormType::kLayerNorm;

@@ -84,13 +84,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const NormalizeRows& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, normalize_rows_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const NormalizeRowsBackward& args, Stream&) {
-  ASHLAR_FOR_ISA(info_.isa, normalize_rows_backward_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(NormalizeRows, normalize_rows_impl)
+ASHLAR_LAUNCH_FOR_ISA(NormalizeRowsBackward, normalize_rows_backward_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

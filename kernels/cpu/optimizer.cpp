@@ -144,9 +144,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ashlar::cpu {
-void CpuBackend::launch(const AdamW& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, adamw_impl)(args, threads_); }
-
-void CpuBackend::launch(const Lion& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, lion_impl)(args, threads_); }
+ASHLAR_LAUNCH_FOR_ISA(AdamW, adamw_impl)
+ASHLAR_LAUNCH_FOR_ISA(Lion, lion_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "core/backend/common.h"
 #include "kernels/cpu/parallel_for.h"
@@ -16,17 +15,6 @@ inline constexpr int64_t kExpensiveGrain = 4096;
 /// Rows of `cols` elements that form a grain.
 inline int64_t rows_grain(int64_t cols, int64_t grain) {
   return std::max<int64_t>(1, grain / std::max<int64_t>(1, cols));
-}
-
-/// f(T()) with T the storage type; throws input_error for a dtype that is not one.
-template <typename F>
-void with_storage(std::string_view where, DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kFloat32: return f(float());
-    case DType::kBFloat16: return f(BF16());
-    case DType::kFloat64: return f(double());
-    default: throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
-  }
 }
 
 /// Rounding of one number to storage, and back. fp64 goes to bf16 through round-to-odd: one rounding, not two.

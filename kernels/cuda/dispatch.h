@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include "core/base/error.h"
@@ -13,16 +12,6 @@
 /// addresses only, never on the device, so that bits are equal on every GPU.
 namespace ashlar::ASHLAR_DEV {
 
-/// f(T()) with T the storage type; throws input_error for a dtype that is not one.
-template <typename F>
-void with_storage(std::string_view where, DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kFloat32: return f(float());
-    case DType::kBFloat16: return f(BF16());
-    case DType::kFloat64: return f(double());
-    default: throw input_error(where, "storage dtype must be fp32, bf16 or fp64, got ", name_of(dtype));
-  }
-}
 /// f(std::true_type()) or f(std::false_type()).
 template <typename F>
 void with_flag(bool flag, const F& f) {

@@ -28,13 +28,10 @@
 namespace ashlar::config {
 
 enum class Device : uint8_t { kCpu, kCuda };
-inline constexpr EnumName<Device> kDeviceNames[] = {{Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}};
-constexpr std::span<const EnumName<Device>> names_of(Device) { return kDeviceNames; }
+constexpr auto names_of(Device) { return enum_names<Device>("cpu", "cuda"); }
 
 enum class HangAction : uint8_t { kStop, kReport };
-inline constexpr EnumName<HangAction> kHangActionNames[] = {{HangAction::kStop, "stop"},
-                                                            {HangAction::kReport, "report"}};
-constexpr std::span<const EnumName<HangAction>> names_of(HangAction) { return kHangActionNames; }
+constexpr auto names_of(HangAction) { return enum_names<HangAction>("stop", "report"); }
 
 using ashlar::name_of;
 using LrScheduleKind = optim::LrScheduleKind;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -54,10 +53,10 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-/// A path given by a user: itself a checkpoint, or else the folder that may contain checkpoints.
+/// A path given by a user: itself a checkpoint, or else what the folder that it names contains.
 struct Named {
-  bool checkpoint = false;
-  std::filesystem::path folder;
+  std::optional<std::filesystem::path> checkpoint;
+  std::vector<Found> found;
 };
 
 Named look_up(const std::filesystem::path& path) {
@@ -67,9 +66,9 @@ Named look_up(const std::filesystem::path& path) {
   if (!there) {
     throw input_error("checkpoint", "there is no ", printable(path.string()), "; give a checkpoint or a run directory");
   }
-  if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = true};
+  if (std::filesystem::exists(path / kManifestFile, error)) return {.checkpoint = path};
   for (const std::filesystem::path& folder : {checkpoints_dir(path), path}) {
-    if (!list_folder(folder).empty()) return {.folder = folder};
+    if (std::vector<Found> found = list_folder(folder); !found.empty()) return {.found = std::move(found)};
   }
   throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
                     ") or a run directory with checkpoints/step-*, got ", printable(path.string()),
@@ -82,28 +81,6 @@ Error all_damaged(const std::vector<Found>& found) {
                        ", all damaged; restore one from a copy, or move the directory away to start over");
 }
 
-/// The newest of `found` (oldest first) for which `check` does not throw a damaged-data error.
-std::optional<Found> newest_of(const std::vector<Found>& found, Log& log,
-                               const std::function<void(const std::filesystem::path&)>& check) {
-  for (auto at = found.rbegin(); at != found.rend(); ++at) {
-    try {
-      check(at->path);
-      return *at;
-    } catch (const Error& problem) {
-      if (problem.code() != ExitCode::kDamagedData) throw;
-      log.warn(str_cat("checkpoint ", printable(at->path.string()), " is damaged and skipped: ", problem.what()));
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<Found> newest_good_in(const std::filesystem::path& folder, Log& log) {
-  const std::vector<Found> all = list_folder(folder);
-  auto newest = newest_of(all, log, [](const std::filesystem::path& path) { verify(path); });
-  if (!newest && !all.empty()) throw all_damaged(all);
-  return newest;
-}
-
 void check_has_manifest(const std::filesystem::path& path) {
   std::error_code error;
   const auto manifest = std::filesystem::status(path / kManifestFile, error);
@@ -112,7 +89,8 @@ void check_has_manifest(const std::filesystem::path& path) {
   require_file_of_checkpoint(path / kManifestFile);
 }
 
-/// Called by all ranks with rank 0's list: `check` is a common decision.
+/// The newest of rank 0's list (oldest first) for which `check` does not throw a damaged-data error. Called by all
+/// ranks: `check` is a common decision.
 std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks,
                                     const std::function<void(CheckpointReader&)>& check) {
   std::vector<std::filesystem::path> paths;
@@ -123,16 +101,22 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
     const auto step = step_of(name, "");
     found.push_back({path, step ? *step : step_of(name, kReplacedSuffix).value()});
   }
-  Log nothing([](std::string_view) {});
-  auto newest = newest_of(found, ranks.rank() == 0 ? log : nothing, [&](const std::filesystem::path& path) {
-    comm::try_on_all_ranks(ranks, [&] {
-      if (ranks.rank() == 0) check_has_manifest(path);
-    });
-    CheckpointReader reader = open_checkpoint(path, ranks);
-    check(reader);
-  });
-  if (!newest && !found.empty()) comm::try_on_all_ranks(ranks, [&] { throw all_damaged(found); });
-  return newest;
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    try {
+      comm::try_on_all_ranks(ranks, [&] {
+        if (ranks.rank() == 0) check_has_manifest(at->path);
+      });
+      CheckpointReader reader = open_checkpoint(at->path, ranks);
+      check(reader);
+      return *at;
+    } catch (const Error& problem) {
+      if (problem.code() != ExitCode::kDamagedData) throw;
+      if (ranks.rank() != 0) continue;
+      log.warn(str_cat("checkpoint ", printable(at->path.string()), " is damaged and skipped: ", problem.what()));
+    }
+  }
+  if (!found.empty()) comm::try_on_all_ranks(ranks, [&] { throw all_damaged(found); });
+  return std::nullopt;
 }
 
 /// Each rank verifies an equal share of the bytes.
@@ -142,22 +126,15 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   });
 }
 
-/// The user's path as seen by rank 0, on all ranks; `found` is needed on rank 0 only.
-struct NamedFound {
-  std::optional<std::filesystem::path> checkpoint;  ///< the path itself
-  std::vector<Found> found;                         ///< rank 0's
-};
-
-NamedFound look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
+/// The user's path as seen by rank 0, on all ranks; `found` on rank 0 only.
+Named look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   Named named;
-  NamedFound result;
   comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() != 0) return;
-    named = look_up(path);
-    if (!named.checkpoint) result.found = list_folder(named.folder);
+    if (ranks.rank() == 0) named = look_up(path);
   });
-  if (comm::broadcast_value(ranks, named.checkpoint, 0)) result.checkpoint = broadcast_paths(ranks, {path}).front();
-  return result;
+  if (comm::broadcast_value(ranks, named.checkpoint.has_value(), 0))
+    named.checkpoint = broadcast_paths(ranks, {path}).front();
+  return named;
 }
 
 std::vector<Found> list_for_all(const std::filesystem::path& run_dir, comm::ControlPlane& ranks) {
@@ -187,15 +164,6 @@ std::vector<Found> list(const std::filesystem::path& run_dir) {
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     throw io::system_error("checkpoint", "read directory", folder, error.value());
   return list_folder(folder);
-}
-
-std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log) {
-  return newest_good_in(checkpoints_dir(run_dir), log);
-}
-
-std::filesystem::path resolve(const std::filesystem::path& path, Log& log) {
-  const Named named = look_up(path);
-  return named.checkpoint ? path : newest_good_in(named.folder, log)->path;
 }
 
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log) {
@@ -233,7 +201,7 @@ std::optional<Found> load_newest_good(const LoadFoundArgs& args) {
 
 std::filesystem::path load_resolved(const LoadFoundArgs& args) {
   comm::ControlPlane& ranks = args.ranks;
-  const NamedFound named = look_up(args.path, ranks);
+  const Named named = look_up(args.path, ranks);
   if (named.checkpoint) {
     CheckpointReader reader = open_checkpoint(*named.checkpoint, ranks);
     args.load(reader);
@@ -248,7 +216,7 @@ std::filesystem::path load_resolved(const LoadFoundArgs& args) {
 }
 
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks) {
-  const NamedFound named = look_up(path, ranks);
+  const Named named = look_up(path, ranks);
   return named.checkpoint ? *named.checkpoint : newest_good_of(named.found, log, ranks)->path;
 }
 

@@ -26,15 +26,6 @@ std::filesystem::path checkpoints_dir(const std::filesystem::path& run_dir);  //
 /// The checkpoints of a run, oldest first; empty when there are none or no such directory. Changes nothing.
 std::vector<Found> list(const std::filesystem::path& run_dir);
 
-/// The newest checkpoint of a run whose every byte verifies; nothing if the run has none. Damaged newer ones are
-/// skipped with a warning and the reason. Throws a damaged-data error when all checkpoints are damaged (a run must not
-/// silently start over), an input error when one has a newer version. Changes nothing: safe while a trainer is running.
-std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log);
-
-/// Resolves a user's path: a checkpoint directory itself (not verified yet), or a run directory or its `checkpoints`
-/// folder (newest valid one). Input error when it is neither.
-std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
-
 /// Reads every byte of a checkpoint and compares it with its checksum. Damaged-data error at the first difference,
 /// input error as CheckpointReader. Returns early when `cancelled` returns true.
 void verify(const std::filesystem::path& checkpoint, const std::function<bool()>& cancelled = {});
@@ -47,6 +38,13 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 
 /// The search for several ranks, called by all: rank 0 searches and logs, each rank verifies its part of the bytes, and
 /// all get the same result or error. Nothing is loaded before they agree.
+///
+/// newest_good: the newest checkpoint of a run whose every byte verifies; nothing if the run has none. Damaged newer
+/// ones are skipped with a warning and the reason. Throws a damaged-data error when all checkpoints are damaged (a run
+/// must not silently start over), an input error when one has a newer version. Changes nothing: safe while a trainer
+/// is running.
+/// resolve: a user's path as a checkpoint: a checkpoint directory itself (not verified yet), or a run directory or its
+/// `checkpoints` folder (newest valid one). Input error when it is neither.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

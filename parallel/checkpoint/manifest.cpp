@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -203,10 +202,9 @@ TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string,
   TensorRecord tensor;
   tensor.name = field<std::string>(json, "name");
   const auto group = field<std::string>(json, "group");
-  if (group != name_of(Group::kWeights) && group != name_of(Group::kOptimizer)) {
+  if (!parse_enum(group, tensor.group)) {
     contradiction("tensor ", printable(tensor.name), ": unknown group ", printable(group));
   }
-  tensor.group = group == name_of(Group::kWeights) ? Group::kWeights : Group::kOptimizer;
   const auto dtype = io::file_dtype_from_name(field<std::string>(json, "dtype"));
   if (!dtype) contradiction("tensor ", printable(tensor.name), ": unknown dtype");
   tensor.dtype = *dtype;
@@ -302,8 +300,6 @@ Error not_ours(std::string_view text, const std::filesystem::path& path) {
 }
 
 }  // namespace
-
-std::string_view name_of(Group group) { return group == Group::kWeights ? "weights" : "optimizer"; }
 
 int64_t TensorRecord::matrix_rows() const {
   int64_t rows = 1;

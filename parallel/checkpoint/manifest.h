@@ -52,7 +52,8 @@ struct Slice {
 };
 
 enum class Group : uint8_t { kWeights, kOptimizer };
-std::string_view name_of(Group group);  ///< "weights", "optimizer"
+constexpr auto names_of(Group) { return enum_names<Group>("weights", "optimizer"); }
+using ashlar::name_of;
 
 /// A global tensor. Its slices tile it: no gap, no overlap.
 struct TensorRecord : io::TensorSpec {

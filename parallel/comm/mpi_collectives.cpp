@@ -12,7 +12,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.h"
 #include "parallel/comm/mpi_messages.h"
 #include "parallel/comm/mpi_small.h"
 #include "parallel/comm/rank_order.h"
@@ -131,20 +130,9 @@ class DirectAllToAll final : public Operation {
   MpiMessages messages_;
 };
 
-/// The phases of a chunked operation; addresses are those of the whole vector, except `own`, this rank's part.
-struct Plan {
-  std::vector<Range> parts;
-  DType dtype = DType::kFloat32;
-  ReduceOp reduce{};          ///< collect by reduction; zero: none
-  int root = -1;              ///< collect from a root; negative: none
-  const char* in = nullptr;   ///< collected from: operand, or the root's data
-  char* own = nullptr;        ///< reduced into, gathered from
-  char* gather_to = nullptr;  ///< null: no all-gather phase
-};
-
 class ChunkedOperation final : public Operation {
  public:
-  ChunkedOperation(GroupPtr group, Plan plan)
+  ChunkedOperation(GroupPtr group, CollectivePlan plan)
       : group_(std::move(group)),
         plan_(std::move(plan)),
         number_(group_->collectives++),
@@ -268,7 +256,7 @@ class ChunkedOperation final : public Operation {
   }
 
   GroupPtr group_;
-  Plan plan_;
+  CollectivePlan plan_;
   uint64_t number_;
   int64_t element_, chunk_, chunks_;
   int64_t next_ = 0, spread_ = 0, finished_ = 0;
@@ -280,43 +268,49 @@ std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
   return even_ranges(size, group.size, 64 / size_of(dtype));
 }
 
-}  // namespace
-
-std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
-  // A sum of int32 may overflow, which is a Bug. In a direct all-reduce every rank adds all operands and detects it.
-  const bool direct = args.in.dtype == DType::kInt32 && group->tuning.direct_bytes > 0;
-  if (!direct && is_small(*group, args.in.size() * size_of(args.in.dtype))) return mpi_small_all_reduce(group, args);
-  if (args.in.size() * size_of(args.in.dtype) * (group->size - 1) <= group->tuning.direct_bytes) {
-    return std::make_shared<DirectAllReduce>(group, args);
-  }
-  Plan plan{.parts = own_parts(*group, args.in.size(), args.in.dtype),
-            .dtype = args.in.dtype,
-            .reduce = args.op,
-            .in = static_cast<const char*>(args.in.data),
-            .gather_to = static_cast<char*>(args.out.data)};
-  plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
+std::shared_ptr<Operation> start(const GroupPtr& group, bool small, CollectivePlan plan) {
+  if (small) return mpi_small_collective(group, std::move(plan));
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }
 
+}  // namespace
+
+std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
+  const int64_t size = args.in.size(), bytes = size * size_of(args.in.dtype);
+  // A sum of int32 may overflow, which is a Bug. In a direct all-reduce every rank adds all operands and detects it.
+  const bool direct = args.in.dtype == DType::kInt32 && group->tuning.direct_bytes > 0;
+  const bool small = !direct && is_small(*group, bytes);
+  if (!small && bytes * (group->size - 1) <= group->tuning.direct_bytes) {
+    return std::make_shared<DirectAllReduce>(group, args);
+  }
+  CollectivePlan plan{.parts = small ? even_ranges(size, group->size) : own_parts(*group, size, args.in.dtype),
+                      .dtype = args.in.dtype,
+                      .reduce = args.op,
+                      .in = static_cast<const char*>(args.in.data),
+                      .gather_to = static_cast<char*>(args.out.data)};
+  plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
+  return start(group, small, std::move(plan));
+}
+
 std::shared_ptr<Operation> mpi_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
-  if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_reduce_scatter(group, args);
-  return std::make_shared<ChunkedOperation>(group, Plan{.parts = {args.parts.begin(), args.parts.end()},
-                                                        .dtype = args.in.dtype,
-                                                        .reduce = ReduceOp::kSum,
-                                                        .in = static_cast<const char*>(args.in.data),
-                                                        .own = static_cast<char*>(args.out.data)});
+  return start(group, is_small(*group, args.parts, size_of(args.in.dtype)),
+               {.parts = {args.parts.begin(), args.parts.end()},
+                .dtype = args.in.dtype,
+                .reduce = ReduceOp::kSum,
+                .in = static_cast<const char*>(args.in.data),
+                .own = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_all_gather(const GroupPtr& group, const AllGather& args) {
-  if (is_small(*group, args.parts, size_of(args.in.dtype))) return mpi_small_all_gather(group, args);
   char* const place = static_cast<char*>(part_of(args.out, args.parts[static_cast<size_t>(group->rank)]).data);
   if (place != args.in.data && args.in.size() > 0) {
     std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
   }
-  return std::make_shared<ChunkedOperation>(group, Plan{.parts = {args.parts.begin(), args.parts.end()},
-                                                        .dtype = args.in.dtype,
-                                                        .own = place,
-                                                        .gather_to = static_cast<char*>(args.out.data)});
+  return start(group, is_small(*group, args.parts, size_of(args.in.dtype)),
+               {.parts = {args.parts.begin(), args.parts.end()},
+                .dtype = args.in.dtype,
+                .own = place,
+                .gather_to = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_all_to_all(const GroupPtr& group, const AllToAll& args) {
@@ -325,11 +319,11 @@ std::shared_ptr<Operation> mpi_all_to_all(const GroupPtr& group, const AllToAll&
 
 std::shared_ptr<Operation> mpi_broadcast(const GroupPtr& group, const Broadcast& args) {
   if (is_small(*group, args.data.size() * size_of(args.data.dtype))) return mpi_small_broadcast(group, args);
-  Plan plan{.parts = own_parts(*group, args.data.size(), args.data.dtype),
-            .dtype = args.data.dtype,
-            .root = args.root,
-            .in = static_cast<const char*>(args.data.data),
-            .gather_to = static_cast<char*>(args.data.data)};
+  CollectivePlan plan{.parts = own_parts(*group, args.data.size(), args.data.dtype),
+                      .dtype = args.data.dtype,
+                      .root = args.root,
+                      .in = static_cast<const char*>(args.data.data),
+                      .gather_to = static_cast<char*>(args.data.data)};
   plan.own = static_cast<char*>(part_of(args.data, plan.parts[static_cast<size_t>(group->rank)]).data);
   return std::make_shared<ChunkedOperation>(group, std::move(plan));
 }

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi_group.h"
 
 namespace ashlar::comm {

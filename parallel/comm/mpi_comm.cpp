@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/base/error.h"
 #include "parallel/comm/mpi_collectives.h"
 #include "parallel/comm/mpi_messages.h"
 #include "parallel/comm/mpi_small.h"

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.h"
 #include "parallel/comm/mpi_messages.h"
 #include "parallel/comm/rank_order.h"
 #include "parallel/comm/rank_tree.h"
@@ -22,30 +21,14 @@ namespace {
 
 using GroupPtr = std::shared_ptr<MpiGroup>;
 
-int64_t largest(std::span<const Range> parts) {
-  int64_t size = 0;
-  for (const Range& part : parts) size = std::max(size, part.size());
-  return size;
-}
-
-/// `in` and `out` are whole vectors; `own` is this rank's part.
-struct SmallPlan {
-  std::vector<Range> parts;
-  DType dtype = DType::kFloat32;
-  ReduceOp reduce{};         ///< zero: do not collect
-  const char* in = nullptr;  ///< collected
-  char* own = nullptr;       ///< reduced into, gathered from
-  char* out = nullptr;       ///< null: no all-gather phase
-};
-
 class SmallCollective final : public Operation {
  public:
-  SmallCollective(GroupPtr group, SmallPlan plan)
+  SmallCollective(GroupPtr group, CollectivePlan plan)
       : group_(std::move(group)),
         plan_(std::move(plan)),
         number_(group_->collectives++),
         element_(size_of(plan_.dtype)),
-        stride_(largest(plan_.parts) * element_) {}
+        stride_(longest(plan_.parts) * element_) {}
 
   bool advance() override {
     while (messages_.test()) {
@@ -79,7 +62,7 @@ class SmallCollective final : public Operation {
           return true;
         }
         add();
-        if (plan_.out == nullptr) return false;
+        if (plan_.gather_to == nullptr) return false;
         begin_all_gather();
         return true;
       case Round::kSpread:
@@ -175,16 +158,14 @@ class SmallCollective final : public Operation {
     const char* at = parts_.data();
     for (int i = 0; i < group_->size; ++i) {
       const int64_t size = bytes(ahead(i));
-      if (i > 0) std::copy(at, at + size, plan_.out + offset(ahead(i)));
-      if (i == 0 && plan_.own != plan_.out + offset(group_->rank)) {
-        std::copy(at, at + size, plan_.out + offset(group_->rank));
-      }
+      char* const to = plan_.gather_to + offset(ahead(i));
+      if (i > 0 || to != plan_.own) std::copy(at, at + size, to);
       at += size;
     }
   }
 
   GroupPtr group_;
-  SmallPlan plan_;
+  CollectivePlan plan_;
   uint64_t number_;
   int64_t element_, stride_;
   Round round_ = Round::kBegin;
@@ -261,36 +242,11 @@ bool is_small(const MpiGroup& group, int64_t bytes) {
 }
 
 bool is_small(const MpiGroup& group, std::span<const Range> parts, int64_t element_bytes) {
-  return is_small(group, largest(parts) * element_bytes * group.size);
+  return is_small(group, longest(parts) * element_bytes * group.size);
 }
 
-std::shared_ptr<Operation> mpi_small_all_reduce(const GroupPtr& group, const AllReduce& args) {
-  SmallPlan plan{.parts = even_ranges(args.in.size(), group->size),
-                 .dtype = args.in.dtype,
-                 .reduce = args.op,
-                 .in = static_cast<const char*>(args.in.data),
-                 .out = static_cast<char*>(args.out.data)};
-  plan.own = static_cast<char*>(part_of(args.out, plan.parts[static_cast<size_t>(group->rank)]).data);
+std::shared_ptr<Operation> mpi_small_collective(const GroupPtr& group, CollectivePlan plan) {
   return std::make_shared<SmallCollective>(group, std::move(plan));
-}
-
-std::shared_ptr<Operation> mpi_small_reduce_scatter(const GroupPtr& group, const ReduceScatter& args) {
-  return std::make_shared<SmallCollective>(group, SmallPlan{.parts = {args.parts.begin(), args.parts.end()},
-                                                            .dtype = args.in.dtype,
-                                                            .reduce = ReduceOp::kSum,
-                                                            .in = static_cast<const char*>(args.in.data),
-                                                            .own = static_cast<char*>(args.out.data)});
-}
-
-std::shared_ptr<Operation> mpi_small_all_gather(const GroupPtr& group, const AllGather& args) {
-  char* const place = static_cast<char*>(part_of(args.out, args.parts[static_cast<size_t>(group->rank)]).data);
-  if (place != args.in.data && args.in.size() > 0) {
-    std::memcpy(place, args.in.data, static_cast<size_t>(args.in.size() * size_of(args.in.dtype)));
-  }
-  return std::make_shared<SmallCollective>(group, SmallPlan{.parts = {args.parts.begin(), args.parts.end()},
-                                                            .dtype = args.in.dtype,
-                                                            .own = place,
-                                                            .out = static_cast<char*>(args.out.data)});
 }
 
 std::shared_ptr<Operation> mpi_small_broadcast(const GroupPtr& group, const Broadcast& args) {

@@ -1,18 +1,29 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/device_operation.h"
 #include "parallel/comm/mpi_group.h"
 
 namespace ashlar::comm {
 
+/// The phases of a collective; addresses are those of the whole vector, except `own`, this rank's part.
+struct CollectivePlan {
+  std::vector<Range> parts;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce{};          ///< collect by reduction; zero: none
+  int root = -1;              ///< collect from a root; negative: none
+  const char* in = nullptr;   ///< collected from: operand, or the root's data
+  char* own = nullptr;        ///< reduced into, gathered from
+  char* gather_to = nullptr;  ///< null: no all-gather phase
+};
+
 /// Collectives of small vectors on many ranks: log2 p messages per rank and round instead of p - 1, and at most log2 p
 /// / 2 times the vector's bytes more. The same rank-order sums as for large vectors. Each uses the next collective
-/// number of the group.
-std::shared_ptr<Operation> mpi_small_all_reduce(const std::shared_ptr<MpiGroup>& group, const AllReduce& args);
-std::shared_ptr<Operation> mpi_small_reduce_scatter(const std::shared_ptr<MpiGroup>& group, const ReduceScatter& args);
-std::shared_ptr<Operation> mpi_small_all_gather(const std::shared_ptr<MpiGroup>& group, const AllGather& args);
+/// number of the group. A plan has no root.
+std::shared_ptr<Operation> mpi_small_collective(const std::shared_ptr<MpiGroup>& group, CollectivePlan plan);
 std::shared_ptr<Operation> mpi_small_broadcast(const std::shared_ptr<MpiGroup>& group, const Broadcast& args);
 std::shared_ptr<Operation> mpi_barrier(const std::shared_ptr<MpiGroup>& group);
 

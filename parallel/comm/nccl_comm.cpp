@@ -8,6 +8,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <utility>
@@ -234,10 +235,7 @@ class NcclComm::SelfMessage final : public Operation {
     return last;
   }
   bool stuck() const override {
-    for (const auto& side : sides_) {
-      if (!side->matched) return true;
-    }
-    return false;
+    return std::any_of(sides_.begin(), sides_.end(), [](const auto& side) { return !side->matched; });
   }
 
  private:
@@ -359,7 +357,7 @@ Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& s
   }
   const auto [to, from] = peers_of(args);
   if (to != this->rank() && from != this->rank()) {
-    std::vector<NcclCall> calls = plan_nccl_calls(args, this->rank(), size());
+    std::vector<NcclCall> calls = plan_nccl_calls(args, this->rank());
     if (calls.empty()) return nullptr;
     return std::make_shared<Launch>(shared_, std::move(calls), begun());
   }
@@ -368,21 +366,14 @@ Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& s
                "; NCCL needs both sides of a message to oneself in one group");
   Mailbox& mailbox = shared_->mailbox;
   std::vector<std::shared_ptr<Mailbox::Message>> sides;
-  std::visit(Cases{[&](const Send& a) {
-                     sides.push_back(std::make_shared<Mailbox::Message>(a.data, MutView{}, begun()));
-                     mailbox.sent.push_back(sides.back());
-                   },
-                   [&](const Recv& a) {
-                     sides.push_back(std::make_shared<Mailbox::Message>(ConstView{}, a.data, begun()));
-                     mailbox.received.push_back(sides.back());
-                   },
-                   [&](const SendRecv& a) {
-                     sides.push_back(std::make_shared<Mailbox::Message>(a.send, MutView{}, begun()));
-                     mailbox.sent.push_back(sides.back());
-                     sides.push_back(std::make_shared<Mailbox::Message>(ConstView{}, a.recv, begun()));
-                     mailbox.received.push_back(sides.back());
-                   },
-                   [](const auto&) {}},
+  const auto send = [&](const ConstView& data) {
+    mailbox.sent.push_back(sides.emplace_back(std::make_shared<Mailbox::Message>(data, MutView{}, begun())));
+  };
+  const auto receive = [&](const MutView& data) {
+    mailbox.received.push_back(sides.emplace_back(std::make_shared<Mailbox::Message>(ConstView{}, data, begun())));
+  };
+  std::visit(Cases{[&](const Send& a) { send(a.data); }, [&](const Recv& a) { receive(a.data); },
+                   [&](const SendRecv& a) { send(a.send), receive(a.recv); }, [](const auto&) {}},
              args);
   while (!mailbox.sent.empty() && !mailbox.received.empty()) {
     const std::shared_ptr<Mailbox::Message> out = mailbox.sent.front(), in = mailbox.received.front();
@@ -393,7 +384,7 @@ Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& s
                  "] and receives ", ashlar::name_of(in->received.dtype), "[", in->received.size(), "]");
     out->matched = in->matched = true;
     const SendRecv both{.send = out->sent, .to = this->rank(), .recv = in->received, .from = this->rank()};
-    std::vector<NcclCall> calls = plan_nccl_calls(both, this->rank(), size());
+    std::vector<NcclCall> calls = plan_nccl_calls(both, this->rank());
     if (calls.empty()) continue;
     out->launch = in->launch = std::make_shared<Launch>(shared_, std::move(calls), std::move(out->begun));
     out->launch->also_after(std::move(in->begun));

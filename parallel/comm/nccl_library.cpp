@@ -1,6 +1,5 @@
 #include "parallel/comm/nccl_library.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 

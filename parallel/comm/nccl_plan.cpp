@@ -30,46 +30,54 @@ EqualParts equal_parts(std::span<const Range> parts) {
   return {.begin = begin, .count = count, .rest = parts.back().size() - count};
 }
 
+/// Calls equal(begin, count) for parts of one size, and single(rank, offset, range) for every other range, which begins
+/// at element `offset` of its rank's part.
+template <typename Equal, typename Single>
+void for_each_part(std::span<const Range> parts, const Equal& equal, const Single& single) {
+  const EqualParts same = equal_parts(parts);
+  const int ranks = static_cast<int>(parts.size());
+  if (same.count > 0) equal(same.begin, same.count);
+  if (same.rest > 0) single(ranks - 1, same.count, Range{parts.back().end - same.rest, parts.back().end});
+  for (int rank = 0; rank < ranks && same.count < 0; ++rank) {
+    const Range& part = parts[static_cast<size_t>(rank)];
+    if (part.size() > 0) single(rank, int64_t{0}, part);
+  }
+}
+
 // In-place data has equal addresses on both sides, as NCCL requires for in-place operation.
-std::vector<NcclCall> plan(const ReduceScatter& a, int rank, int ranks) {
+
+std::vector<NcclCall> plan(const ReduceScatter& a, int rank) {
   std::vector<NcclCall> calls;
   const DType dtype = a.in.dtype;
-  const EqualParts equal = equal_parts(a.parts);
-  const int last = ranks - 1;
-  if (equal.count > 0) {
+  const auto scatter = [&](int64_t begin, int64_t count) {
     calls.push_back({.kind = Kind::kReduceScatter,
-                     .send = element(a.in.data, equal.begin, dtype),
+                     .send = element(a.in.data, begin, dtype),
                      .recv = a.out.data,
-                     .count = equal.count,
+                     .count = count,
                      .dtype = dtype});
-  }
-  if (equal.count >= 0) {
-    if (equal.rest > 0) {
-      calls.push_back({.kind = Kind::kReduce,
-                       .send = element(a.in.data, a.parts.back().end - equal.rest, dtype),
-                       .recv = rank == last ? element(a.out.data, equal.count, dtype) : nullptr,
-                       .count = equal.rest,
-                       .dtype = dtype,
-                       .peer = last});
-    }
-    return calls;
-  }
-  for (int root = 0; root < ranks; ++root) {
-    const Range& part = a.parts[static_cast<size_t>(root)];
-    if (part.size() == 0) continue;
+  };
+  const auto to_root = [&](int root, int64_t offset, const Range& range) {
     calls.push_back({.kind = Kind::kReduce,
-                     .send = element(a.in.data, part.begin, dtype),
-                     .recv = root == rank ? a.out.data : nullptr,
-                     .count = part.size(),
+                     .send = element(a.in.data, range.begin, dtype),
+                     .recv = root == rank ? element(a.out.data, offset, dtype) : nullptr,
+                     .count = range.size(),
                      .dtype = dtype,
                      .peer = root});
-  }
+  };
+  for_each_part(a.parts, scatter, to_root);
   return calls;
 }
 
-std::vector<NcclCall> plan(const AllGather& a, int rank, int ranks) {
+std::vector<NcclCall> plan(const AllGather& a, int rank) {
   std::vector<NcclCall> calls;
   const DType dtype = a.out.dtype;
+  const auto gather = [&](int64_t begin, int64_t count) {
+    calls.push_back({.kind = Kind::kAllGather,
+                     .send = a.in.data,
+                     .recv = element(a.out.data, begin, dtype),
+                     .count = count,
+                     .dtype = dtype});
+  };
   const auto from_root = [&](int root, int64_t offset, const Range& range) {
     void* const place = element(a.out.data, range.begin, dtype);
     calls.push_back({.kind = Kind::kBroadcast,
@@ -79,47 +87,35 @@ std::vector<NcclCall> plan(const AllGather& a, int rank, int ranks) {
                      .dtype = dtype,
                      .peer = root});
   };
-  const EqualParts equal = equal_parts(a.parts);
-  if (equal.count > 0) {
-    calls.push_back({.kind = Kind::kAllGather,
-                     .send = a.in.data,
-                     .recv = element(a.out.data, equal.begin, dtype),
-                     .count = equal.count,
-                     .dtype = dtype});
-  }
-  if (equal.count >= 0) {
-    if (equal.rest > 0)
-      from_root(ranks - 1, equal.count, {.begin = a.parts.back().end - equal.rest, .end = a.parts.back().end});
-    return calls;
-  }
-  for (int root = 0; root < ranks; ++root) {
-    const Range& part = a.parts[static_cast<size_t>(root)];
-    if (part.size() > 0) from_root(root, 0, part);
-  }
+  for_each_part(a.parts, gather, from_root);
   return calls;
 }
 
-std::vector<NcclCall> message(const ConstView* sent, int to, const MutView* received, int from) {
-  std::vector<NcclCall> calls;
-  if (sent != nullptr && sent->size() > 0)
-    calls.push_back({.kind = Kind::kSend, .send = sent->data, .count = sent->size(), .dtype = sent->dtype, .peer = to});
-  if (received != nullptr && received->size() > 0)
-    calls.push_back({.kind = Kind::kRecv,
-                     .recv = received->data,
-                     .count = received->size(),
-                     .dtype = received->dtype,
-                     .peer = from});
-  return calls;
+/// Adds a send and a receive, of views that are not empty.
+void add_messages(std::vector<NcclCall>& calls, const SendRecv& a) {
+  if (a.send.size() > 0)
+    calls.push_back(
+        {.kind = Kind::kSend, .send = a.send.data, .count = a.send.size(), .dtype = a.send.dtype, .peer = a.to});
+  if (a.recv.size() > 0)
+    calls.push_back(
+        {.kind = Kind::kRecv, .recv = a.recv.data, .count = a.recv.size(), .dtype = a.recv.dtype, .peer = a.from});
 }
 
 std::vector<NcclCall> plan(const AllToAll& a) {
   std::vector<NcclCall> calls;
   for (size_t rank = 0; rank < a.send_parts.size(); ++rank) {
-    const ConstView sent = part_of(a.send, a.send_parts[rank]);
-    const MutView received = part_of(a.recv, a.recv_parts[rank]);
-    const std::vector<NcclCall> pair = message(&sent, static_cast<int>(rank), &received, static_cast<int>(rank));
-    calls.insert(calls.end(), pair.begin(), pair.end());
+    const int peer = static_cast<int>(rank);
+    add_messages(calls, {.send = part_of(a.send, a.send_parts[rank]),
+                         .to = peer,
+                         .recv = part_of(a.recv, a.recv_parts[rank]),
+                         .from = peer});
   }
+  return calls;
+}
+
+std::vector<NcclCall> plan(const SendRecv& a) {
+  std::vector<NcclCall> calls;
+  add_messages(calls, a);
   return calls;
 }
 
@@ -137,34 +133,33 @@ nccl::Type type_of(DType dtype) {
 
 }  // namespace
 
-std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks) {
+std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank) {
   using Calls = std::vector<NcclCall>;
-  return std::visit(
-      Cases{[&](const AllReduce& a) -> Calls {
-              if (a.in.size() == 0) return {};
-              return {{.kind = Kind::kAllReduce,
-                       .send = a.in.data,
-                       .recv = a.out.data,
-                       .count = a.in.size(),
-                       .dtype = a.in.dtype,
-                       .op = a.op}};
-            },
-            [&](const ReduceScatter& a) { return plan(a, rank, ranks); },
-            [&](const AllGather& a) { return plan(a, rank, ranks); }, [&](const AllToAll& a) { return plan(a); },
-            [&](const Broadcast& a) -> Calls {
-              if (a.data.size() == 0) return {};
-              return {{.kind = Kind::kBroadcast,
-                       .send = a.data.data,
-                       .recv = a.data.data,
-                       .count = a.data.size(),
-                       .dtype = a.data.dtype,
-                       .peer = a.root}};
-            },
-            [&](const Send& a) { return message(&a.data, a.to, nullptr, -1); },
-            [&](const Recv& a) { return message(nullptr, -1, &a.data, a.from); },
-            [&](const SendRecv& a) { return message(&a.send, a.to, &a.recv, a.from); },
-            [&](const Barrier&) -> Calls { throw Bug("[nccl] a barrier has no plan"); }},
-      args);
+  return std::visit(Cases{[&](const AllReduce& a) -> Calls {
+                            if (a.in.size() == 0) return {};
+                            return {{.kind = Kind::kAllReduce,
+                                     .send = a.in.data,
+                                     .recv = a.out.data,
+                                     .count = a.in.size(),
+                                     .dtype = a.in.dtype,
+                                     .op = a.op}};
+                          },
+                          [&](const ReduceScatter& a) { return plan(a, rank); },
+                          [&](const AllGather& a) { return plan(a, rank); }, [&](const AllToAll& a) { return plan(a); },
+                          [&](const Broadcast& a) -> Calls {
+                            if (a.data.size() == 0) return {};
+                            return {{.kind = Kind::kBroadcast,
+                                     .send = a.data.data,
+                                     .recv = a.data.data,
+                                     .count = a.data.size(),
+                                     .dtype = a.data.dtype,
+                                     .peer = a.root}};
+                          },
+                          [](const Send& a) { return plan({.send = a.data, .to = a.to, .recv = {}}); },
+                          [](const Recv& a) { return plan({.send = {}, .recv = a.data, .from = a.from}); },
+                          [](const SendRecv& a) { return plan(a); },
+                          [&](const Barrier&) -> Calls { throw Bug("[nccl] a barrier has no plan"); }},
+                    args);
 }
 
 nccl::Result make_call(const nccl::Api& api, const NcclCall& call, nccl::Comm comm, nccl::Stream stream) {

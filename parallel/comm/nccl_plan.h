@@ -22,12 +22,12 @@ struct NcclCall {
   bool operator==(const NcclCall&) const = default;
 };
 
-/// The NCCL calls of an operation of `rank` of `ranks`, to be made as one group; empty if no data moves.
+/// The NCCL calls of an operation of `rank`, to be made as one group; empty if no data moves.
 ///   NCCL scatters and gathers equal contiguous parts. The surplus of a longer last part is sent by a reduce to, or a
 /// broadcast from, its rank; parts of another form use one of these each.
 ///   An all_to_all is a send and a receive per rank, including this one, except for empty parts.
 ///   Not for barriers, which need their own memory, nor for messages of a rank to itself.
-std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank, int ranks);
+std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank);
 
 /// Makes one of the calls.
 nccl::Result make_call(const nccl::Api& api, const NcclCall& call, nccl::Comm comm, nccl::Stream stream);

@@ -1,6 +1,5 @@
 #include "parallel/comm/nccl_windows.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"

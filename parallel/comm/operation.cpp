@@ -1,29 +1,8 @@
 #include "parallel/comm/operation.h"
 
-#include "core/base/error.h"
 #include "core/base/fixed_text.h"
 
 namespace ashlar::comm {
-
-std::string_view name_of(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kNone: return "nothing";
-    case OperationKind::kAllReduce: return "all_reduce";
-    case OperationKind::kReduceScatter: return "reduce_scatter";
-    case OperationKind::kAllGather: return "all_gather";
-    case OperationKind::kAllToAll: return "all_to_all";
-    case OperationKind::kBroadcast: return "broadcast";
-    case OperationKind::kSend: return "send";
-    case OperationKind::kRecv: return "recv";
-    case OperationKind::kSendRecv: return "send_recv";
-    case OperationKind::kBarrier: return "barrier";
-    case OperationKind::kHostReduce: return "host reduce";
-    case OperationKind::kHostBroadcast: return "host broadcast";
-    case OperationKind::kHostGather: return "host gather";
-    case OperationKind::kHostUnite: return "host unite";
-  }
-  throw Bug("[comm] unknown kind of operation");
-}
 
 std::string_view describe(const OperationInfo& info, std::string_view communicator, std::span<char> memory) {
   FixedText text(memory);

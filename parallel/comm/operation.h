@@ -30,7 +30,12 @@ enum class OperationKind : uint8_t {
   kHostGather,
   kHostUnite,
 };
-std::string_view name_of(OperationKind kind);  ///< "all_reduce", ...
+constexpr auto names_of(OperationKind) {
+  return enum_names<OperationKind>("nothing", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast",
+                                   "send", "recv", "send_recv", "barrier", "host reduce", "host broadcast",
+                                   "host gather", "host unite");
+}
+using ashlar::name_of;
 
 /// The reduction; zero means not set.
 enum class ReduceOp : uint8_t { kSum = 1, kMax = 2 };

@@ -39,11 +39,13 @@ Range chunk_of(const Range& range, int64_t k, int64_t chunk) {
   return {std::min(range.end, range.begin + k * chunk), std::min(range.end, range.begin + (k + 1) * chunk)};
 }
 
-int64_t num_chunks(std::span<const Range> ranges, int64_t chunk) {
-  int64_t longest = 0;
-  for (const Range& range : ranges) longest = std::max(longest, range.size());
-  return (longest + chunk - 1) / chunk;
+int64_t longest(std::span<const Range> ranges) {
+  int64_t size = 0;
+  for (const Range& range : ranges) size = std::max(size, range.size());
+  return size;
 }
+
+int64_t num_chunks(std::span<const Range> ranges, int64_t chunk) { return (longest(ranges) + chunk - 1) / chunk; }
 
 void check_ranges(std::span<const Range> ranges, int64_t size) {
   int64_t reached = 0;

@@ -29,6 +29,8 @@ std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
 /// Elements [k * chunk, (k + 1) * chunk) of `range`, clipped to it; empty beyond its end.
 Range chunk_of(const Range& range, int64_t k, int64_t chunk);
 
+/// Size of the longest range.
+int64_t longest(std::span<const Range> ranges);
 /// Number of chunks of the longest range; 0 if all are empty.
 int64_t num_chunks(std::span<const Range> ranges, int64_t chunk);
 

@@ -1,5 +1,6 @@
 #include "parallel/comm/self_comm.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 
@@ -18,21 +19,18 @@ void copy(const ConstView& from, const MutView& to) {
 
 /// Messages waiting for their other side, in order of issue. At any time one of the queues is empty.
 struct SelfComm::Mailbox {
-  struct Sent {
-    ConstView data;
+  template <AnyView View>
+  struct Side {
+    View data;
     std::shared_ptr<bool> copied;
   };
-  struct Received {
-    MutView data;
-    std::shared_ptr<bool> copied;
-  };
-  std::deque<Sent> sent;
-  std::deque<Received> received;
+  std::deque<Side<ConstView>> sent;
+  std::deque<Side<MutView>> received;
 
   void match() {
     while (!sent.empty() && !received.empty()) {
-      const Sent from = sent.front();
-      const Received to = received.front();
+      const auto from = sent.front();
+      const auto to = received.front();
       sent.pop_front();
       received.pop_front();
       ASHLAR_CHECK(from.data.dtype == to.data.dtype && from.data.size() == to.data.size(), "rank 0 sends itself ",
@@ -48,10 +46,7 @@ class SelfComm::Message final : public Operation {
  public:
   explicit Message(std::vector<std::shared_ptr<bool>> copied) : copied_(std::move(copied)) {}
   bool advance() override {
-    for (const auto& side : copied_) {
-      if (!*side) return false;
-    }
-    return true;
+    return std::all_of(copied_.begin(), copied_.end(), [](const auto& side) { return *side; });
   }
   bool stuck() const override { return true; }  // while pending
 
@@ -78,28 +73,16 @@ Communicator::OperationPtr SelfComm::post(const ConstView* sent, const MutView* 
 
 Communicator::OperationPtr SelfComm::make(const DeviceOperation& args, Stream& stream) {
   check_on_host(stream);
-  return std::visit(Cases{[&](const AllReduce& a) -> OperationPtr {
-                            copy(a.in, a.out);
-                            return nullptr;
-                          },
-                          [&](const ReduceScatter& a) -> OperationPtr {
-                            copy(part_of(a.in, a.parts[0]), a.out);
-                            return nullptr;
-                          },
-                          [&](const AllGather& a) -> OperationPtr {
-                            copy(a.in, part_of(a.out, a.parts[0]));
-                            return nullptr;
-                          },
-                          [&](const AllToAll& a) -> OperationPtr {
-                            copy(part_of(a.send, a.send_parts[0]), part_of(a.recv, a.recv_parts[0]));
-                            return nullptr;
-                          },
-                          [&](const Broadcast&) -> OperationPtr { return nullptr; },
-                          [&](const Send& a) { return post(&a.data, nullptr); },
-                          [&](const Recv& a) { return post(nullptr, &a.data); },
-                          [&](const SendRecv& a) { return post(&a.send, &a.recv); },
-                          [&](const Barrier&) -> OperationPtr { return nullptr; }},
-                    args);
+  OperationPtr message;
+  std::visit(Cases{[&](const AllReduce& a) { copy(a.in, a.out); },
+                   [&](const ReduceScatter& a) { copy(part_of(a.in, a.parts[0]), a.out); },
+                   [&](const AllGather& a) { copy(a.in, part_of(a.out, a.parts[0])); },
+                   [&](const AllToAll& a) { copy(part_of(a.send, a.send_parts[0]), part_of(a.recv, a.recv_parts[0])); },
+                   [&](const Send& a) { message = post(&a.data, nullptr); },
+                   [&](const Recv& a) { message = post(nullptr, &a.data); },
+                   [&](const SendRecv& a) { message = post(&a.send, &a.recv); }, [](const auto&) {}},
+             args);
+  return message;
 }
 
 std::unique_ptr<Communicator> SelfComm::make_split(const Split& args) {

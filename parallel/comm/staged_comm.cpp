@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-
 namespace ashlar::comm {
 
 namespace {

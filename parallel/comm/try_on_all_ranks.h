@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 
 #include "core/base/error.h"
 #include "parallel/comm/control_plane.h"

@@ -1,7 +1,5 @@
 #include "parallel/model/linear_layer.h"
 
-#include <cmath>
-
 #include "parallel/model/init.h"
 #include "parallel/tensor/tensor_parallel.h"
 

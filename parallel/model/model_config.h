@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "core/backend/activation.h"
@@ -23,79 +21,52 @@ using ashlar::RopeStyle;
 using ashlar::ZKind;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
-inline constexpr EnumName<NormAffine> kNormAffineNames[] = {
-    {NormAffine::kNone, "none"}, {NormAffine::kScale, "scale"}, {NormAffine::kScaleBias, "scale_bias"}};
-constexpr std::span<const EnumName<NormAffine>> names_of(NormAffine) { return kNormAffineNames; }
+constexpr auto names_of(NormAffine) { return enum_names<NormAffine>("none", "scale", "scale_bias"); }
 
 /// Position of the norms of a serial block (block.h has the formulas).
 enum class NormPlacement : uint8_t { kPre, kPost, kSandwich, kOutput };
-inline constexpr EnumName<NormPlacement> kNormPlacementNames[] = {{NormPlacement::kPre, "pre"},
-                                                                  {NormPlacement::kPost, "post"},
-                                                                  {NormPlacement::kSandwich, "sandwich"},
-                                                                  {NormPlacement::kOutput, "output"}};
-constexpr std::span<const EnumName<NormPlacement>> names_of(NormPlacement) { return kNormPlacementNames; }
+constexpr auto names_of(NormPlacement) { return enum_names<NormPlacement>("pre", "post", "sandwich", "output"); }
 
 enum class Topology : uint8_t { kSerial, kParallel };
-inline constexpr EnumName<Topology> kTopologyNames[] = {{Topology::kSerial, "serial"},
-                                                        {Topology::kParallel, "parallel"}};
-constexpr std::span<const EnumName<Topology>> names_of(Topology) { return kTopologyNames; }
+constexpr auto names_of(Topology) { return enum_names<Topology>("serial", "parallel"); }
 
 /// Method that changes the frequencies for contexts longer than in training.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional, kDynamic };
-inline constexpr EnumName<RopeScaling> kRopeScalingNames[] = {
-    {RopeScaling::kNone, "none"},         {RopeScaling::kLinear, "linear"},
-    {RopeScaling::kLlama3, "llama3"},     {RopeScaling::kYarn, "yarn"},
-    {RopeScaling::kLongrope, "longrope"}, {RopeScaling::kProportional, "proportional"},
-    {RopeScaling::kDynamic, "dynamic"}};
-constexpr std::span<const EnumName<RopeScaling>> names_of(RopeScaling) { return kRopeScalingNames; }
+constexpr auto names_of(RopeScaling) {
+  return enum_names<RopeScaling>("none", "linear", "llama3", "yarn", "longrope", "proportional", "dynamic");
+}
 
 /// Granularity of the norm of queries and keys: each head with one shared gain, each head with its own gain, all heads
 /// as one row, each head without a gain.
 enum class QkNorm : uint8_t { kNone, kHead, kHeadPer, kFull, kL2 };
-inline constexpr EnumName<QkNorm> kQkNormNames[] = {{QkNorm::kNone, "none"},
-                                                    {QkNorm::kHead, "head"},
-                                                    {QkNorm::kHeadPer, "head_per"},
-                                                    {QkNorm::kFull, "full"},
-                                                    {QkNorm::kL2, "l2"}};
-constexpr std::span<const EnumName<QkNorm>> names_of(QkNorm) { return kQkNormNames; }
+constexpr auto names_of(QkNorm) { return enum_names<QkNorm>("none", "head", "head_per", "full", "l2"); }
 
 enum class QkNormOrder : uint8_t { kBeforeRope, kAfterRope };
-inline constexpr EnumName<QkNormOrder> kQkNormOrderNames[] = {{QkNormOrder::kBeforeRope, "before_rope"},
-                                                              {QkNormOrder::kAfterRope, "after_rope"}};
-constexpr std::span<const EnumName<QkNormOrder>> names_of(QkNormOrder) { return kQkNormOrderNames; }
+constexpr auto names_of(QkNormOrder) { return enum_names<QkNormOrder>("before_rope", "after_rope"); }
 
 enum class PosType : uint8_t { kNone, kSinusoidal, kLearned, kRope, kAlibi, kT5Bias };
-inline constexpr EnumName<PosType> kPosTypeNames[] = {
-    {PosType::kNone, "none"}, {PosType::kSinusoidal, "sinusoidal"}, {PosType::kLearned, "learned"},
-    {PosType::kRope, "rope"}, {PosType::kAlibi, "alibi"},           {PosType::kT5Bias, "t5_bias"}};
-constexpr std::span<const EnumName<PosType>> names_of(PosType) { return kPosTypeNames; }
+constexpr auto names_of(PosType) {
+  return enum_names<PosType>("none", "sinusoidal", "learned", "rope", "alibi", "t5_bias");
+}
 
 /// Meaning of a number W in attn.window_cycle.
 enum class WindowKind : uint8_t { kSliding, kChunked };
-inline constexpr EnumName<WindowKind> kWindowKindNames[] = {{WindowKind::kSliding, "sliding"},
-                                                            {WindowKind::kChunked, "chunked"}};
-constexpr std::span<const EnumName<WindowKind>> names_of(WindowKind) { return kWindowKindNames; }
+constexpr auto names_of(WindowKind) { return enum_names<WindowKind>("sliding", "chunked"); }
 
 /// Computation of queries, keys and values: by one matrix each, or from low-rank latents (attention.h has the
 /// formulas).
 enum class AttentionKind : uint8_t { kStandard, kMla };
-inline constexpr EnumName<AttentionKind> kAttentionKindNames[] = {{AttentionKind::kStandard, "standard"},
-                                                                  {AttentionKind::kMla, "mla"}};
-constexpr std::span<const EnumName<AttentionKind>> names_of(AttentionKind) { return kAttentionKindNames; }
+constexpr auto names_of(AttentionKind) { return enum_names<AttentionKind>("standard", "mla"); }
 
 /// Layers with scaled frequencies: all that rotate, or only those with full attention.
 enum class ScaledLayers : uint8_t { kAll, kFull };
-inline constexpr EnumName<ScaledLayers> kScaledLayersNames[] = {{ScaledLayers::kAll, "all"},
-                                                                {ScaledLayers::kFull, "full"}};
-constexpr std::span<const EnumName<ScaledLayers>> names_of(ScaledLayers) { return kScaledLayersNames; }
+constexpr auto names_of(ScaledLayers) { return enum_names<ScaledLayers>("all", "full"); }
 
 /// init.h has the formulas.
 enum class InitScheme : uint8_t { kNormal, kGpt2, kSmallWang, kFanIn, kMitchell, kT5, kXavier, kKaiming };
-inline constexpr EnumName<InitScheme> kInitSchemeNames[] = {
-    {InitScheme::kNormal, "normal"}, {InitScheme::kGpt2, "gpt2"},         {InitScheme::kSmallWang, "small_wang"},
-    {InitScheme::kFanIn, "fan_in"},  {InitScheme::kMitchell, "mitchell"}, {InitScheme::kT5, "t5"},
-    {InitScheme::kXavier, "xavier"}, {InitScheme::kKaiming, "kaiming"}};
-constexpr std::span<const EnumName<InitScheme>> names_of(InitScheme) { return kInitSchemeNames; }
+constexpr auto names_of(InitScheme) {
+  return enum_names<InitScheme>("normal", "gpt2", "small_wang", "fan_in", "mitchell", "t5", "xavier", "kaiming");
+}
 
 struct NormConfig {
   NormVariant variant;  ///< with unit_offset gains start at 0

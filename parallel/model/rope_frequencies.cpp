@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/base/error.h"
-
 namespace ashlar::model {
 namespace {
 

@@ -4,7 +4,6 @@
 #include <list>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,13 +37,9 @@ namespace ashlar::pipeline {
 /// Sources: gpipe: Huang et al. 2019, arXiv:1811.06965. 1f1b, interleaved and its w: Narayanan et al. 2021,
 /// arXiv:2104.04473, section 2.2, and Megatron-LM's schedules.py. zb-h1: Qi et al. 2023, arXiv:2401.10241, section 2.
 enum class PipelineSchedule : uint8_t { kForwardOnly, kGpipe, k1F1B, kInterleaved, kZbH1 };
-inline constexpr EnumName<PipelineSchedule> kPipelineScheduleNames[] = {
-    {PipelineSchedule::kForwardOnly, "forward_only"},
-    {PipelineSchedule::kGpipe, "gpipe"},
-    {PipelineSchedule::k1F1B, "1f1b"},
-    {PipelineSchedule::kInterleaved, "interleaved"},
-    {PipelineSchedule::kZbH1, "zb-h1"}};
-constexpr std::span<const EnumName<PipelineSchedule>> names_of(PipelineSchedule) { return kPipelineScheduleNames; }
+constexpr auto names_of(PipelineSchedule) {
+  return enum_names<PipelineSchedule>("forward_only", "gpipe", "1f1b", "interleaved", "zb-h1");
+}
 using ashlar::name_of;
 
 struct ScheduleSpec {

@@ -17,6 +17,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "parallel/checkpoint/find.h"
+#include "parallel/comm/self_comm.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/long_form.h"
 
@@ -83,7 +84,9 @@ TEST_F(Saving, AKillDuringASaveLeavesANewestGoodCheckpointOfTheUnbrokenRun) {
       during += saving() ? 1 : 0;
       // 2. What is there loads, and is the unbroken run's to the bit.
       Log log([](std::string_view) {});
-      const auto newest = checkpoint::newest_good(run_.dir() / dir, log);
+      comm::SelfComm self("ranks");
+      comm::ControlPlane ranks(self, "ranks");
+      const auto newest = checkpoint::newest_good(run_.dir() / dir, log, ranks);
       ASSERT_TRUE(log.warnings().empty()) << log.warnings().front();
       if (!newest) {
         ++nothing_yet;

@@ -140,9 +140,9 @@ LayoutCase case_of(const Row& row) {
       .sequence_parallel = is("sequence", "yes"),
       .micro_batches = std::max<int64_t>(2, count("stages")),
       .device = "emulated"};
-  for (const auto& [kind, name] : pipeline::kPipelineScheduleNames)
+  for (const auto& [kind, name] : names_of(pipeline::PipelineSchedule{}))
     if (is("schedule", name)) c.schedule = kind;
-  for (const auto& [recompute, name] : kRecomputeNames)
+  for (const auto& [recompute, name] : names_of(Recompute{}))
     if (is("recompute", name)) c.recompute = recompute;
   c.virtual_stages = c.schedule == pipeline::PipelineSchedule::kInterleaved ? 2 : 1;
   c.config.n_layers = std::max(c.config.n_layers, c.mesh[Axis::kPipeline] * c.virtual_stages);

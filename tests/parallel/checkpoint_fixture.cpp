@@ -13,6 +13,22 @@
 
 #include "kernels/make_backend.h"
 
+namespace ashlar::checkpoint {
+
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log) {
+  comm::SelfComm self("ranks");
+  comm::ControlPlane ranks(self, "ranks");
+  return newest_good(run_dir, log, ranks);
+}
+
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log) {
+  comm::SelfComm self("ranks");
+  comm::ControlPlane ranks(self, "ranks");
+  return resolve(path, log, ranks);
+}
+
+}  // namespace ashlar::checkpoint
+
 namespace ashlar::testing {
 namespace {
 

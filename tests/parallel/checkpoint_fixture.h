@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +13,19 @@
 #include "core/io/safetensors.h"
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
+#include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/comm/control_plane.h"
 #include "parallel/comm/self_comm.h"
 #include "tests/support/damage.h"
+
+namespace ashlar::checkpoint {
+
+// The searches of one rank.
+std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log);
+std::filesystem::path resolve(const std::filesystem::path& path, Log& log);
+
+}  // namespace ashlar::checkpoint
 
 namespace ashlar::testing {
 

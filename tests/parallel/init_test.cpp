@@ -85,7 +85,7 @@ const Scheme kSchemes[] = {
 };
 
 TEST(Init, EverySchemeGivesEachMatrixItsDeviation) {
-  EXPECT_EQ(std::size(kSchemes), std::size(model::kInitSchemeNames)) << "every scheme";
+  EXPECT_EQ(std::size(kSchemes), names_of(model::InitScheme{}).size()) << "every scheme";
   for (const Scheme& scheme : kSchemes) {
     for (const double residual_scale : {1.0, 0.25}) {
       SCOPED_TRACE(str_cat(scheme.name, " ", residual_scale));

@@ -7,7 +7,6 @@
 // dk and dv gather in scratch), or one of two smaller kinds: a range of keys (dk, dv) or a block of queries (dq). Every
 // sum runs over query heads, queries and keys in ascending order in one chain, whatever the kind.
 
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 

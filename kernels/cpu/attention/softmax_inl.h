@@ -8,7 +8,6 @@
 #define ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
 #endif
 
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <string_view>
 
 #include "core/device/allocator.h"
 #include "core/tensor/view.h"

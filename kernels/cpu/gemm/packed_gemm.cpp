@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/base/error.h"
 #include "kernels/cpu/arena_allocator.h"
 #include "kernels/cpu/gemm/tile_kernels.h"
 #include "kernels/cpu/parallel_for.h"

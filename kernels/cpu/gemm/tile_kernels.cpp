@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "core/base/error.h"
 #include "kernels/cpu/dispatch.h"
 
 // Packing and tile kernels in Highway, once for each instruction set. A tile is tile_rows x 2 vectors of accumulators

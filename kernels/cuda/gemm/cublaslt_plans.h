@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <unordered_map>

@@ -3,7 +3,6 @@
 // is one of its rows, as its epilogue requires.
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "core/base/error.h"

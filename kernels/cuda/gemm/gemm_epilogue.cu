@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/gemm/gemm_epilogue.h"
 
-#include "core/base/error.h"
 #include "kernels/cuda/dev/vector.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
