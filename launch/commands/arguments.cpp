@@ -5,15 +5,13 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/base/error.h"
 #include "core/base/nearest.h"
-#include "core/base/printable.h"
 
 namespace ashlar::launch {
 
 bool Arguments::flag(std::string_view name) {
   known_.emplace_back(name);
-  const auto at = std::find(words_.begin(), words_.end(), name);
+  const auto at = std::ranges::find(words_, name);
   if (at == words_.end()) return false;
   words_.erase(at);
   return true;
@@ -39,17 +37,23 @@ std::optional<std::string> Arguments::option(std::string_view name) {
   return std::nullopt;
 }
 
-int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
+template <typename Number>
+Number Arguments::in_range(std::string_view name, Number otherwise, Number least, Number most, const char* what) {
   const auto text = option(name);
   if (!text) return otherwise;
-  // Numbers beyond 64 bits are refused, never clamped.
-  int64_t value = 0;
+  Number value = 0;
   const char* const last = text->data() + text->size();
   const auto [end, error] = std::from_chars(text->data(), last, value);
-  if (error != std::errc() || end != last || value < least || value > most) {
-    throw input_error(command_, "option ", name, " = ", *text, ": expected a whole number from ", least, " to ", most);
-  }
-  return value;
+  if (error == std::errc() && end == last && value >= least && value <= most) return value;
+  throw input_error(command_, "option ", name, " = ", *text, ": expected a ", what, " from ", least, " to ", most);
+}
+
+int64_t Arguments::integer(std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
+  return in_range(name, otherwise, least, most, "whole number");
+}
+
+double Arguments::number(std::string_view name, double otherwise, double least, double most) {
+  return in_range(name, otherwise, least, most, "number");
 }
 
 int64_t Arguments::bytes(std::string_view name, int64_t otherwise) {
@@ -74,23 +78,11 @@ int64_t Arguments::bytes(std::string_view name, int64_t otherwise) {
   return value * unit;
 }
 
-double Arguments::number(std::string_view name, double otherwise, double least, double most) {
-  const auto text = option(name);
-  if (!text) return otherwise;
-  double value = 0;
-  const char* const last = text->data() + text->size();
-  const auto [end, error] = std::from_chars(text->data(), last, value);
-  if (error != std::errc() || end != last || !(value >= least && value <= most)) {
-    throw input_error(command_, "option ", name, " = ", *text, ": expected a number from ", least, " to ", most);
-  }
-  return value;
-}
-
 std::vector<std::string> Arguments::positionals() {
   for (const std::string& word : words_) {
     if (word.size() < 2 || word[0] != '-' || (word[1] >= '0' && word[1] <= '9')) continue;
     const std::string name = word.substr(0, word.find('='));
-    if (std::find(known_.begin(), known_.end(), name) != known_.end())
+    if (std::ranges::find(known_, name) != known_.end())
       throw input_error(command_, "option ", name, " is given twice; give it once");
     const std::string nearest = nearest_word(name, known_);
     throw input_error(command_, "unknown option ", printable(name),
@@ -98,6 +90,18 @@ std::vector<std::string> Arguments::positionals() {
                       " --help lists all");
   }
   return words_;
+}
+
+void Arguments::options_only() {
+  if (const auto rest = positionals(); !rest.empty())
+    throw input_error(command_, "expected options only, got ", printable(rest.front()));
+}
+
+std::vector<DType> take_dtypes(Arguments& arguments, std::vector<DType> otherwise) {
+  using enum DType;
+  const std::pair<std::string_view, std::vector<DType>> known[] = {
+      {"fp32", {kFloat32}}, {"bf16", {kBFloat16}}, {"fp64", {kFloat64}}, {"all", {kFloat32, kBFloat16, kFloat64}}};
+  return arguments.choice("--dtype", std::move(otherwise), known);
 }
 
 std::vector<std::string> take_overrides(std::vector<std::string>& words) {

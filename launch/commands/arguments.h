@@ -5,8 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/base/printable.h"
 #include "launch/config/run_config.h"
 
 namespace ashlar::launch {
@@ -25,16 +28,37 @@ class Arguments {
   int64_t bytes(std::string_view name, int64_t otherwise);
   double number(std::string_view name, double otherwise, double least, double most);
 
+  /// The value of the option's word in a table. Input error that lists the words.
+  template <typename Value, size_t N>
+  Value choice(std::string_view name, Value otherwise, const std::pair<std::string_view, Value> (&known)[N]) {
+    const std::optional<std::string> word = option(name);
+    if (!word) return otherwise;
+    std::string words;
+    for (const auto& [known_word, value] : known) {
+      if (*word == known_word) return value;
+      words += str_cat(words.empty() ? "" : ", ", known_word);
+    }
+    throw input_error(command_, "option ", name, " = ", printable(*word), ": expected one of ", words);
+  }
+
   /// The remaining positional words. Input error for an unknown option.
   std::vector<std::string> positionals();
+  /// Input error if there are positional words, or an unknown option.
+  void options_only();
 
   const std::string& command() const { return command_; }
 
  private:
+  template <typename Number>
+  Number in_range(std::string_view name, Number otherwise, Number least, Number most, const char* what);
+
   std::string command_;
   std::vector<std::string> words_;
   std::vector<std::string> known_;
 };
+
+/// The option --dtype of a benchmark: fp32, bf16, fp64 or all.
+std::vector<DType> take_dtypes(Arguments& arguments, std::vector<DType> otherwise);
 
 /// Removes the words of the form section.key=value from `words` and returns them.
 std::vector<std::string> take_overrides(std::vector<std::string>& words);

@@ -1,17 +1,14 @@
-#include "launch/commands/bench_attention.h"
+#include "launch/commands/subcommands.h"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <string_view>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "core/autograd/ctx.h"
-#include "core/base/error.h"
 #include "kernels/make_backend.h"
+#include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timing.h"
 
 namespace ashlar::launch {
@@ -26,56 +23,23 @@ constexpr std::array<Shape, 3> kShapes = {Shape{"gpt2", 4, 256, 12, 64}, Shape{"
 
 struct Options {
   int threads = 0;
-  std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
+  std::vector<DType> dtypes;
   std::string isa;
   double dropout = 0;
-  double seconds = 0.3;  // per measurement
+  double seconds = 0;  // per measurement
 };
 
-template <typename Number>
-Number parse_number(const std::string& option, const std::string& text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0)) {
-    throw input_error("bench attention", option, " expects a positive number, got \"", text, "\"");
-  }
-  return value;
-}
-
-Options parse(std::span<const std::string> args) {
-  Options options;
-  for (size_t i = 0; i < args.size(); i += 2) {
-    const std::string& option = args[i];
-    if (option != "--threads" && option != "--dtype" && option != "--isa" && option != "--dropout" &&
-        option != "--seconds") {
-      throw input_error("bench attention", "unknown option \"", option,
-                        "\"; use --threads, --dtype, --isa, --dropout or --seconds");
-    }
-    if (i + 1 == args.size()) throw input_error("bench attention", option, " needs a value");
-    const std::string& value = args[i + 1];
-    if (option == "--threads") {
-      options.threads = parse_number<int>(option, value);
-    } else if (option == "--seconds") {
-      options.seconds = parse_number<double>(option, value);
-    } else if (option == "--dropout") {
-      options.dropout = parse_number<double>(option, value);
-      if (options.dropout >= 1) throw input_error("bench attention", "--dropout expects less than 1, got ", value);
-    } else if (option == "--isa") {
-      options.isa = value;
-    } else {
-      options.dtypes.clear();
-      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-        if (value == name_of(dtype) || value == "all") options.dtypes.push_back(dtype);
-      }
-      if (options.dtypes.empty()) {
-        throw input_error("bench attention", "--dtype expects fp32, bf16, fp64 or all, got \"", value, "\"");
-      }
-    }
-  }
+Options parse(Words words) {
+  Arguments args("bench attention", words);
+  const Options options{.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
+                        .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
+                        .isa = args.option("--isa").value_or(""),
+                        .dropout = args.number("--dropout", 0, 0, 0.999),
+                        .seconds = args.number("--seconds", 0.3, 1e-4, 60)};
+  args.options_only();
   return options;
 }
 
-/// The fused qkv rows of one layer, their gradients, and the outputs of attention.
 class Problem {
  public:
   Problem(const Ctx& ctx, const Shape& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {
@@ -141,18 +105,16 @@ class Problem {
 
 void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass, double seconds, double flops,
                double peak) {
-  std::array<char, 200> line{};
-  std::snprintf(line.data(), line.size(),
-                "%-10s %-5s B=%-3ld T=%-5ld H=%-3ld D=%-4ld %-9s %9.3f ms %8.1f GFLOP/s %5.1f%%\n", s.name,
-                name_of(dtype).data(), s.B, s.T, s.H, s.D, pass, seconds * 1e3, flops / seconds * 1e-9,
-                100 * flops / seconds / peak);
-  out << line.data();
+  out << absl::StrFormat("%-10s %-5s B=%-3d T=%-5d H=%-3d D=%-4d %-9s %9.3f ms %8.1f GFLOP/s %5.1f%%\n", s.name,
+                         std::string(name_of(dtype)), s.B, s.T, s.H, s.D, pass, seconds * 1e3, flops / seconds * 1e-9,
+                         100 * flops / seconds / peak);
 }
 
 }  // namespace
 
-int run_bench_attention(std::span<const std::string> args, std::ostream& out) {
-  const Options options = parse(args);
+int run_bench_attention(Words words, Session& session) {
+  const Options options = parse(words);
+  std::ostream& out = session.out;
   const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = options.threads, .max_isa = options.isa});
   const std::unique_ptr<Stream> stream = backend->make_stream();
   out << backend->description() << "\n";

@@ -1,26 +1,24 @@
-#include "launch/commands/bench_comm.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "core/base/error.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timing.h"
 #include "parallel/comm/device_comm.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::launch {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 
@@ -38,13 +36,8 @@ Options parse(std::span<const std::string> words) {
   Arguments args("bench comm", words);
   Options options;
   const std::string dtype = args.option("--dtype").value_or("fp32");
-  if (dtype == "bf16") {
-    options.dtype = DType::kBFloat16;
-  } else if (dtype == "fp64") {
-    options.dtype = DType::kFloat64;
-  } else if (dtype != "fp32") {
+  if (!parse_enum(dtype, options.dtype) || !is_floating(options.dtype))
     throw input_error("bench comm", "--dtype expects fp32, bf16 or fp64, got ", dtype);
-  }
   options.largest = args.integer("--largest", options.largest, kSizes.front(), kSizes.back());
   options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
   options.json = args.flag("--json");
@@ -54,9 +47,7 @@ Options parse(std::span<const std::string> words) {
   tuning.chunk_bytes = args.integer("--chunk-bytes", tuning.chunk_bytes, 64, 1 << 30);
   tuning.chunks_in_flight = args.integer("--in-flight", tuning.chunks_in_flight, 1, 64);
   tuning.direct_bytes = args.integer("--direct-bytes", tuning.direct_bytes, 0, 1 << 30);
-  if (const auto rest = args.positionals(); !rest.empty()) {
-    throw input_error("bench comm", "expected options only, got ", rest.front());
-  }
+  args.options_only();
   return options;
 }
 
@@ -91,7 +82,7 @@ class Buffer {
   /// Returns after the zeros are written.
   void clear() {
     if (place_.backend == nullptr) {
-      std::fill(memory_.begin(), memory_.end(), '\0');
+      std::ranges::fill(memory_, '\0');
     } else {
       place_.backend->fill({.dst = view(DType::kFloat32, 0, bytes_), .value = 0}, place_.stream);
       place_.stream.synchronize();
@@ -123,9 +114,9 @@ double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, 
   const auto timed = [&] {
     input.clear();
     host.barrier(stream).wait();
-    const auto start = Clock::now();
+    const double start = now_sec();
     call();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return now_sec() - start;
   };
   timed();
   const auto max_all = [&](std::span<double> values) {
@@ -199,36 +190,36 @@ void print(const Options& options, const std::vector<Row>& rows, int ranks, int 
       << "\n";
   out << "operation            bytes         us    GB/s     bus  of a copy\n";
   for (const Row& row : rows) {
-    std::array<char, 128> line{};
-    std::snprintf(line.data(), line.size(), "%-14s %11lld %10.1f %7.2f %7.2f %10.2f\n", row.operation,
-                  static_cast<long long>(row.bytes), row.seconds * 1e6, row.rate(), row.bus_rate(), row.ratio());
-    out << line.data();
+    out << absl::StrFormat("%-14s %11d %10.1f %7.2f %7.2f %10.2f\n", row.operation, row.bytes, row.seconds * 1e6,
+                           row.rate(), row.bus_rate(), row.ratio());
   }
 }
 
 }  // namespace
 
-int run_bench_comm(std::span<const std::string> words, comm::Bootstrap& bootstrap, Log& log, std::ostream& out) {
+int run_bench_comm(Words words, Session& session) {
   const Options options = parse(words);
+  comm::Bootstrap& bootstrap = session.bootstrap;
   const auto host = bootstrap.make_world("bench", options.tuning);
   std::unique_ptr<Backend> backend;
   comm::DeviceComm device;
   std::unique_ptr<Stream> stream = std::make_unique<SynchronousStream>();
   if (options.device != "cpu") {
     comm::try_on_all_ranks(bootstrap.control(), [&] {
-      backend = kernels::make_backend({.device = options.device, .local_rank = bootstrap.local_rank(), .log = &log});
+      backend =
+          kernels::make_backend({.device = options.device, .local_rank = bootstrap.local_rank(), .log = &session.log});
       stream = backend->make_stream();
     });
     device = comm::make_device_comm({.host = *host,
                                      .control = bootstrap.control(),
                                      .backend = *backend,
-                                     .log = log,
+                                     .log = session.log,
                                      .cuda = options.device == "cuda",
                                      .deterministic = options.deterministic});
   }
   comm::Communicator& all = device.all ? *device.all : *host;
   const std::vector<Row> rows = measure(options, all, {.backend = backend.get(), .stream = *stream});
-  if (all.rank() == 0) print(options, rows, all.size(), bootstrap.local_size(), out);
+  if (all.rank() == 0) print(options, rows, all.size(), bootstrap.local_size(), session.out);
   return 0;
 }
 

@@ -1,21 +1,18 @@
-#include "launch/commands/bench_gemm.h"
+#include "launch/commands/subcommands.h"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
-#include <chrono>
-#include <cmath>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
+#include "absl/strings/str_format.h"
 #include "core/tensor/tensor.h"
 #include "core/tuning/tuner.h"
 #include "kernels/make_backend.h"
+#include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timing.h"
 
 namespace ashlar::launch {
@@ -30,67 +27,32 @@ constexpr std::array<Shape, 5> kChar = {Shape{768, 128, 384}, Shape{768, 128, 12
                                         Shape{768, 512, 128}, Shape{768, 128, 65}};
 constexpr std::array<std::string_view, 3> kKinds = {"forward", "dgrad", "wgrad"};
 
-struct Options {
-  bool json = false;
-  std::string device = "cpu";
-  int threads = 0;
-  bool gpt2 = true, chars = true;
-  std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16};
-  double seconds = 0.15;  // per row
+struct Model {
+  std::string_view name;
+  std::span<const Shape> shapes;
 };
 
-template <typename Number>
-Number parse_number(const std::string& option, const std::string& text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0)) {
-    throw input_error("bench gemm", option, " expects a positive number, got \"", text, "\"");
-  }
-  return value;
-}
+struct Options {
+  bool json = false;
+  std::string device;
+  int threads = 0;
+  std::vector<Model> models;
+  std::vector<DType> dtypes;
+  double seconds = 0;  // per row
+};
 
-Options parse(std::span<const std::string> args) {
-  Options options;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const std::string& option = args[i];
-    if (option == "--json") {
-      options.json = true;
-      continue;
-    }
-    constexpr std::array<std::string_view, 5> kWithValue = {"--device", "--threads", "--shapes", "--dtype",
-                                                            "--seconds"};
-    if (std::find(kWithValue.begin(), kWithValue.end(), option) == kWithValue.end()) {
-      throw input_error("bench gemm", "unknown option \"", option,
-                        "\"; use --json, --device, --threads, --shapes, --dtype or --seconds");
-    }
-    if (i + 1 == args.size()) throw input_error("bench gemm", option, " needs a value");
-    const std::string& value = args[++i];
-    if (option == "--device") {
-      options.device = value;
-    } else if (option == "--threads") {
-      options.threads = parse_number<int>(option, value);
-    } else if (option == "--seconds") {
-      options.seconds = parse_number<double>(option, value);
-    } else if (option == "--shapes") {
-      if (value != "gpt2" && value != "char" && value != "all") {
-        throw input_error("bench gemm", "--shapes expects gpt2, char or all, got \"", value, "\"");
-      }
-      options.gpt2 = value != "char";
-      options.chars = value != "gpt2";
-    } else if (option == "--dtype") {
-      if (value == "all") {
-        options.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
-      } else {
-        options.dtypes.clear();
-        for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-          if (value == name_of(dtype)) options.dtypes.push_back(dtype);
-        }
-        if (options.dtypes.empty()) {
-          throw input_error("bench gemm", "--dtype expects fp32, bf16, fp64 or all, got \"", value, "\"");
-        }
-      }
-    }
-  }
+Options parse(Words words) {
+  Arguments args("bench gemm", words);
+  const Model gpt2{"gpt2", kGpt2}, chars{"char", kChar};
+  const std::pair<std::string_view, std::vector<Model>> models[] = {
+      {"gpt2", {gpt2}}, {"char", {chars}}, {"all", {gpt2, chars}}};
+  Options options{.json = args.flag("--json"),
+                  .device = args.option("--device").value_or("cpu"),
+                  .threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
+                  .models = args.choice("--shapes", models[2].second, models),
+                  .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
+                  .seconds = args.number("--seconds", 0.15, 1e-4, 60)};
+  args.options_only();
   return options;
 }
 
@@ -125,10 +87,9 @@ void choose_algorithms(Backend& backend, Stream& stream, std::span<const std::fu
   tuner->use(united(met, tuner->measure(unanswered(met, met))));
 }
 
-void measure(const Options& options, Backend& backend, std::string_view model, std::span<const Shape> shapes,
-             DType dtype, std::vector<Row>& rows) {
+void measure(const Options& options, Backend& backend, const Model& model, DType dtype, std::vector<Row>& rows) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  for (const Shape& s : shapes) {
+  for (const Shape& s : model.shapes) {
     const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t rng_stream) {
       return random_matrix(backend, *stream, type, n, cols, rng_stream);
     };
@@ -147,7 +108,7 @@ void measure(const Options& options, Backend& backend, std::string_view model, s
     // Many calls in a row on an asynchronous stream, so that the host's wait is not measured.
     const int at_once = stream->synchronous() ? 1 : kAtOnce;
     for (size_t i = 0; i < calls.size(); ++i) {
-      Row row{.model = model, .dtype = dtype, .shape = s, .kind = kKinds[i]};
+      Row row{.model = model.name, .dtype = dtype, .shape = s, .kind = kKinds[i]};
       row.flops = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.k) * static_cast<double>(s.m);
       row.seconds = quartile_seconds(options.seconds,
                                      [&] {
@@ -181,27 +142,20 @@ double total_share(const std::vector<Row>& rows, std::string_view model, DType d
   return at_peak > 0 ? flops / at_peak : 0;
 }
 
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  std::array<char, 256> line{};
-  std::snprintf(line.data(), line.size(), pattern, values...);
-  return line.data();
-}
-
 void print_table(const std::vector<Row>& rows, std::ostream& out) {
   out << "model dtype      N      K      M  product       ms   GFLOP/s  % of peak\n";
   for (const Row& row : rows) {
-    out << format("%-5s %-5s %6lld %6lld %6lld  %-7s ", row.model.data(), name_of(row.dtype).data(),
-                  static_cast<long long>(row.shape.rows), static_cast<long long>(row.shape.k),
-                  static_cast<long long>(row.shape.m), row.kind.data());
-    out << format("%8.3f %9.1f %10.1f\n", row.seconds * 1e3, row.flops / row.seconds * 1e-9, 100 * row.share());
+    out << absl::StrFormat("%-5s %-5s %6d %6d %6d  %-7s %8.3f %9.1f %10.1f\n", std::string(row.model),
+                           std::string(name_of(row.dtype)), row.shape.rows, row.shape.k, row.shape.m,
+                           std::string(row.kind), row.seconds * 1e3, row.flops / row.seconds * 1e-9, 100 * row.share());
   }
 }
 
 }  // namespace
 
-int run_bench_gemm(std::span<const std::string> args, std::ostream& out) {
-  const Options options = parse(args);
+int run_bench_gemm(Words words, Session& session) {
+  const Options options = parse(words);
+  std::ostream& out = session.out;
   const std::unique_ptr<Backend> backend =
       kernels::make_backend({.device = options.device, .threads = options.threads});
   std::vector<Row> rows;
@@ -209,24 +163,22 @@ int run_bench_gemm(std::span<const std::string> args, std::ostream& out) {
   if (!options.json) out << backend->description() << '\n';
   for (const DType dtype : options.dtypes) {
     const size_t first = rows.size();
-    if (options.gpt2) measure(options, *backend, "gpt2", kGpt2, dtype, rows);
-    if (options.chars) measure(options, *backend, "char", kChar, dtype, rows);
+    for (const Model& model : options.models) measure(options, *backend, model, dtype, rows);
     const double peak = median_peak(std::span(rows).subspan(first));
     const std::string dtype_name(name_of(dtype));
     json["peak_gflops"][dtype_name] = peak * 1e-9;
-    if (!options.json) out << format("peak %-5s %9.1f GFLOP/s\n", dtype_name.c_str(), peak * 1e-9);
+    if (!options.json) out << absl::StrFormat("peak %-5s %9.1f GFLOP/s\n", dtype_name, peak * 1e-9);
   }
   if (!options.json) print_table(rows, out);
-  for (const std::string_view model : {"gpt2", "char"}) {
+  for (const auto& [model, shapes] : options.models) {
     for (const DType dtype : options.dtypes) {
       for (const std::string_view kind : kKinds) {
         const double share = total_share(rows, model, dtype, kind);
         if (share == 0) continue;
-        json["share_of_peak"][std::string(model)][std::string(name_of(dtype))][std::string(kind)] = share;
-        if (!options.json) {
-          out << format("all of %-5s %-5s %-7s %6.1f %% of peak\n", model.data(), name_of(dtype).data(), kind.data(),
-                        100 * share);
-        }
+        const std::string names[] = {std::string(model), std::string(name_of(dtype)), std::string(kind)};
+        json["share_of_peak"][names[0]][names[1]][names[2]] = share;
+        if (options.json) continue;
+        out << absl::StrFormat("all of %-5s %-5s %-7s %6.1f %% of peak\n", names[0], names[1], names[2], 100 * share);
       }
     }
   }

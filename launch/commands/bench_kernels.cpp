@@ -1,21 +1,19 @@
-#include "launch/commands/bench_kernels.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
-#include "core/base/error.h"
+#include "absl/strings/str_format.h"
 #include "core/optim/optimizer.h"
 #include "core/tensor/tensor.h"
 #include "kernels/make_backend.h"
 #include "kernels/memory_bandwidth.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timing.h"
 
 namespace ashlar::launch {
@@ -46,30 +44,20 @@ Options parse(std::span<const std::string> words) {
   options.only = args.option("--only").value_or("");
   options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
   options.json = args.flag("--json");
-  const std::string dtype = args.option("--dtype").value_or("fp32");
-  for (const DType d : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-    if (dtype == name_of(d) || dtype == "all") options.dtypes.push_back(d);
-  }
-  if (options.dtypes.empty())
-    throw input_error("bench kernels", "--dtype expects fp32, bf16, fp64 or all, got ", dtype);
-  const std::string shapes = args.option("--shapes").value_or("all");
-  if (shapes != "gpt2" && shapes != "char" && shapes != "all") {
-    throw input_error("bench kernels", "--shapes expects gpt2, char or all, got ", shapes);
-  }
-  if (shapes != "char") options.shapes.push_back(kGpt2);
-  if (shapes != "gpt2") options.shapes.push_back(kChar);
-  if (const auto rest = args.positionals(); !rest.empty()) {
-    throw input_error("bench kernels", "expected options only, got ", rest.front());
-  }
+  options.dtypes = take_dtypes(args, {DType::kFloat32});
+  const std::pair<std::string_view, std::vector<Sizes>> shapes[] = {
+      {"gpt2", {kGpt2}}, {"char", {kChar}}, {"all", {kGpt2, kChar}}};
+  options.shapes = args.choice("--shapes", shapes[2].second, shapes);
+  args.options_only();
   return options;
 }
 
 /// The seconds that `calls` calls in a row take, until the device has finished them.
 double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stream) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = now_sec();
   for (int64_t i = 0; i < calls; ++i) call();
   stream.synchronize();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now_sec() - start;
 }
 
 /// The median time of a call, from at least five measurements in about `budget` seconds, after one warm-up call. On an
@@ -310,8 +298,8 @@ class Bench {
     std::vector<int32_t> order(ids.size());
     for (size_t n = 0; n < ids.size(); ++n) ids[n] = static_cast<int32_t>((n * 7919) % static_cast<size_t>(s_.V));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
+    std::ranges::stable_sort(
+        order, [&](int32_t a, int32_t b) { return ids[static_cast<size_t>(a)] < ids[static_cast<size_t>(b)]; });
     const ConstView id_rows = integers(ids), sorted = integers(order);
     time("embedding_forward", {out, out},
          [&] { backend_.embedding_forward({.ids = id_rows, .table = table, .out = out}, *stream_); });
@@ -480,23 +468,17 @@ kernels::MemoryBandwidth measure_copy(Backend& backend) {
 }
 
 void print_table(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w) {
-  std::array<char, 160> text;
   if (w.read > 0) {
-    std::snprintf(text.data(), text.size(),
-                  "memory: read %.1f GB/s, copy %.1f GB/s, triad %.1f GB/s, update in place %.1f GB/s\n", w.read * 1e-9,
-                  w.copy * 1e-9, w.triad * 1e-9, w.update * 1e-9);
+    out << absl::StrFormat("memory: read %.1f GB/s, copy %.1f GB/s, triad %.1f GB/s, update in place %.1f GB/s\n",
+                           w.read * 1e-9, w.copy * 1e-9, w.triad * 1e-9, w.update * 1e-9);
   } else {
-    std::snprintf(text.data(), text.size(), "memory: copy %.1f GB/s\n", w.copy * 1e-9);
+    out << absl::StrFormat("memory: copy %.1f GB/s\n", w.copy * 1e-9);
   }
-  out << text.data();
-  std::snprintf(text.data(), text.size(), "%-5s %-5s %-26s %12s %9s %9s\n", "sizes", "dtype", "kernel", "time us",
-                "GB/s", "% memory");
-  out << text.data();
+  out << absl::StrFormat("%-5s %-5s %-26s %12s %9s %9s\n", "sizes", "dtype", "kernel", "time us", "GB/s", "% memory");
   for (const Line& l : lines) {
     const double rate = l.bytes / l.seconds;
-    std::snprintf(text.data(), text.size(), "%-5s %-5s %-26s %12.1f %9.2f %9.1f\n", l.shapes.c_str(), l.dtype.c_str(),
-                  l.name.c_str(), l.seconds * 1e6, rate * 1e-9, 100 * rate / w.best());
-    out << text.data();
+    out << absl::StrFormat("%-5s %-5s %-26s %12.1f %9.2f %9.1f\n", l.shapes, l.dtype, l.name, l.seconds * 1e6,
+                           rate * 1e-9, 100 * rate / w.best());
   }
 }
 
@@ -524,8 +506,9 @@ void print_json(std::ostream& out, const std::vector<Line>& lines, const kernels
 
 }  // namespace
 
-int run_bench_kernels(std::span<const std::string> args, std::ostream& out) {
-  const Options options = parse(args);
+int run_bench_kernels(Words words, Session& session) {
+  const Options options = parse(words);
+  std::ostream& out = session.out;
   const std::unique_ptr<Backend> made = kernels::make_backend(options.backend);
   Backend& backend = *made;
   if (!options.json) out << backend.description() << "\n";

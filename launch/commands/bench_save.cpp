@@ -1,7 +1,6 @@
-#include "launch/commands/bench_save.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timed_steps.h"
 #include "launch/commands/timing.h"
 #include "launch/training/checkpointer.h"
@@ -25,10 +25,6 @@ namespace ashlar::launch {
 namespace {
 
 constexpr std::string_view kWhere = "bench save";
-
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct SaveArguments {
   int64_t steps = 50, every = 5;
@@ -172,7 +168,7 @@ class SaveBench {
 };
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
-double worst(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+double worst(const std::vector<double>& values) { return *std::ranges::max_element(values); }
 
 std::vector<double> ratios(const std::vector<double>& above, const std::vector<double>& below) {
   std::vector<double> all;
@@ -202,8 +198,8 @@ void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_
   out << absl::StrFormat(
       "loop of a step with a save: %.3f of the others' median of %.1f ms (min %.3f, max %.3f): check %.1f ms, "
       "snapshot %.1f ms, remaining when the next is due %.1f ms\n",
-      quantile(t.saving, 0.5) / other, other, *std::min_element(t.saving.begin(), t.saving.end()) / other,
-      worst(t.saving) / other, quantile(t.check, 0.5), quantile(t.snapshot, 0.5), quantile(t.left, 0.5));
+      quantile(t.saving, 0.5) / other, other, *std::ranges::min_element(t.saving) / other, worst(t.saving) / other,
+      quantile(t.check, 0.5), quantile(t.snapshot, 0.5), quantile(t.left, 0.5));
   const std::vector<double> turns = ratios(t.with, t.without);
   out << absl::StrFormat("time with saves %.3f of that without (quartiles of turns %.3f, %.3f, %.3f)\n",
                          sum(t.with) / sum(t.without), quantile(turns, 0.25), quantile(turns, 0.5),
@@ -212,7 +208,8 @@ void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_
 
 }  // namespace
 
-int run_bench_save(std::span<const std::string> words, Session& session, std::ostream& out) {
+int run_bench_save(Words words, Session& session) {
+  std::ostream& out = session.out;
   comm::ControlPlane& ranks = session.bootstrap.control();
   SaveArguments arguments;
   comm::try_on_all_ranks(ranks, [&] { arguments = parse(words, session); });

@@ -1,4 +1,4 @@
-#include "launch/commands/bench_step.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/timed_steps.h"
 #include "launch/commands/timing.h"
 #include "launch/training/memory.h"
@@ -93,7 +94,7 @@ nlohmann::ordered_json to_json(const Variant& variant, const std::string& device
   return row;
 }
 
-void print_one(std::ostream& out, const TimedSteps& bench, const TimedSteps::Result& r, int64_t steps) {
+void print_one(std::ostream& out, TimedSteps& bench, const TimedSteps::Result& r, int64_t steps) {
   const config::RunConfig& c = bench.config();
   out << bench.device() << "\n";
   out << absl::StrFormat(
@@ -146,7 +147,8 @@ void print_comparison(std::ostream& out, const StepArguments& a, std::span<const
 
 }  // namespace
 
-int run_bench_step(std::span<const std::string> words, Session& session, std::ostream& out) {
+int run_bench_step(Words words, Session& session) {
+  std::ostream& out = session.out;
   comm::Bootstrap& bootstrap = session.bootstrap;
   StepArguments arguments;
   comm::try_on_all_ranks(bootstrap.control(), [&] { arguments = parse(words, session); });
@@ -156,9 +158,9 @@ int run_bench_step(std::span<const std::string> words, Session& session, std::os
   // Variants alternate, including their order, so that all see the same state of the machine.
   for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s) {
     for (const auto& bench : benches) bench->step(s >= arguments.warmup);
-    std::reverse(benches.begin(), benches.end());
+    std::ranges::reverse(benches);
   }
-  if ((arguments.warmup + arguments.steps) % 2 == 1) std::reverse(benches.begin(), benches.end());
+  if ((arguments.warmup + arguments.steps) % 2 == 1) std::ranges::reverse(benches);
 
   std::vector<TimedSteps::Result> results;
   for (const auto& bench : benches) results.push_back(bench->result());

@@ -1,7 +1,6 @@
-#include "launch/commands/bench_tokenizer.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <ostream>
 #include <vector>
@@ -11,6 +10,8 @@
 #include "core/io/posix_file.h"
 #include "data/tokenizer/forms.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
+#include "launch/commands/timing.h"
 
 namespace ashlar::launch {
 namespace {
@@ -34,23 +35,22 @@ std::vector<std::string> documents_of(const std::vector<std::string>& files) {
 /// Calls `round` for `seconds`, at least three times, and prints the rates.
 void measure(const char* what, double megabytes, double seconds, const std::function<void()>& round,
              std::ostream& out) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
   std::vector<double> rates;
-  const Clock::time_point start = Clock::now();
-  while (rates.size() < 3 || since(start) < seconds) {
-    const Clock::time_point begin = Clock::now();
+  const double start = now_sec();
+  while (rates.size() < 3 || now_sec() - start < seconds) {
+    const double begin = now_sec();
     round();
-    rates.push_back(megabytes / std::max(1e-9, since(begin)));
+    rates.push_back(megabytes / std::max(1e-9, now_sec() - begin));
   }
-  std::sort(rates.begin(), rates.end());
+  std::ranges::sort(rates);
   out << absl::StrFormat("  %s  %7.1f MB/s (%.1f to %.1f, %d rounds)\n", what, rates[rates.size() / 2], rates.front(),
                          rates.back(), rates.size());
 }
 
 }  // namespace
 
-int run_bench_tokenizer(std::span<const std::string> words, std::ostream& out) {
+int run_bench_tokenizer(Words words, Session& session) {
+  std::ostream& out = session.out;
   Arguments given("bench tokenizer", words);
   const double seconds = given.number("--seconds", 5, 0, 3600);
   std::vector<std::string> names = given.positionals();

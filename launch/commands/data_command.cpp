@@ -1,11 +1,10 @@
-#include "launch/commands/data_command.h"
+#include "launch/commands/subcommands.h"
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <iostream>
 #include <optional>
+#include <ostream>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -16,6 +15,8 @@
 #include "data/read/dataset_verify.h"
 #include "data/read/token_dataset.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
+#include "launch/training/clock.h"
 
 namespace ashlar::launch {
 namespace {
@@ -109,7 +110,7 @@ class ProgressLine {
   ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}
 
   void show(const data::BuildProgress& p) {
-    const auto now = Clock::now();
+    const double now = training::now_sec();
     if (p.phase != phase_ || !started_) {
       if (drawn_) err_ << "\n";
       drawn_ = false;
@@ -119,9 +120,9 @@ class ProgressLine {
     }
     const bool end = p.bytes_done >= p.bytes_total;
     const double pause = terminal_ ? 0.2 : 10.0;
-    if (std::chrono::duration<double>(now - last_).count() < pause && !(end && drawn_)) return;
+    if (now - last_ < pause && !(end && drawn_)) return;
     last_ = now;
-    const double seconds = std::max(1e-3, std::chrono::duration<double>(now - phase_start_).count());
+    const double seconds = std::max(1e-3, now - phase_start_);
     const double rate = static_cast<double>(p.bytes_done) / seconds;
     const double share = static_cast<double>(p.bytes_done) / static_cast<double>(std::max<int64_t>(1, p.bytes_total));
     const std::string text =
@@ -151,12 +152,11 @@ class ProgressLine {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::ostream& err_;
   bool terminal_;
   bool started_ = false, drawn_ = false;
   data::BuildProgress::Phase phase_ = data::BuildProgress::Phase::kCount;
-  Clock::time_point phase_start_, last_;
+  double phase_start_ = 0, last_ = 0;
 };
 
 void print_counts(const data::Manifest& m, std::ostream& out) {
@@ -169,32 +169,20 @@ void print_counts(const data::Manifest& m, std::ostream& out) {
   }
 }
 
-data::SourceFormat source_format(std::string_view command, const std::string& name) {
-  using data::SourceFormat;
-  constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {
-      {"auto", SourceFormat::kAuto},       {"text", SourceFormat::kText},
-      {"jsonl", SourceFormat::kJsonLines}, {"json-array", SourceFormat::kJsonArray},
-      {"bytes", SourceFormat::kBytes},     {"uint16", SourceFormat::kUint16},
-      {"uint32", SourceFormat::kUint32}};
-  for (const auto& [known, format] : kFormats)
-    if (name == known) return format;
-  throw input_error(command, "option --format = ", printable(name),
-                    ": expected auto, text, jsonl, json-array, bytes, uint16 or uint32");
-}
-
-/// The value of an option whose words are the names in `all`. The first of them is the default.
-template <typename Value>
-Value named_option(Arguments& given, std::string_view option, std::initializer_list<Value> all) {
-  const std::string value = text_option(given, option, std::string(name_of(*all.begin())));
-  std::string names;
-  for (const Value one : all) {
-    if (value == name_of(one)) return one;
-    names += str_cat(names.empty() ? "" : ", ", name_of(one));
-  }
-  throw input_error(given.command(), "option ", option, " = ", printable(value), ": expected one of ", names);
-}
+constexpr std::pair<std::string_view, data::SourceFormat> kFormats[] = {
+    {"auto", data::SourceFormat::kAuto},       {"text", data::SourceFormat::kText},
+    {"jsonl", data::SourceFormat::kJsonLines}, {"json-array", data::SourceFormat::kJsonArray},
+    {"bytes", data::SourceFormat::kBytes},     {"uint16", data::SourceFormat::kUint16},
+    {"uint32", data::SourceFormat::kUint32}};
+constexpr std::pair<std::string_view, data::SpecialPolicy> kSpecialTokens[] = {
+    {"text", data::SpecialPolicy::kText},
+    {"parse", data::SpecialPolicy::kParse},
+    {"refuse", data::SpecialPolicy::kRefuse}};
 
 /// Prints what was skipped or changed, one line each.
+constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
+    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
+
 void print_remarks(const data::BuildReport& report, std::ostream& out) {
   const data::Manifest& m = report.manifest;
   if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";
@@ -227,10 +215,8 @@ data::BuildOptions build_options(Arguments& given) {
   options.overwrite = given.flag("--overwrite");
   options.skip_binary = given.flag("--skip-binary");
   options.include_hidden = given.flag("--include-hidden");
-  using data::BadLines, data::SpecialPolicy;
-  options.special_tokens =
-      named_option(given, "--special-tokens", {SpecialPolicy::kText, SpecialPolicy::kParse, SpecialPolicy::kRefuse});
-  options.bad_lines = named_option(given, "--bad-lines", {BadLines::kStop, BadLines::kSkip, BadLines::kReplace});
+  options.special_tokens = given.choice("--special-tokens", options.special_tokens, kSpecialTokens);
+  options.bad_lines = given.choice("--bad-lines", options.bad_lines, kBadLines);
   options.document_separator = text_option(given, "--document-separator", options.document_separator);
   if (options.document_separator.size() > data::DocumentSeparator::kMaxBytes ||
       options.document_separator.find_first_not_of(" \t\r\n") == std::string::npos) {
@@ -244,13 +230,12 @@ data::BuildOptions build_options(Arguments& given) {
   options.text_field = text_option(given, "--text-field", options.text_field);
   options.threads = static_cast<int>(given.integer("--threads", options.threads, 1, 1024));
   options.shard_tokens = given.integer("--shard-tokens", options.shard_tokens, data::kChunkTokens, int64_t{1} << 32);
-  const std::string format = text_option(given, "--format", "auto");
+  options.format = given.choice("--format", options.format, kFormats);
   options.inputs = given.positionals();
   if (options.shard_tokens % data::kChunkTokens != 0) {
     throw input_error(given.command(), "option --shard-tokens = ", options.shard_tokens, ": expected a multiple of ",
                       data::kChunkTokens);
   }
-  options.format = source_format(given.command(), format);
   if (options.inputs.empty()) {
     throw input_error(given.command(),
                       "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
@@ -260,13 +245,14 @@ data::BuildOptions build_options(Arguments& given) {
   return options;
 }
 
-int run_build(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  Arguments given("data build", args);
+int run_build(Words words, Session& session) {
+  Arguments given("data build", words);
   data::BuildOptions options = build_options(given);
-  ProgressLine line(err, &err == &std::cerr && ::isatty(STDERR_FILENO) != 0);
+  std::ostream& out = session.out;
+  ProgressLine line(session.err, ::isatty(STDERR_FILENO) != 0);
   options.progress = [&](const data::BuildProgress& p) { line.show(p); };
   options.note = [&](const std::string& text) { line.note(text); };
-  const auto start = std::chrono::steady_clock::now();
+  const double start = training::now_sec();
   std::optional<data::BuildReport> report;
   try {
     report = data::build_dataset(options);
@@ -275,7 +261,7 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
     throw;
   }
   line.end();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = training::now_sec() - start;
   const data::Manifest& m = report->manifest;
   if (report->already_complete) {
     out << on_one_line(options.out) << " is already built from these inputs; nothing to do\n";
@@ -284,7 +270,7 @@ int run_build(std::span<const std::string> args, std::ostream& out, std::ostream
                            size_text(m.source_bytes), seconds,
                            static_cast<double>(m.source_bytes) / 1e6 / std::max(seconds, 1e-3));
   }
-  warn_of_spellings(m, err);
+  warn_of_spellings(m, session.err);
   print_remarks(*report, out);
   print_counts(m, out);
   return 0;
@@ -311,13 +297,14 @@ void print_first_tokens(data::TokenDataset& dataset, int64_t n, std::ostream& ou
   out << "first " << n << " tokens: " << ids_text << "\nas text: " << text << "\n";
 }
 
-int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  Arguments given("data inspect", args);
+int run_inspect(Words words, Session& session) {
+  std::ostream& out = session.out;
+  Arguments given("data inspect", words);
   const bool entropies = given.flag("--entropy");
   const int64_t tokens = given.integer("--tokens", 64, 0, 1'000'000);
   const std::string directory = only_directory(given);
   data::TokenDataset dataset(directory);
-  for (const std::string& warning : dataset.warnings()) err << "warning: " << on_one_line(warning) << std::endl;
+  for (const std::string& warning : dataset.warnings()) session.err << "warning: " << on_one_line(warning) << std::endl;
   const data::Manifest& m = dataset.manifest();
   out << on_one_line(dataset.directory()) << ": dataset version " << m.version << ", tokenizer "
       << on_one_line(dataset.tokenizer().identity()) << " (" << m.tokenizer_hash << "), vocabulary " << m.vocab_size
@@ -349,33 +336,26 @@ int run_inspect(std::span<const std::string> args, std::ostream& out, std::ostre
   return 0;
 }
 
-int run_verify(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  Arguments given("data verify", args);
+int run_verify(Words words, Session& session) {
+  Arguments given("data verify", words);
   const std::string directory = only_directory(given);
   const data::VerifyReport report = data::verify_dataset(directory);
-  for (const std::string& line : report.damage) err << on_one_line(line) << "\n";
+  for (const std::string& line : report.damage) session.err << on_one_line(line) << "\n";
   if (!report.damage.empty()) {
-    err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places listed above" << std::endl;
+    session.err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places listed above"
+                << std::endl;
     return static_cast<int>(ExitCode::kDamagedData);
   }
-  out << on_one_line(directory) << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", "
-      << report.chunks << " chunks match their checksums\n";
+  session.out << on_one_line(directory) << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", "
+              << report.chunks << " chunks match their checksums\n";
   return 0;
 }
 
 }  // namespace
 
-int run_data_command(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  const bool help = args.empty() || std::find(args.begin(), args.end(), "--help") != args.end() || args[0] == "-h";
-  if (help) {
-    (args.empty() ? err : out) << kHelp;
-    return args.empty() ? static_cast<int>(ExitCode::kInput) : 0;
-  }
-  const std::span<const std::string> rest = args.subspan(1);
-  if (args[0] == "build") return run_build(rest, out, err);
-  if (args[0] == "inspect") return run_inspect(rest, out, err);
-  if (args[0] == "verify") return run_verify(rest, out, err);
-  throw input_error("data", "unknown subcommand \"", args[0], "\"; choose build, inspect or verify");
+int run_data_command(Words words, Session& session) {
+  return run_subcommand("data", {{"build", run_build}, {"inspect", run_inspect}, {"verify", run_verify}}, kHelp, words,
+                        session);
 }
 
 }  // namespace ashlar::launch

@@ -1,15 +1,16 @@
-#include "launch/commands/eval.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "absl/strings/str_format.h"
 #include "data/read/token_dataset.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/config/run_config.h"
 #include "launch/inference/model_loading.h"
+#include "launch/training/clock.h"
 #include "launch/training/datasets.h"
 #include "launch/training/validation.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -151,7 +152,7 @@ void check_finite(const training::ValidationResult& result, const inference::Loa
 
 }  // namespace
 
-int run_eval_command(std::span<const std::string> words, Session& session) {
+int run_eval_command(Words words, Session& session) {
   Log& log = session.log;
   comm::ControlPlane& ranks = session.bootstrap.control();
   EvalArguments a;
@@ -168,7 +169,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   const training::SharedManifests manifests(session.bootstrap, paths);
   std::optional<training::Validation> validation;
   comm::try_on_all_ranks(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = training::now_sec();
   int64_t batch = 0;
   const auto tell = [&] {
     enter(session, watch::Phase::kValidating, batch++);
@@ -176,7 +177,7 @@ int run_eval_command(std::span<const std::string> words, Session& session) {
   };
   const training::ValidationResult result = validation->run(*m.engine, tell).value();
   check_finite(result, m);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = training::now_sec() - begin;
   for (const training::UncountedSource& s : result.uncounted) log.info(to_line(s));
   if (result.sources.empty())
     throw comm::AllRanksError(ExitCode::kInput, "eval",

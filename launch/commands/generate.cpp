@@ -1,13 +1,15 @@
-#include "launch/commands/generate.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <iostream>
 #include <optional>
+#include <ostream>
 
+#include "absl/strings/str_split.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/hf/hf_checkpoint.h"
 #include "launch/inference/generator.h"
 #include "launch/inference/model_loading.h"
@@ -41,16 +43,12 @@ namespace {
 
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
-  size_t begin = 0;
-  while (begin <= text.size()) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
     int32_t id = 0;
     const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || rest != word.data() + word.size() || id < 0)
       throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
     ids.push_back(id);
-    begin = end + 1;
   }
   return ids;
 }
@@ -137,7 +135,7 @@ void choose_ids(const GenerateArguments& a, const inference::LoadedModel& m, inf
 
 }  // namespace
 
-int run_generate_command(std::span<const std::string> words, Session& session) {
+int run_generate_command(Words words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
   // The result of this command is the text, so warnings go to standard error and notes are not printed.
   Log log([](std::string_view line) {
@@ -152,8 +150,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   inference::GenerateOptions& options = a.generate;
   comm::try_on_all_ranks(ranks, [&] { options.prompt = read_prompt(a, m); });
   comm::try_on_all_ranks(ranks, [&] { choose_ids(a, m, options); });
-  std::ostream nowhere(nullptr);
-  std::ostream& out = ranks.rank() == 0 ? std::cout : nowhere;
+  std::ostream& out = session.out;
 
   int64_t token = 0;
   enter(session, watch::Phase::kGenerating, token);
@@ -169,7 +166,7 @@ int run_generate_command(std::span<const std::string> words, Session& session) {
   // Tokens are printed as they are drawn.
   inference::TextStream text(*m.tokenizer, options.prompt);
   inference::generate(*m.engine, options, [&](int32_t id) {
-    if (std::find(options.stop_ids.begin(), options.stop_ids.end(), id) != options.stop_ids.end()) return;
+    if (std::ranges::find(options.stop_ids, id) != options.stop_ids.end()) return;
     out << text.add(id) << std::flush;
     enter(session, watch::Phase::kGenerating, ++token);
   });

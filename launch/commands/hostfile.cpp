@@ -5,7 +5,6 @@
 #include <charconv>
 #include <map>
 #include <sstream>
-#include <string>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -23,7 +22,7 @@ constexpr std::array<std::string_view, 6> kPassed = {"username", "user_name",   
 
 template <size_t n>
 bool is_one_of(std::string_view word, const std::array<std::string_view, n>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 struct Machine {

@@ -1,4 +1,4 @@
-#include "launch/commands/import_export.h"
+#include "launch/commands/subcommands.h"
 
 #include <optional>
 #include <vector>
@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/strings.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/hf/hf_checkpoint.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -18,14 +19,10 @@ std::string class_list() {
   return list;
 }
 
-std::optional<io::FileDType> dtype_of(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  if (*text == "fp32") return io::FileDType::kF32;
-  if (*text == "bf16") return io::FileDType::kBF16;
-  if (*text == "fp16") return io::FileDType::kF16;
-  if (*text == "fp64") return io::FileDType::kF64;
-  throw input_error("export", "option --dtype = ", *text, ": expected fp32, bf16, fp16 or fp64");
-}
+constexpr std::pair<std::string_view, std::optional<io::FileDType>> kDTypes[] = {{"fp32", io::FileDType::kF32},
+                                                                                 {"bf16", io::FileDType::kBF16},
+                                                                                 {"fp16", io::FileDType::kF16},
+                                                                                 {"fp64", io::FileDType::kF64}};
 
 }  // namespace
 
@@ -42,32 +39,30 @@ const char* const kImportHelp =
     "  --no-tokenizer     without the tokenizer\n"
     "  --ignore-key KEY   an unknown key of config.json without effect; repeatable\n";
 
-const char* const kExportHelp =
-    "ashlar export CHECKPOINT HF_DIR [options]\n"
-    "\n"
-    "Writes the weights of a checkpoint, or of a run directory's newest one, as config.json and model.safetensors to\n"
-    "HF_DIR, for Hugging Face transformers; a model larger than --max-shard-bytes as model-00001-of-0000N.safetensors\n"
-    "and so on with model.safetensors.index.json. After an import the same tensors are written bit for bit. A model\n"
-    "that no class supports is refused with the unsupported setting; biases that only the class has are written as "
-    "zeros,\n"
-    "which gives the same model. The tokenizer is written as tokenizer.json and tokenizer_config.json, its ids "
-    "unchanged.\n"
-    "\n"
-    "Several ranks (ashlar launch -np N export ...) write the files together; HF_DIR must be on a shared file system.\n"
-    "Memory: a few windows of 8 MiB per rank; for GPT2LMHeadModel the largest matrix. Nothing in HF_DIR is\n"
-    "overwritten: it must not contain a model. config.json is written last; files of a killed export are\n"
-    "removed by the next one.\n"
-    "\n"
-    "  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the simplest class that supports the "
-    "model)\n"
-    "  --no-tokenizer       without the tokenizer and generation_config.json\n"
-    "  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)\n"
-    "  --max-positions N    longest context to put in config.json (default: as imported or trained); the rows of\n"
-    "                       a learned position table, if the model has one\n"
-    "  --max-shard-bytes N  bytes of tensors in one file, e.g. 500MB or 2GiB (default: 5GB, as transformers);\n"
-    "                       a larger tensor gets its own file; 0: one file\n";
+const char* const kExportHelp = R"(ashlar export CHECKPOINT HF_DIR [options]
 
-int run_import_command(std::span<const std::string> words, Log& log) {
+Writes the weights of a checkpoint, or of a run directory's newest one, as config.json and model.safetensors to
+HF_DIR, for Hugging Face transformers; a model larger than --max-shard-bytes as model-00001-of-0000N.safetensors
+and so on with model.safetensors.index.json. After an import the same tensors are written bit for bit. A model
+that no class supports is refused with the unsupported setting; biases that only the class has are written as zeros,
+which gives the same model. The tokenizer is written as tokenizer.json and tokenizer_config.json, its ids unchanged.
+
+Several ranks (ashlar launch -np N export ...) write the files together; HF_DIR must be on a shared file system.
+Memory: a few windows of 8 MiB per rank; for GPT2LMHeadModel the largest matrix. Nothing in HF_DIR is
+overwritten: it must not contain a model. config.json is written last; files of a killed export are
+removed by the next one.
+
+  --class NAME         e.g. LlamaForCausalLM (default: as imported, else the simplest class that supports the model)
+  --no-tokenizer       without the tokenizer and generation_config.json
+  --dtype T            fp32, bf16, fp16 or fp64 (default: as stored)
+  --max-positions N    longest context to put in config.json (default: as imported or trained); the rows of
+                       a learned position table, if the model has one
+  --max-shard-bytes N  bytes of tensors in one file, e.g. 500MB or 2GiB (default: 5GB, as transformers);
+                       a larger tensor gets its own file; 0: one file
+)";
+
+int run_import_command(Words words, Session& session) {
+  Log& log = session.log;
   Arguments arguments("import", words);
   hf::ImportOptions options;
   while (const auto key = arguments.option("--ignore-key")) options.ignored_keys.push_back(*key);
@@ -101,7 +96,7 @@ ExportWords parse_export(std::span<const std::string> words) {
     }
   }
   options.tokenizer = !arguments.flag("--no-tokenizer");
-  options.dtype = dtype_of(arguments.option("--dtype"));
+  options.dtype = arguments.choice("--dtype", options.dtype, kDTypes);
   options.max_positions = arguments.integer("--max-positions", 0, 1, int64_t{1} << 30);
   options.max_shard_bytes = arguments.bytes("--max-shard-bytes", hf::kDefaultShardBytes);
   const std::vector<std::string> paths = arguments.positionals();
@@ -116,7 +111,7 @@ ExportWords parse_export(std::span<const std::string> words) {
 
 }  // namespace
 
-int run_export_command(std::span<const std::string> words, Session& session) {
+int run_export_command(Words words, Session& session) {
   comm::ControlPlane& ranks = session.bootstrap.control();
   ExportWords parsed;
   comm::try_on_all_ranks(ranks, [&] { parsed = parse_export(words); });

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -27,11 +26,6 @@ namespace {
 constexpr std::array<std::string_view, 7> kShared = {"vader_segment.", "sm_segment.", "osc_rdma.", "psm",
                                                      "ucx_shm_",       "nccl-",       "hwloc"};
 constexpr std::string_view kMemory = "/dev/shm/";
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// The value of a variable in /proc/PID/environ; empty if absent.
 std::string variable_of(const std::string& environment, std::string_view name) {
@@ -60,7 +54,7 @@ std::vector<pid_t> JobProcesses::living(pid_t mpirun) const {
     pid_t pid = 0;
     const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pid);
     if (wrong != std::errc() || end != number.data() + number.size() || pid == mpirun || pid == getpid()) continue;
-    if (variable_of(text_of(at->path() / "environ"), kVariable) == name_) found.push_back(pid);
+    if (variable_of(watch::text_if_readable(at->path() / "environ"), kVariable) == name_) found.push_back(pid);
   }
   return found;
 }
@@ -77,10 +71,11 @@ void JobProcesses::look(pid_t mpirun) {
       const size_t at = line.find(kMemory);
       if (at == std::string::npos || line.ends_with(" (deleted)")) continue;
       const std::string_view name = std::string_view(line).substr(at + kMemory.size());
-      if (std::any_of(kShared.begin(), kShared.end(), [&](std::string_view begin) { return name.starts_with(begin); }))
+      if (std::ranges::any_of(kShared, [&](std::string_view begin) { return name.starts_with(begin); }))
         files_.insert(line.substr(at));
     }
-    const fs::path session = variable_of(text_of(process / "environ"), "OMPI_MCA_orte_jobfam_session_dir");
+    const fs::path session =
+        variable_of(watch::text_if_readable(process / "environ"), "OMPI_MCA_orte_jobfam_session_dir");
     if (session.filename() == str_cat("pid.", mpirun)) directories_.insert(session);
   }
 }

@@ -40,14 +40,14 @@ std::string JobSignals::handle(int signal, bool mpirun_has_it, Clock::time_point
     case Stage::kTraining:
       if (saves_) {
         next(Stage::kNotified, SIGUSR1, now);
-        return signal == SIGUSR1 ? "" : event_line(RanksAskedToStop{.signal = signal});
+        return signal == SIGUSR1 ? "" : ranks_asked_to_stop(signal);
       }
       [[fallthrough]];
     case Stage::kNotified:
       ending_since_ = now;
       next(Stage::kEnding, SIGTERM, now);
       if (mpirun_has_it) next(Stage::kEndingAgain, SIGTERM, now + kAgain);
-      return event_line(RanksEnded{.signal = signal, .saves = saves_});
+      return ranks_ended(signal, saves_);
     case Stage::kEnding:
     case Stage::kEndingAgain:
     case Stage::kKilled: send_at_ = now; return "";

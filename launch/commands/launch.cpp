@@ -1,10 +1,9 @@
-#include "launch/commands/launch.h"
+#include "launch/commands/subcommands.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +23,7 @@
 #include "launch/commands/mpirun_child.h"
 #include "launch/commands/mpirun_line.h"
 #include "launch/commands/restarts.h"
+#include "launch/commands/session.h"
 #include "launch/cpu_threads.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -32,27 +32,26 @@ namespace ashlar::launch {
 namespace fs = std::filesystem;
 
 const char* const kLaunchHelp =
-    "ashlar launch -np N [--hostfile FILE | --host a,b] [--restarts N] [--dry-run] [--] COMMAND ...\n"
-    "\n"
-    "Runs `ashlar COMMAND ...` on N ranks: prints the mpirun command for this machine, then runs it\n"
-    "and returns its exit code, or 5 when other ranks have reported a lost rank. Signals are forwarded; mpirun's\n"
-    "repetition of a rank's own error is dropped.\n"
-    "\n"
-    "  -np N, -n N       ranks; they run on this machine unless hosts are given\n"
-    "  --hostfile FILE   machines, one per line: `host slots=8`; they share the directories of program and run\n"
-    "  --host a,b        machines; a:2,b:6 also gives the ranks of each\n"
-    "  --restarts N      restarts a training run: after a lost rank or a hang (code 5) it starts again from the "
-    "newest\n"
-    "                    checkpoint, in 1 s, then 2, 4, up to 60; ends after N restarts in a row without a new "
-    "checkpoint.\n"
-    "                    metrics.jsonl and the last line report the goodput. No restart after a signal\n"
-    "  --dry-run         prints the line and runs nothing\n"
-    "\n"
-    "SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,\n"
-    "77, 75), also while they start; a second one ends them at once.\n"
-    "\n"
-    "For options of mpirun itself, add them to the line that --dry-run prints. SIGUSR1 to mpirun reaches the\n"
-    "ranks, which then save; after SIGTERM they have about a second.\n";
+    R"(ashlar launch -np N [--hostfile FILE | --host a,b] [--restarts N] [--dry-run] [--] COMMAND ...
+
+Runs `ashlar COMMAND ...` on N ranks: prints the mpirun command for this machine, then runs it
+and returns its exit code, or 5 when other ranks have reported a lost rank. Signals are forwarded; mpirun's
+repetition of a rank's own error is dropped.
+
+  -np N, -n N       ranks; they run on this machine unless hosts are given
+  --hostfile FILE   machines, one per line: `host slots=8`; they share the directories of program and run
+  --host a,b        machines; a:2,b:6 also gives the ranks of each
+  --restarts N      restarts a training run: after a lost rank or a hang (code 5) it starts again from the newest
+                    checkpoint, in 1 s, then 2, 4, up to 60; ends after N restarts in a row without a new checkpoint.
+                    metrics.jsonl and the last line report the goodput. No restart after a signal
+  --dry-run         prints the line and runs nothing
+
+SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,
+77, 75), also while they start; a second one ends them at once.
+
+For options of mpirun itself, add them to the line that --dry-run prints. SIGUSR1 to mpirun reaches the
+ranks, which then save; after SIGTERM they have about a second.
+)";
 
 namespace {
 
@@ -99,7 +98,7 @@ LocalMpirun look_around() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     here.environment.emplace_back(*variable, std::strcspn(*variable, "="));
   }
-  std::sort(here.environment.begin(), here.environment.end());
+  std::ranges::sort(here.environment);
   const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
   here.allocated = nodes != nullptr && std::atoi(nodes) > 1;
   return here;
@@ -129,8 +128,7 @@ size_t command_at(std::span<const std::string> words) {
 
 }  // namespace
 
-int run_launch_command(std::span<const std::string> words, const std::function<void(const std::string&)>& check_command,
-                       std::ostream& out) {
+int run_launch_command(Words words, Session& session) {
   const size_t split = command_at(words);
   Arguments arguments("launch", words.first(split));
   const bool marked = split < words.size() && words[split] == "--";
@@ -163,7 +161,7 @@ int run_launch_command(std::span<const std::string> words, const std::function<v
   LocalMpirun here = look_around();
   const std::vector<std::string> line = mpirun_line(wanted, here);
   if (dry) {
-    out << shell_line(line) << "\n";
+    session.out << shell_line(line) << "\n";
     return 0;
   }
   const std::vector<std::string> words_of_it(command.begin(), command.end());

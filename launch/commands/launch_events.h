@@ -8,27 +8,16 @@
 
 namespace ashlar::launch {
 
-// Messages of `ashlar launch` while a job runs: one struct with the values and one function that formats the line
-// (without "ashlar: " and line break).
+// Messages of `ashlar launch` while a job runs: each function formats a line, without "ashlar: " and line break.
 
 /// A signal has arrived, and the ranks are asked to save and stop.
-struct RanksAskedToStop {
-  int signal = 0;
-};
-std::string event_line(const RanksAskedToStop& event);
+std::string ranks_asked_to_stop(int signal);
 
-/// A signal ends the ranks.
-struct RanksEnded {
-  int signal = 0;
-  bool saves = false;  ///< the ranks save if they get the signal in time
-};
-std::string event_line(const RanksEnded& event);
+/// A signal ends the ranks. `saves`: they save if they get the signal in time.
+std::string ranks_ended(int signal, bool saves);
 
 /// A signal has killed mpirun, and so its ranks.
-struct MpirunKilled {
-  int signal = 0;
-};
-std::string event_line(const MpirunKilled& event);
+std::string mpirun_killed(int signal);
 
 /// Standard output or standard error could not be forwarded.
 struct OutputLost {
@@ -36,22 +25,13 @@ struct OutputLost {
   int64_t lines = 0;  ///< dropped without a reader; 0: dropping starts now
   int fd = 1;         ///< 1: standard output, 2: standard error
 };
-std::string event_line(const OutputLost& event);
+std::string output_lost(const OutputLost& lost);
 
-/// A run is restarted after a lost rank.
-struct RunRestarted {
-  int64_t restart = 0;    ///< counted from 1
-  int64_t committed = 0;  ///< step of its newest checkpoint
-  std::chrono::milliseconds wait{0};
-};
-std::string event_line(const RunRestarted& event);
+/// A run is restarted after a lost rank. `restart` counts from 1; `committed` is the step of its newest checkpoint.
+std::string run_restarted(int64_t restart, int64_t committed, std::chrono::milliseconds wait);
 
-/// A run is not restarted.
-struct RestartsEnded {
-  int64_t restarts = 0;  ///< number of restarts in a row
-  int64_t committed = 0;
-};
-std::string event_line(const RestartsEnded& event);
+/// A run is not restarted, after this number of restarts in a row.
+std::string restarts_ended(int64_t restarts, int64_t committed);
 
 /// Steps and time of a run with restarts.
 struct RunGoodput {
@@ -59,7 +39,7 @@ struct RunGoodput {
   int64_t restarts = 0;
   Goodput goodput;
 };
-std::string event_line(const RunGoodput& event);
-std::string event_json(const RunGoodput& event);  ///< a row of metrics.jsonl, without a line break
+std::string to_line(const RunGoodput& run);
+std::string to_json(const RunGoodput& run);  ///< a row of metrics.jsonl, without a line break
 
 }  // namespace ashlar::launch

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <functional>
 #include <string_view>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -147,7 +146,7 @@ void MpirunChild::send(pid_t child) {
 void MpirunChild::report_lost_output() {
   if (lost_output_reported_ || args_.prints_result || (out_.error() == 0 && out_.dropped() == 0)) return;
   lost_output_reported_ = true;
-  print(event_line(OutputLost{.why = out_.error()}));
+  print(output_lost({.why = out_.error()}));
 }
 
 /// A result is never dropped; a job that is asked to end does not wait for a reader.
@@ -227,7 +226,7 @@ int MpirunChild::run(std::vector<std::string> line) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (job_signals_.ending()) return job_signals_.exit_code(code);
   if (WIFSIGNALED(status)) {
-    print(event_line(MpirunKilled{.signal = WTERMSIG(status)}));
+    print(mpirun_killed(WTERMSIG(status)));
     return static_cast<int>(ExitCode::kPeerLost);
   }
   return streams.filter.lost_a_rank() ? static_cast<int>(ExitCode::kPeerLost) : code;
@@ -256,8 +255,8 @@ void MpirunChild::finish(int code) {
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
     throw resource_error("output", "standard output cannot be written: the disk is full or its reader has exited");
   report_lost_output();
-  if (!args_.prints_result && out_.dropped() > 0) print(event_line(OutputLost{.lines = out_.dropped()}));
-  if (err_.dropped() > 0) print(event_line(OutputLost{.lines = err_.dropped(), .fd = STDERR_FILENO}));
+  if (!args_.prints_result && out_.dropped() > 0) print(output_lost({.lines = out_.dropped()}));
+  if (err_.dropped() > 0) print(output_lost({.lines = err_.dropped(), .fd = STDERR_FILENO}));
   if (read) err_.drain(2s);  // otherwise it is full and has no reader
 }
 

@@ -30,7 +30,7 @@ bool passes_at_once(std::string_view begun) {
 }
 
 bool is_rule(std::string_view line) {
-  return line.size() >= kRule && std::all_of(line.begin(), line.end(), [](char c) { return c == '-'; });
+  return line.size() >= kRule && std::ranges::all_of(line, [](char c) { return c == '-'; });
 }
 
 bool repeats_an_exit_code(std::string_view paragraph) {
@@ -153,10 +153,9 @@ void MpirunFilter::read_rank_line(std::string_view part) {
 
 void MpirunFilter::finish(bool asked_to_end) {
   for (const Held& held : held_) {
-    const bool repeats = asked_to_end ? true
-                         : held.killed
-                             ? (more_lost_ || std::find(lost_.begin(), lost_.end(), *held.killed) != lost_.end())
-                             : rank_printed_;
+    const bool repeats = asked_to_end  ? true
+                         : held.killed ? (more_lost_ || std::ranges::find(lost_, *held.killed) != lost_.end())
+                                       : rank_printed_;
     if (!repeats) emit(held.paragraph);
   }
   emit(paragraph_);

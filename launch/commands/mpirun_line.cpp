@@ -76,7 +76,7 @@ std::vector<std::string> mpirun_line(const RequestedRanks& wanted, const LocalMp
   // Settings in the user's environment are not overridden.
   const auto add_mca = [&](const std::string& key, const std::string& value) {
     const auto& set = here.environment;
-    if (std::find(set.begin(), set.end(), "OMPI_MCA_" + key) == set.end()) add({"--mca", key, value});
+    if (std::ranges::find(set, "OMPI_MCA_" + key) == set.end()) add({"--mca", key, value});
   };
   const bool given = !wanted.hosts.empty() || !wanted.hostfile.empty();
   const bool new_names = major >= 5;
@@ -127,7 +127,7 @@ std::vector<std::string> mpirun_line(const RequestedRanks& wanted, const LocalMp
 std::string shell_line(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) {
-    const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
       return std::isalnum(c) != 0 || std::string_view("-_./=:,@%+").find(static_cast<char>(c)) != std::string::npos;
     });
     if (!line.empty()) line += ' ';
@@ -136,7 +136,7 @@ std::string shell_line(const std::vector<std::string>& words) {
       continue;
     }
     // $'...' has escapes for terminal control characters.
-    const bool acts = std::any_of(word.begin(), word.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    const bool acts = std::ranges::any_of(word, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
     line += acts ? "$'" : "'";
     for (const char c : word) {
       const auto byte = static_cast<unsigned char>(c);

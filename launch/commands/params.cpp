@@ -1,4 +1,4 @@
-#include "launch/commands/params.h"
+#include "launch/commands/subcommands.h"
 
 #include <functional>
 
@@ -6,6 +6,7 @@
 #include "data/read/token_dataset.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/config/run_config.h"
 #include "launch/training/run_identity.h"
 #include "parallel/model/flops.h"
@@ -74,7 +75,8 @@ std::string describe_kv_cache(const model::ModelConfig& m, int64_t tokens) {
 
 }  // namespace
 
-int run_params_command(std::span<const std::string> words, Log& log) {
+int run_params_command(Words words, Session& session) {
+  Log& log = session.log;
   Arguments arguments("params", words);
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);

@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/json.h"
-#include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/launch_events.h"
 #include "launch/commands/train_from.h"
@@ -141,20 +140,19 @@ int keep_alive(const RestartArgs& args) {
     const bool again = code == static_cast<int>(ExitCode::kPeerLost) && !args.asked_to_end();
     progress.look();
     if (progress.committed() > (stands && !stood ? 0 : committed)) in_a_row = 0;
-    if (restarts > 0 || again)
-      progress.append(event_json(RunGoodput{progress.committed(), restarts, progress.goodput()}));
+    if (restarts > 0 || again) progress.append(to_json(RunGoodput{progress.committed(), restarts, progress.goodput()}));
     if (!again || in_a_row >= args.restarts) {
-      if (again) args.say(event_line(RestartsEnded{args.restarts, progress.committed()}));
-      args.say(event_line(RunGoodput{progress.committed(), restarts, progress.goodput()}));
+      if (again) args.say(restarts_ended(args.restarts, progress.committed()));
+      args.say(to_line(RunGoodput{progress.committed(), restarts, progress.goodput()}));
       return code;
     }
     ++in_a_row;
     ++restarts;
     // --restart applies only until the new run directory exists.
     if (stands) std::erase(words, kRestart);
-    args.say(event_line(RunRestarted{restarts, progress.committed(), backoff(in_a_row)}));
+    args.say(run_restarted(restarts, progress.committed(), backoff(in_a_row)));
     if (args.wait(backoff(in_a_row))) {
-      args.say(event_line(RunGoodput{progress.committed(), restarts, progress.goodput()}));
+      args.say(to_line(RunGoodput{progress.committed(), restarts, progress.goodput()}));
       return code;
     }
   }

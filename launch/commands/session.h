@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 
 #include "core/base/log.h"
@@ -17,6 +18,9 @@ struct Session {
   watch::SignalWatch& signals;
   comm::Bootstrap& bootstrap;
   Log& log;
+  std::istream& in;
+  std::ostream& out;  ///< standard output on rank 0; on other ranks what is written is dropped
+  std::ostream& err;
   Cores cores;                              ///< cores of this rank
   std::unique_ptr<watch::RankWatch> watch;  ///< watch over all ranks: under a launcher, and in `train`
 };

@@ -1,26 +1,20 @@
 #include "launch/commands/timed_steps.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "core/base/philox.h"
-#include "kernels/make_backend.h"
+#include "launch/commands/timing.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
 #include "launch/training/peak_flops.h"
 #include "launch/training/run_identity.h"
 #include "launch/training/tuning.h"
-#include "parallel/comm/device_comm.h"
 #include "parallel/model/flops.h"
 
 namespace ashlar::launch {
 
 namespace {
-
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 data::Batch random_batch(int64_t B, int64_t T, int64_t vocab, uint64_t index) {
   data::Batch batch;
@@ -37,7 +31,7 @@ data::Batch random_batch(int64_t B, int64_t T, int64_t vocab, uint64_t index) {
 }
 
 double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
+  std::ranges::sort(v);
   return v.size() % 2 == 1 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
 }
 
@@ -71,14 +65,10 @@ Log log_to_stderr() {
   return Log([](std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); });
 }
 
-std::unique_ptr<comm::Communicator> device_comm(const config::RunConfig& config, comm::Bootstrap& bootstrap,
-                                                Backend& backend, Log& log) {
-  return comm::make_device_comm({.host = bootstrap.world(),
-                                 .control = bootstrap.control(),
-                                 .backend = backend,
-                                 .log = log,
-                                 .cuda = name_of(config.run.device) == "cuda"})
-      .all;
+/// Connects the devices of all ranks.
+comm::Communicator& connected(training::RunDevice& device) {
+  device.connect();
+  return device.ranks();
 }
 
 }  // namespace
@@ -88,14 +78,13 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
       bootstrap_(bootstrap),
       global_batch_(std::max(config.train.global_batch, config.train.micro_batch * config.mesh.data)),
       log_(log_to_stderr()),
-      backend_(kernels::make_backend({.device = std::string(name_of(config.run.device)),
-                                      .local_rank = bootstrap.local_rank(),
-                                      .threads = static_cast<int>(config.run.threads),
-                                      .attention = config.train.attention})),
-      stream_(backend_->make_stream()),
-      device_comm_(device_comm(config, bootstrap, *backend_, log_)),
-      mesh_(device_comm_ ? *device_comm_ : bootstrap.world(), training::shape_of(config.mesh)),
-      engine_(*backend_, *stream_, mesh_, training::engine_options(config)),
+      device_({.bootstrap = bootstrap,
+               .run = config.run,
+               .attention = config.train.attention,
+               .log = log_,
+               .make_backend = {}}),
+      mesh_(connected(device_), training::shape_of(config.mesh)),
+      engine_(device_.backend(), device_.stream(), mesh_, training::engine_options(config)),
       slots_(global_batch_ / (config.train.micro_batch * config.mesh.data)) {
   engine_.initialize();
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -103,26 +92,27 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
                      random_batch(config.train.micro_batch, config.train.sequence_length, config.model.vocab_size,
                                   i * config.mesh.data + mesh_.index(kSampleAxes)));
   }
-  auto* const tunable = dynamic_cast<Tunable*>(backend_.get());
+  auto* const tunable = dynamic_cast<Tunable*>(&device_.backend());
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
   if (tuner == nullptr) return;
   training::Tuning tuning(*tuner, bootstrap.control(), log_, {});  // as in training, but not saved
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   do {
     engine_.forward_backward(batches, steps_);
-    stream_->synchronize();
+    device_.stream().synchronize();
   } while (tuning.complete());
 }
 
-int64_t TimedSteps::allocator_calls() const {
+int64_t TimedSteps::allocator_calls() {
   int64_t n = 0;
-  for (int i = 0; i < kNumMemoryKinds; ++i) n += backend_->allocator(static_cast<MemoryKind>(i)).num_system_calls();
+  for (int i = 0; i < kNumMemoryKinds; ++i)
+    n += device_.backend().allocator(static_cast<MemoryKind>(i)).num_system_calls();
   return n;
 }
 
 void TimedSteps::step(bool timed) {
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
-  const int64_t gemms = backend_->num_gemms(), allocations = allocator_calls();
+  const int64_t gemms = device_.backend().num_gemms(), allocations = allocator_calls();
   comm::Communicator& ranks = bootstrap_.world();
   comm::ProgressEngine::Observer before;
   if (timed) {
@@ -140,7 +130,7 @@ void TimedSteps::step(bool timed) {
   engine_.check_finite(result, steps_);
   engine_.update(steps_, 1e-4);
   engine_.wait_param_sync();
-  stream_->synchronize();
+  device_.stream().synchronize();
   const double end = now_ms();
   if (timed) ranks.engine()->observe(std::move(before));
   ++steps_;
@@ -148,18 +138,18 @@ void TimedSteps::step(bool timed) {
   ++timed_;
   model_ms_.push_back(middle - begin);
   total_ms_.push_back(end - begin);
-  gemms_ += backend_->num_gemms() - gemms;
+  gemms_ += device_.backend().num_gemms() - gemms;
   allocator_calls_ += allocator_calls() - allocations;
   // Measured between the steps, at the same clock: cores that were idle reach a peak that no step can sustain.
   const double seconds = std::clamp(1e-4 * total_ms_.back(), 0.005, 0.05);
-  peaks_.push_back(
-      training::peak_flops(bootstrap_, *backend_, config_.run.dtype, static_cast<int>(config_.run.threads), seconds));
+  peaks_.push_back(training::peak_flops(bootstrap_, device_.backend(), config_.run.dtype,
+                                        static_cast<int>(config_.run.threads), seconds));
 }
 
 TimedSteps::Result TimedSteps::result() const {
   Result r{.step_ms = median(total_ms_),
-           .step_ms_min = *std::min_element(total_ms_.begin(), total_ms_.end()),
-           .step_ms_max = *std::max_element(total_ms_.begin(), total_ms_.end()),
+           .step_ms_min = *std::ranges::min_element(total_ms_),
+           .step_ms_max = *std::ranges::max_element(total_ms_),
            .forward_backward_ms = median(model_ms_),
            .peak_flops = median(peaks_),
            .gemms = gemms_ / timed_,

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "launch/commands/session.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
+#include "launch/training/run_device.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
@@ -49,18 +49,16 @@ class TimedSteps {
   training::Engine& engine() { return engine_; }
   int64_t global_batch() const { return global_batch_; }
   int64_t num_micro_batches() const { return static_cast<int64_t>(slots_.size()); }
-  std::string device() const { return backend_->description(); }
+  std::string device() { return device_.backend().description(); }
 
  private:
-  int64_t allocator_calls() const;
+  int64_t allocator_calls();
 
   const config::RunConfig config_;
   comm::Bootstrap& bootstrap_;
   const int64_t global_batch_;
   Log log_;  ///< to standard error
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<comm::Communicator> device_comm_;  ///< null if the host's communicator is used
+  training::RunDevice device_;
   mesh::Mesh mesh_;
   training::Engine engine_;
   std::vector<training::DeviceBatch> slots_;

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "launch/training/clock.h"
+
 namespace ashlar::launch {
+
+using training::now_sec;
+
+inline double now_ms() { return 1e3 * now_sec(); }
 
 /// The quantile `share` in [0, 1) of at least one value: the nearest of the values, without interpolation.
 inline double quantile(std::vector<double> values, double share) {
@@ -18,18 +23,14 @@ inline double quantile(std::vector<double> values, double share) {
 /// calls. The lower quartile, because disturbances of a shared machine can only make a call slower.
 template <typename Call>
 double quartile_seconds(double budget, const Call& call) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
   call();
   call();
   std::vector<double> times;
-  const auto begin = Clock::now();
-  while (times.size() < 8 || seconds_since(begin) < budget) {
-    const auto start = Clock::now();
+  const double begin = now_sec();
+  while (times.size() < 8 || now_sec() - begin < budget) {
+    const double start = now_sec();
     call();
-    times.push_back(seconds_since(start));
+    times.push_back(now_sec() - start);
   }
   return quantile(std::move(times), 0.25);
 }

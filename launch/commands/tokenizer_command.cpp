@@ -1,15 +1,14 @@
-#include "launch/commands/tokenizer_command.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
 #include <iterator>
 #include <vector>
 
 #include "core/base/error.h"
 #include "data/tokenizer/forms.h"
 #include "launch/commands/arguments.h"
-#include "launch/commands/tokenizer_train.h"
+#include "launch/commands/session.h"
 
 namespace ashlar::launch {
 namespace {
@@ -40,8 +39,9 @@ std::unique_ptr<data::FormTokenizer> open_only(Arguments& given) {
 
 std::string all_of(std::istream& in) { return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}; }
 
-int run_info(std::span<const std::string> args, std::ostream& out) {
-  Arguments given("tokenizer info", args);
+int run_info(Words words, Session& session) {
+  std::ostream& out = session.out;
+  Arguments given("tokenizer info", words);
   const auto tokenizer = open_only(given);
   out << on_one_line(tokenizer->identity()) << ", vocabulary " << tokenizer->vocab_size() << "\n";
   const auto show = [&](const char* name, std::optional<int32_t> id) {
@@ -65,11 +65,11 @@ int run_info(std::span<const std::string> args, std::ostream& out) {
   return 0;
 }
 
-int run_encode(std::span<const std::string> args, std::istream& in, std::ostream& out) {
-  Arguments given("tokenizer encode", args);
+int run_encode(Words words, Session& session) {
+  Arguments given("tokenizer encode", words);
   const bool with_template = given.flag("--template");
   const auto tokenizer = open_only(given);
-  const std::string text = all_of(in);
+  const std::string text = all_of(session.in);
   std::vector<int32_t> ids;
   try {
     if (with_template) {
@@ -82,14 +82,14 @@ int run_encode(std::span<const std::string> args, std::istream& in, std::ostream
   }
   std::string line;
   for (const int32_t id : ids) line += str_cat(line.empty() ? "" : " ", id);
-  out << line << '\n';
+  session.out << line << '\n';
   return 0;
 }
 
-int run_decode(std::span<const std::string> args, std::istream& in, std::ostream& out) {
-  Arguments given("tokenizer decode", args);
+int run_decode(Words words, Session& session) {
+  Arguments given("tokenizer decode", words);
   const auto tokenizer = open_only(given);
-  const std::string text = all_of(in);
+  const std::string text = all_of(session.in);
   std::vector<int32_t> ids;
   constexpr std::string_view kBetween = " \t\r\n,[]";
   for (size_t at = 0; (at = text.find_first_not_of(kBetween, at)) != std::string::npos;) {
@@ -102,24 +102,16 @@ int run_decode(std::span<const std::string> args, std::istream& in, std::ostream
     ids.push_back(id);
     at = stop;
   }
-  out << tokenizer->decode(ids);
+  session.out << tokenizer->decode(ids);
   return 0;
 }
 
 }  // namespace
 
-int run_tokenizer_command(std::span<const std::string> args, std::istream& in, std::ostream& out, std::ostream& err) {
-  const bool help = args.empty() || std::find(args.begin(), args.end(), "--help") != args.end() || args[0] == "-h";
-  if (help) {
-    (args.empty() ? err : out) << kHelp << kTokenizerTrainHelp;
-    return args.empty() ? static_cast<int>(ExitCode::kInput) : 0;
-  }
-  const std::span<const std::string> rest = args.subspan(1);
-  if (args[0] == "info") return run_info(rest, out);
-  if (args[0] == "encode") return run_encode(rest, in, out);
-  if (args[0] == "decode") return run_decode(rest, in, out);
-  if (args[0] == "train") return run_tokenizer_train(rest, out, err);
-  throw input_error("tokenizer", "unknown subcommand \"", args[0], "\"; choose info, encode, decode or train");
+int run_tokenizer_command(Words words, Session& session) {
+  return run_subcommand(
+      "tokenizer", {{"info", run_info}, {"encode", run_encode}, {"decode", run_decode}, {"train", run_tokenizer_train}},
+      str_cat(kHelp, kTokenizerTrainHelp), words, session);
 }
 
 }  // namespace ashlar::launch

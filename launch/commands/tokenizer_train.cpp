@@ -1,6 +1,5 @@
-#include "launch/commands/tokenizer_train.h"
+#include "launch/commands/subcommands.h"
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -8,6 +7,8 @@
 #include "core/base/error.h"
 #include "data/build/train_tokenizer.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
+#include "launch/training/clock.h"
 
 namespace ashlar::launch {
 namespace {
@@ -15,45 +16,16 @@ namespace {
 using data::SourceFormat;
 using data::TokenizerKind;
 
-/// The value of an option that is one of a few words.
-template <typename Value, size_t N>
-Value choice(Arguments& given, std::string_view option, const std::pair<std::string_view, Value> (&known)[N]) {
-  const std::string value = given.option(option).value_or(std::string(known[0].first));
-  std::string names;
-  for (const auto& [name, meaning] : known) {
-    if (value == name) return meaning;
-    names += str_cat(names.empty() ? "" : ", ", name);
-  }
-  throw input_error(given.command(), "option ", option, " = ", value, ": expected one of ", names);
-}
-
 constexpr std::pair<std::string_view, TokenizerKind> kKinds[] = {
     {"bytes-bpe", TokenizerKind::kBytesBpe},
     {"sentencepiece-bpe", TokenizerKind::kSentencePieceBpe},
     {"sentencepiece-unigram", TokenizerKind::kSentencePieceUnigram}};
+constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
+    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
 constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {{"auto", SourceFormat::kAuto},
                                                                   {"text", SourceFormat::kText},
                                                                   {"jsonl", SourceFormat::kJsonLines},
                                                                   {"json-array", SourceFormat::kJsonArray}};
-constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
-    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
-
-/// The values of an option that may be given several times.
-std::vector<std::string> repeated(std::vector<std::string>& words, const std::string& option) {
-  std::vector<std::string> values;
-  for (size_t i = 0; i < words.size();) {
-    if (words[i] == option && i + 1 < words.size()) {
-      values.push_back(words[i + 1]);
-      words.erase(words.begin() + static_cast<int64_t>(i), words.begin() + static_cast<int64_t>(i) + 2);
-    } else if (words[i].starts_with(option + "=")) {
-      values.push_back(words[i].substr(option.size() + 1));
-      words.erase(words.begin() + static_cast<int64_t>(i));
-    } else {
-      ++i;
-    }
-  }
-  return values;
-}
 
 }  // namespace
 
@@ -77,44 +49,45 @@ const char* const kTokenizerTrainHelp =
       --overwrite          replace a tokenizer in DIR
 )";
 
-int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, std::ostream& err) {
-  std::vector<std::string> words(args.begin(), args.end());
-  data::TokenizerTraining training;
-  const std::vector<std::string> special = repeated(words, "--special");
-  if (!special.empty()) training.special_tokens = special;
+int run_tokenizer_train(Words words, Session& session) {
+  data::TokenizerTraining wanted;
   Arguments given("tokenizer train", words);
-  training.kind = choice(given, "--kind", kKinds);
-  training.format = choice(given, "--format", kFormats);
-  training.out = given.option("--out").value_or("");
-  training.text_field = given.option("--text-field").value_or(training.text_field);
-  training.vocab_size = given.integer("--vocab-size", training.vocab_size, 2, 1 << 24);
-  training.threads = static_cast<int>(given.integer("--threads", 0, 0, 1024));
-  training.skip_binary = given.flag("--skip-binary");
-  training.include_hidden = given.flag("--include-hidden");
-  training.bad_lines = choice(given, "--bad-lines", kBadLines);
-  training.overwrite = given.flag("--overwrite");
-  const bool bytes = training.kind == TokenizerKind::kBytesBpe;
+  std::vector<std::string> special;
+  while (const auto token = given.option("--special")) special.push_back(*token);
+  if (!special.empty()) wanted.special_tokens = special;
+  std::ostream& out = session.out;
+  wanted.kind = given.choice("--kind", wanted.kind, kKinds);
+  wanted.format = given.choice("--format", wanted.format, kFormats);
+  wanted.out = given.option("--out").value_or("");
+  wanted.text_field = given.option("--text-field").value_or(wanted.text_field);
+  wanted.vocab_size = given.integer("--vocab-size", wanted.vocab_size, 2, 1 << 24);
+  wanted.threads = static_cast<int>(given.integer("--threads", 0, 0, 1024));
+  wanted.skip_binary = given.flag("--skip-binary");
+  wanted.include_hidden = given.flag("--include-hidden");
+  wanted.bad_lines = given.choice("--bad-lines", wanted.bad_lines, kBadLines);
+  wanted.overwrite = given.flag("--overwrite");
+  const bool bytes = wanted.kind == TokenizerKind::kBytesBpe;
   // Options of the other kind are refused like unknown ones.
-  if (bytes) training.min_frequency = given.integer("--min-frequency", training.min_frequency, 0, int64_t{1} << 40);
-  if (!bytes) training.sentences = given.integer("--sentences", training.sentences, 1, int64_t{1} << 32);
+  if (bytes) wanted.min_frequency = given.integer("--min-frequency", wanted.min_frequency, 0, int64_t{1} << 40);
+  if (!bytes) wanted.sentences = given.integer("--sentences", wanted.sentences, 1, int64_t{1} << 32);
   if (!bytes && !special.empty())
     throw input_error(given.command(), "option --special is for --kind bytes-bpe; SentencePiece has its own tokens");
-  training.inputs = given.positionals();
-  if (training.inputs.empty()) throw input_error(given.command(), "no input; give text files, folders or JSONL files");
-  if (training.out.empty())
+  wanted.inputs = given.positionals();
+  if (wanted.inputs.empty()) throw input_error(given.command(), "no input; give text files, folders or JSONL files");
+  if (wanted.out.empty())
     throw input_error(given.command(), "option --out is missing; give the tokenizer's folder: --out DIR");
 
-  const auto start = std::chrono::steady_clock::now();
-  auto last = start;
-  training.progress = [&](const std::string& what, int64_t done, int64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last < std::chrono::seconds(10)) return;
+  const double start = training::now_sec();
+  double last = start;
+  wanted.progress = [&](const std::string& what, int64_t done, int64_t total) {
+    const double now = training::now_sec();
+    if (now - last < 10) return;
     last = now;
-    err << absl::StrFormat("%s %.0f%%\n", what, 100.0 * static_cast<double>(done) / static_cast<double>(total))
-        << std::flush;
+    session.err << absl::StrFormat("%s %.0f%%\n", what, 100.0 * static_cast<double>(done) / static_cast<double>(total))
+                << std::flush;
   };
-  const data::TrainedTokenizer trained = data::train_tokenizer(training);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const data::TrainedTokenizer trained = data::train_tokenizer(wanted);
+  const double seconds = training::now_sec() - start;
   for (const std::string& file : trained.files) out << on_one_line(file) << "\n";
   out << absl::StrFormat("  vocabulary of %d, from %.1f MB in %.1f s\n", trained.vocab_size,
                          static_cast<double>(trained.text_bytes) / 1e6, seconds);
@@ -123,9 +96,9 @@ int run_tokenizer_train(std::span<const std::string> args, std::ostream& out, st
   if (trained.bad_lines > 0) out << "  " << trained.bad_lines << " bad JSON documents left out\n";
   if (trained.bad_places > 0)
     out << "  " << trained.bad_places << " places that are not UTF-8 "
-        << (training.bad_lines == data::BadLines::kSkip ? "left out" : "replaced") << "\n";
-  if (trained.vocab_size < training.vocab_size)
-    out << "  fewer than the requested " << training.vocab_size << ": the text has no more pairs to merge\n";
+        << (wanted.bad_lines == data::BadLines::kSkip ? "left out" : "replaced") << "\n";
+  if (trained.vocab_size < wanted.vocab_size)
+    out << "  fewer than the requested " << wanted.vocab_size << ": the text has no more pairs to merge\n";
   return 0;
 }
 

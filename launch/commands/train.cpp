@@ -1,4 +1,4 @@
-#include "launch/commands/train.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "data/read/batch_stream.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/commands/train_from.h"
 #include "launch/commands/train_run.h"
 #include "launch/training/datasets.h"
@@ -17,34 +18,30 @@
 
 namespace ashlar::launch {
 
-const char* const kTrainHelp =
-    "ashlar train CONFIG [section.key=value ...] [--restart]\n"
-    "ashlar train RUN_DIR [section.key=value ...] [--restart]\n"
-    "ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]\n"
-    "\n"
-    "Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and "
-    "checkpoints/.\n"
-    "When it holds a checkpoint, the run resumes from the newest valid one, bitwise as if never interrupted.\n"
-    "Its data must have the same tokens, at any path (data.allow_change permits changes). A new run starts from "
-    "the\n"
-    "weights of another with run.init_from, with its model; keys that differ are refused (run.init_change).\n"
-    "\n"
-    "Values derived from train.steps do not change when a run resumes with more steps: set "
-    "schedule.warmup_steps\n"
-    "and schedule.decay_steps for other values. RUN_DIR, also after a rename, is resumed with its own "
-    "config.toml\n"
-    "on any number of ranks.\n"
-    "\n"
-    "  section.key=value   overrides a key of the file; `ashlar explain all` lists every key\n"
-    "  --from HF_DIR       starts from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,\n"
-    "                      default runs/NAME), and trains with the config.toml of the import and these overrides\n"
-    "  --ignore-key KEY    with --from: an unknown key of config.json without effect; repeatable\n"
-    "                      again\n"
-    "  --restart           start over: an existing run directory is renamed to DIR.old-1 when the new run is ready\n"
-    "\n"
-    "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and "
-    "75,\nSIGHUP, unless it is ignored (nohup), as SIGTERM;\n"
-    "the same command then resumes. A second signal exits at once, and so does the first before the first step.\n";
+const char* const kTrainHelp = R"(ashlar train CONFIG [section.key=value ...] [--restart]
+ashlar train RUN_DIR [section.key=value ...] [--restart]
+ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]
+
+Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and checkpoints/.
+When it holds a checkpoint, the run resumes from the newest valid one, bitwise as if never interrupted.
+Its data must have the same tokens, at any path (data.allow_change permits changes). A new run starts from the
+weights of another with run.init_from, with its model; keys that differ are refused (run.init_change).
+
+Values derived from train.steps do not change when a run resumes with more steps: set schedule.warmup_steps
+and schedule.decay_steps for other values. RUN_DIR, also after a rename, is resumed with its own config.toml
+on any number of ranks.
+
+  section.key=value   overrides a key of the file; `ashlar explain all` lists every key
+  --from HF_DIR       starts from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,
+                      default runs/NAME), and trains with the config.toml of the import and these overrides
+  --ignore-key KEY    with --from: an unknown key of config.json without effect; repeatable
+                      again
+  --restart           start over: an existing run directory is renamed to DIR.old-1 when the new run is ready
+
+SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and 75,
+SIGHUP, unless it is ignored (nohup), as SIGTERM;
+the same command then resumes. A second signal exits at once, and so does the first before the first step.
+)";
 
 namespace {
 
@@ -201,7 +198,7 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
 
 }  // namespace
 
-int run_train_command(std::span<const std::string> words, Session& session) {
+int run_train_command(Words words, Session& session) {
   training::MemoryLedger memory;
   comm::ControlPlane& ranks = session.bootstrap.control();
   TrainArguments a;

@@ -1,4 +1,4 @@
-#include "launch/commands/zoo.h"
+#include "launch/commands/subcommands.h"
 
 #include <algorithm>
 #include <sstream>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/session.h"
 #include "launch/zoo/comparison.h"
 #include "launch/zoo/recipes.h"
 
@@ -74,8 +75,6 @@ void show_lines(std::string_view text, Log& log) {
   for (std::string line; std::getline(lines, line);) log.info(line);
 }
 
-void show_text(const zoo::PublishedText& text, Log& log) { show_lines(text.toml, log); }
-
 void list_recipes(Log& log) {
   log.info(absl::StrFormat("%-15s %8s %8s  %5s x %-5s %8s %6s  %s", "training", "params", "tokens", "batch", "seq.",
                            "rate", "guessed", "name: source"));
@@ -122,41 +121,34 @@ void explain_config(std::vector<std::string> files, Log& log) {
 
 }  // namespace
 
-int run_zoo_command(std::span<const std::string> words, Log& log) {
+int run_zoo_command(Words words, Session& session) {
+  Log& log = session.log;
   if (words.empty()) {
     list_models(log);
     return 0;
   }
-  Arguments arguments("zoo " + words[0], words.subspan(1));
-  const bool markdown = words[0] == "start" && arguments.flag("--markdown");
+  const std::string& what = words[0];
+  Arguments arguments("zoo " + what, words.subspan(1));
+  const bool markdown = what == "start" && arguments.flag("--markdown");
   const std::vector<std::string> names = arguments.positionals();
-  if (words[0] == "start" && names.empty()) {
-    if (markdown) show_lines(zoo::recipes_markdown(), log);
-    if (!markdown) list_recipes(log);
-    return 0;
-  }
-  if (words[0] == "start" && names.size() == 1 && !markdown) {
-    show_text(zoo::recipe_text(names[0]), log);
-    return 0;
-  }
-  if (words[0] == "explain") {
+  const bool one = names.size() == 1;
+  if (what == "start" && names.empty()) {
+    markdown ? show_lines(zoo::recipes_markdown(), log) : list_recipes(log);
+  } else if (what == "start" && one && !markdown) {
+    show_lines(zoo::recipe_text(names[0]).toml, log);
+  } else if (what == "explain") {
     explain_config(names, log);
-    return 0;
+  } else if (what == "uses" && names.size() <= 1) {
+    list_uses(one ? names[0] : "", log);
+  } else if (what == "show" && one) {
+    show_lines(zoo::published_text(names[0]).toml, log);
+  } else if (what == "tiny" && one) {
+    show_tiny(names[0], log);
+  } else {
+    throw input_error("zoo", "expected uses, show, tiny, start or explain with their arguments, got '",
+                      absl::StrJoin(words, " "), "'; see ashlar zoo --help");
   }
-  if (words[0] == "uses" && names.size() <= 1) {
-    list_uses(names.empty() ? "" : names[0], log);
-    return 0;
-  }
-  if ((words[0] == "show" || words[0] == "tiny") && names.size() == 1) {
-    if (words[0] == "tiny") {
-      show_tiny(names[0], log);
-    } else {
-      show_text(zoo::published_text(names[0]), log);
-    }
-    return 0;
-  }
-  throw input_error("zoo", "expected uses, show, tiny, start or explain with their arguments, got '",
-                    absl::StrJoin(words, " "), "'; see ashlar zoo --help");
+  return 0;
 }
 
 }  // namespace ashlar::launch

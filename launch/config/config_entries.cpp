@@ -74,8 +74,7 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
       const bool may_be_absent =
           std::holds_alternative<std::vector<double>>(entry.value) || schema()[entry.index].need == Need::kOptional;
       if (!may_be_absent) continue;
-      const bool found =
-          std::any_of(lack.begin(), lack.end(), [&](const Entry& other) { return other.index == entry.index; });
+      const bool found = std::ranges::any_of(lack, [&](const Entry& other) { return other.index == entry.index; });
       if (found) continue;
       const std::string text = value_text(entry.value);
       differences.push_back({schema()[entry.index].name(), is_left ? text : "none", is_left ? "none" : text});
@@ -108,10 +107,6 @@ RunConfig stored_config(const std::string& text, const std::string& name) {
   RawConfig raw = parse_config(text, name, {});
   if (raw.values().bad[key_index("run.device")] != 0) raw = parse_config(text, name, {"run.device=default"});
   return resolve(raw, {.purpose = Purpose::kModel}).config;
-}
-
-model::ModelConfig model_from_toml(const std::string& text, const std::string& name) {
-  return stored_config(text, name).model;
 }
 
 uint64_t config_hash(const RunConfig& config) {

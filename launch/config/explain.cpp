@@ -1,7 +1,5 @@
 #include "launch/config/explain.h"
 
-#include <algorithm>
-
 #include "core/base/nearest.h"
 #include "core/base/strings.h"
 #include "launch/config/schema.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +19,19 @@ namespace ashlar::config {
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
                            std::vector<std::string>, std::vector<double>>;
 
+enum class KeyType : uint8_t {
+  kInt,
+  kNumber,  ///< integers are accepted too
+  kBool,
+  kString,        ///< not empty
+  kWord,          ///< one of `words`
+  kNumberOrWord,  ///< a number in range, or one of `words`
+  kIntList,
+  kNumberList,
+  kKeyList,  ///< names of model keys; a single one needs no brackets
+  kSources,  ///< data.path: a string, or a list of {path, weight}
+};
+
 /// Reads and writes the member of RunConfig that a key sets, and lists the words of an enum. Made by member(). Empty
 /// for a key that only a rule reads and for a key that is refused.
 struct Member {
@@ -28,6 +40,7 @@ struct Member {
   /// an optional member.
   void (*set)(RunConfig&, const Value&) = nullptr;
   std::vector<std::string_view> (*words)() = nullptr;  ///< words of an enum; null for other types
+  KeyType type = KeyType::kString;
 };
 
 namespace detail {
@@ -69,6 +82,21 @@ void set_member(T& member, const Value& value) {
   }
 }
 
+/// The type of a key that sets a member of type T.
+template <typename T>
+constexpr KeyType key_type() {
+  using enum KeyType;
+  if (NamedEnum<T>) return kWord;
+  if (std::is_same_v<T, bool>) return kBool;
+  if (std::is_integral_v<T> || std::is_same_v<T, std::optional<int64_t>>) return kInt;
+  if (std::is_same_v<T, double>) return kNumber;
+  if (std::is_same_v<T, std::optional<double>>) return kNumberOrWord;
+  if (std::is_same_v<T, std::vector<int64_t>>) return kIntList;
+  if (std::is_same_v<T, std::vector<double>>) return kNumberList;
+  if (std::is_same_v<T, std::vector<std::string>>) return kKeyList;
+  return std::is_same_v<T, std::vector<DataSource>> ? kSources : kString;
+}
+
 template <NamedEnum E>
 std::vector<std::string_view> enum_words() {
   std::vector<std::string_view> words;
@@ -83,7 +111,8 @@ template <auto kAccess>
 constexpr Member member() {
   using T = std::remove_cvref_t<decltype(kAccess(std::declval<RunConfig&>()))>;
   Member m = {.get = [](const RunConfig& c) { return detail::value_of_member<T>(kAccess(c)); },
-              .set = [](RunConfig& c, const Value& value) { detail::set_member<T>(kAccess(c), value); }};
+              .set = [](RunConfig& c, const Value& value) { detail::set_member<T>(kAccess(c), value); },
+              .type = detail::key_type<T>()};
   if constexpr (NamedEnum<T>) m.words = &detail::enum_words<T>;
   return m;
 }

@@ -63,9 +63,7 @@ class CheckpointModel {
     return given ? std::get<double>(*given) : 1.0;
   }
 
-  bool is_allowed(const std::string& key) const {
-    return std::find(allowed_.begin(), allowed_.end(), key) != allowed_.end();
-  }
+  bool is_allowed(const std::string& key) const { return std::ranges::find(allowed_, key) != allowed_.end(); }
 
   void refuse(const std::string& key, const std::string& got, const Value& stored) {
     raw_.errors.push_back(str_cat(

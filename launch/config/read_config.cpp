@@ -83,58 +83,53 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
   return sources;
 }
 
+/// A value of type T; an integer is a number too.
+template <typename T>
+std::optional<T> scalar(const toml::node& node) {
+  if constexpr (std::is_same_v<T, double>) {
+    return node.is_number() ? node.value<double>() : std::nullopt;
+  } else {
+    return node.value_exact<T>();
+  }
+}
+
+/// A list in which every item is a T.
+template <typename T>
+std::optional<std::vector<T>> list_of(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<T> list;
+  for (const auto& item : *array)
+    if (const std::optional<T> value = scalar<T>(item)) list.push_back(*value);
+  return list.size() == array->size() ? std::optional(list) : std::nullopt;
+}
+
 std::optional<Value> read_typed(const toml::node& node, const KeySpec& spec, std::string_view place,
                                 std::vector<std::string>& errors) {
+  std::optional<Value> value;
   switch (spec.type) {
-    case KeyType::kInt:
-      if (const auto v = node.value_exact<int64_t>()) return *v;
-      break;
-    case KeyType::kNumber:
-      if (node.is_number()) return *node.value<double>();
-      break;
+    case KeyType::kInt: value = scalar<int64_t>(node); break;
+    case KeyType::kNumber: value = scalar<double>(node); break;
     case KeyType::kNumberOrWord:
-      if (node.is_number()) return *node.value<double>();
-      if (const auto v = node.value_exact<std::string>()) return *v;
+      value = scalar<double>(node);
+      if (!value) value = scalar<std::string>(node);
       break;
-    case KeyType::kBool:
-      if (const auto v = node.value_exact<bool>()) return *v;
-      break;
+    case KeyType::kBool: value = scalar<bool>(node); break;
     case KeyType::kString:
-    case KeyType::kWord:
-      if (const auto v = node.value_exact<std::string>()) return *v;
-      break;
-    case KeyType::kIntList:
-      if (const toml::array* array = node.as_array()) {
-        std::vector<int64_t> list;
-        for (const auto& item : *array)
-          if (const auto v = item.value_exact<int64_t>()) list.push_back(*v);
-        if (list.size() == array->size()) return list;
-      }
-      break;
-    case KeyType::kNumberList:
-      if (const toml::array* array = node.as_array()) {
-        std::vector<double> list;
-        for (const auto& item : *array)
-          if (item.is_number()) list.push_back(*item.value<double>());
-        if (list.size() == array->size()) return list;
-      }
-      break;
+    case KeyType::kWord: value = scalar<std::string>(node); break;
+    case KeyType::kIntList: value = list_of<int64_t>(node); break;
+    case KeyType::kNumberList: value = list_of<double>(node); break;
     case KeyType::kKeyList:
-      if (const auto v = node.value_exact<std::string>()) return std::vector<std::string>{*v};
-      if (const toml::array* array = node.as_array()) {
-        std::vector<std::string> list;
-        for (const auto& item : *array)
-          if (const auto v = item.value_exact<std::string>()) list.push_back(*v);
-        if (list.size() == array->size()) return list;
-      }
+      if (const auto key = scalar<std::string>(node)) return std::vector<std::string>{*key};
+      value = list_of<std::string>(node);
       break;
     case KeyType::kSources:
       if (const auto v = node.value_exact<std::string>(); v && !v->empty()) return std::vector<DataSource>{{*v, 1.0}};
       if (const toml::array* array = node.as_array()) return read_sources(*array, spec, place, errors);
       break;
   }
-  errors.push_back(value_error(spec, shown(node), place));
-  return std::nullopt;
+  if (!value) errors.push_back(value_error(spec, shown(node), place));
+  return value;
 }
 
 void set_value(RawValues& raw, const KeySpec& spec, const toml::node& node, std::string_view place) {
@@ -346,7 +341,7 @@ void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
 /// True if a later override sets the same key: the last one counts.
 bool is_replaced(std::span<const Override> overrides, size_t at) {
   const auto later = overrides.subspan(at + 1);
-  return std::any_of(later.begin(), later.end(), [&](const Override& o) { return o.spec == overrides[at].spec; });
+  return std::ranges::any_of(later, [&](const Override& o) { return o.spec == overrides[at].spec; });
 }
 
 }  // namespace
@@ -386,11 +381,8 @@ RawConfig read_config(const std::string& path, const std::vector<std::string>& o
   return parse_config(text.str(), path, overrides);
 }
 
-RawConfig::RawConfig(const std::string& name) : values_(new RawValues(name)) {}
-RawConfig::RawConfig(RawConfig&&) noexcept = default;
-RawConfig& RawConfig::operator=(RawConfig&&) noexcept = default;
-RawConfig::~RawConfig() = default;
-void RawConfig::Deleter::operator()(RawValues* values) const { delete values; }
+RawConfig::RawConfig(const std::string& name)
+    : values_(new RawValues(name), [](RawValues* values) { delete values; }) {}
 
 std::vector<DataSource> RawConfig::data_sources() const {
   const auto& value = values_->given[key_index("data.path")];

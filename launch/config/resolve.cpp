@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -242,10 +241,6 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_schedule(r);
   if (!r.errors().empty()) throw ConfigError(r.errors());
   return {std::move(r.config()), std::move(r.derived())};
-}
-
-Resolved load_config(const std::string& path, const std::vector<std::string>& overrides, const Facts& facts) {
-  return resolve(read_config(path, overrides), facts);
 }
 
 ConfigError::ConfigError(const std::vector<std::string>& errors)

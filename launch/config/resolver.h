@@ -31,7 +31,6 @@ class Resolver {
 
   int64_t integer(std::string_view key) const { return get<int64_t>(key); }
   double number(std::string_view key) const { return get<double>(key); }
-  bool flag(std::string_view key) const { return get<bool>(key); }
   std::string word(std::string_view key) const { return get<std::string>(key); }
   /// Returns the given value or the default; T{} for a key that has neither.
   template <typename T>

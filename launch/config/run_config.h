@@ -24,7 +24,7 @@
 ///   ... raw.data_sources() lists the datasets to open; add_error() reports what is wrong with them ...
 ///   Resolved r = resolve(raw, {.dataset_vocab_size = 256, .hardware_threads = 2});   // throws all errors at once
 ///
-/// or load_config() for both steps. The keys, their defaults and ranges are in schema.h.
+/// The keys, their defaults and ranges are in schema.h.
 namespace ashlar::config {
 
 enum class Device : uint8_t { kCpu, kCuda };
@@ -168,9 +168,6 @@ struct RawValues;
 class RawConfig {
  public:
   explicit RawConfig(const std::string& name);
-  RawConfig(RawConfig&&) noexcept;
-  RawConfig& operator=(RawConfig&&) noexcept;
-  ~RawConfig();
 
   /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
   std::vector<DataSource> data_sources() const;
@@ -194,10 +191,7 @@ class RawConfig {
   const RawValues& values() const { return *values_; }
 
  private:
-  struct Deleter {
-    void operator()(RawValues* values) const;
-  };
-  std::unique_ptr<RawValues, Deleter> values_;
+  std::unique_ptr<RawValues, void (*)(RawValues*)> values_;
 };
 
 /// Reads a TOML file and overrides of the form `section.key=value`. A later override wins; `section.key=default` unsets
@@ -227,9 +221,6 @@ std::vector<DerivedValue> apply_run_values(RawConfig& raw, const RunConfig& stor
 /// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
 Resolved resolve(const RawConfig& raw, const Facts& facts);
 
-/// read_config, then resolve.
-Resolved load_config(const std::string& path, const std::vector<std::string>& overrides, const Facts& facts);
-
 /// The fully resolved configuration as TOML; parse_config + resolve gives back an equal RunConfig.
 std::string to_toml(const RunConfig& config);
 
@@ -237,10 +228,8 @@ std::string to_toml(const RunConfig& config);
 /// a checkpoint chooses the device. Throws ConfigError.
 RunConfig stored_config(const std::string& text, const std::string& name);
 
-/// The model sections only, for the manifest of a checkpoint or an import. Read back with model_from_toml, which throws
-/// ConfigError.
+/// The model sections only, for the manifest of a checkpoint or an import. Read back with stored_config.
 std::string model_to_toml(const model::ModelConfig& config);
-model::ModelConfig model_from_toml(const std::string& text, const std::string& name);
 
 /// The keys of the model sections that apply, with their values as TOML.
 std::vector<std::pair<std::string, std::string>> model_values(const model::ModelConfig& config);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/nearest.h"
@@ -254,8 +253,7 @@ std::vector<std::string_view> words_of(const KeySpec& spec) {
   if (*spec.words != 0 || spec.member.words == nullptr) return split_words(spec.words);
   std::vector<std::string_view> words = spec.member.words();
   const std::vector<std::string_view> refused = split_words(spec.unsupported);
-  std::erase_if(
-      words, [&](std::string_view word) { return std::find(refused.begin(), refused.end(), word) != refused.end(); });
+  std::erase_if(words, [&](std::string_view word) { return std::ranges::find(refused, word) != refused.end(); });
   return words;
 }
 

@@ -13,19 +13,6 @@
 /// configs/README.md use it; nothing about a key is written elsewhere.
 namespace ashlar::config {
 
-enum class KeyType : uint8_t {
-  kInt,
-  kNumber,  ///< integers are accepted too
-  kBool,
-  kString,        ///< not empty
-  kWord,          ///< one of `words`
-  kNumberOrWord,  ///< a number in range, or one of `words`
-  kIntList,
-  kNumberList,
-  kKeyList,  ///< names of model keys; a single one needs no brackets
-  kSources,  ///< data.path: a string, or a list of {path, weight}
-};
-
 /// Handling of an absent key.
 enum class Need : uint8_t {
   kDefault,   ///< has the value `fallback`
@@ -47,8 +34,8 @@ struct Condition {
 struct KeySpec {
   const char* section = "";
   const char* key = "";
-  Member member;  ///< member of RunConfig that the key sets; empty: a rule of resolve*.cpp reads the key
-  KeyType type = KeyType::kString;
+  Member member;               ///< member of RunConfig that the key sets; empty: a rule of resolve*.cpp reads the key
+  KeyType type = member.type;  ///< given in a row without a member, and where words may stand for a number
   Need need = Need::kDefault;
   const char* fallback = "";  ///< default, as TOML text without quotes
   const char* rule = "";      ///< formula of the default
@@ -60,7 +47,7 @@ struct KeySpec {
   Condition when;
   const char* example = "";
   const char* unit = "";
-  bool fixed = false;              ///< may not change on resume
+  bool fixed = false;              ///< may not change on resume; set for every key of the model by schema()
   bool kept = false;               ///< if not given, a resumed run keeps its value and does not derive it again
   const char* older_form_of = "";  ///< the newer key that sets the same quantity in other units
   const char* doc = "";

@@ -63,208 +63,166 @@ constexpr SectionDoc kSections[] = {
 // clang-format off
 constexpr KeySpec kProgramKeys[] = {
     // ---- run
-    {.section = "run", .key = "dir", .member = MEMBER(run.dir),
-     .type = kString, .need = kDerived,
+    {.section = "run", .key = "dir", .member = MEMBER(run.dir), .need = kDerived,
      .rule = "runs/ and the name of the config file", .example = "\"runs/first\"",
      .doc = "Directory of the run: config.toml, metrics.jsonl, checkpoints. A run found there is resumed."},
-    {.section = "run", .key = "seed", .member = MEMBER(run.seed),
-     .type = kInt, .fallback = "1", .low = 0, .high = 4294967295.0, .fixed = true,
+    {.section = "run", .key = "seed", .member = MEMBER(run.seed), .fallback = "1", .low = 0, .high = 4294967295.0,
+     .fixed = true,
      .doc = "Seed of initial weights, dropout and data order; each random number is a pure function of it."},
-    {.section = "run", .key = "init_from", .member = MEMBER(run.init_from),
-     .type = kString, .need = kOptional,
+    {.section = "run", .key = "init_from", .member = MEMBER(run.init_from), .need = kOptional,
      .example = "\"runs/first/checkpoints/step-1000\"", .fixed = true,
      .doc = "Checkpoint, run directory or import with the initial weights of the run; the optimizer starts fresh. "
-            "Model keys "
-            "that are not given are copied from it; one that differs is an error. Absent: random weights."},
-    {.section = "run", .key = "init_change", .member = MEMBER(run.init_change),
-     .type = KeyType::kKeyList, .need = kOptional,
-     .when = kFromWeights, .example = "[\"rope.base\"]",
+            "Model keys that are not given are copied from it; one that differs is an error. Absent: random weights."},
+    {.section = "run", .key = "init_change", .member = MEMBER(run.init_change), .need = kOptional, .when = kFromWeights,
+     .example = "[\"rope.base\"]",
      .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
-    {.section = "run", .key = "device", .member = MEMBER(run.device),
-     .type = kWord, .fallback = "cpu", .unsupported = "emulated",
+    {.section = "run", .key = "device", .member = MEMBER(run.device), .fallback = "cpu", .unsupported = "emulated",
      .instead = "the emulated GPU is part of the tests now; set run.device=cpu",
      .doc = "Device that computes: the CPU or an NVIDIA GPU. Each rank of a machine uses one of its visible GPUs, in "
             "order."},
-    {.section = "run", .key = "dtype", .member = MEMBER(run.dtype),
-     .type = kWord, .fallback = "bf16", .words = "bf16|fp32|fp64", .fixed = true,
+    {.section = "run", .key = "dtype", .member = MEMBER(run.dtype), .fallback = "bf16", .words = "bf16|fp32|fp64",
+     .fixed = true,
      .doc = "Storage of weights and activations. Sums, moments and main gradients are fp32 (fp64 in fp64 runs)."},
-    {.section = "run", .key = "threads", .member = MEMBER(run.threads),
-     .type = kInt, .need = kDerived,
-     .rule = "cores of the machine / ranks on it", .low = 1, .high = 4096, .example = "2",
-     .unit = "threads of a rank", .doc = "Compute threads per rank. Results are bitwise equal for an equal number of "
-                                         "threads."},
+    {.section = "run", .key = "threads", .member = MEMBER(run.threads), .need = kDerived,
+     .rule = "cores of the machine / ranks on it", .low = 1, .high = 4096, .example = "2", .unit = "threads of a rank",
+     .doc = "Compute threads per rank. Results are bitwise equal for an equal number of threads."},
 
-    {.section = "run", .key = "hang_after", .member = MEMBER(run.hang_after),
-     .type = kNumber, .fallback = "60", .low = 0, .high = kMega,
+    {.section = "run", .key = "hang_after", .member = MEMBER(run.hang_after), .fallback = "60", .low = 0, .high = kMega,
      .unit = "seconds",
      .doc = "When no rank makes progress for this long beyond the longest step so far, a report shows each rank's "
-            "step, action and "
-            "last operation, and which ranks may be the cause. At least 60 s before the first step. 0 = never."},
-    {.section = "run", .key = "stall_after", .member = MEMBER(run.stall_after),
-     .type = kNumber, .fallback = "600", .low = 0, .high = kMega,
-     .unit = "seconds",
+            "step, action and last operation, and which ranks may be the cause. At least 60 s before the first step. 0 "
+            "= never."},
+    {.section = "run", .key = "stall_after", .member = MEMBER(run.stall_after), .fallback = "600", .low = 0,
+     .high = kMega, .unit = "seconds",
      .doc = "The limit while a rank waits for a file system, if longer than run.hang_after. A stall is reported after "
-            "10 s and is "
-            "not a hang, since most stalls end. 0 = as run.hang_after."},
-    {.section = "run", .key = "hang_action", .member = MEMBER(run.hang_action),
-     .type = kWord, .fallback = "stop",
+            "10 s and is not a hang, since most stalls end. 0 = as run.hang_after."},
+    {.section = "run", .key = "hang_action", .member = MEMBER(run.hang_action), .fallback = "stop",
      .doc = "After the report of a hang: stop ends the job with exit code 5, report keeps waiting."},
 };
 
 constexpr KeySpec kTrainingKeys[] = {
     // ---- mesh
-    {.section = "mesh", .key = "tensor", .member = MEMBER(mesh.tensor),
-     .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ranks",
-     .doc = "Tensor parallel size: ranks over which each layer is sharded."},
-    {.section = "mesh", .key = "pipeline", .member = MEMBER(mesh.pipeline),
-     .type = kInt, .fallback = "1", .low = 1, .high = 65536, .unit = "ranks",
-     .doc = "Pipeline parallel size: stages into which the layers are split."},
-    {.section = "mesh", .key = "data", .member = MEMBER(mesh.data),
-     .type = kInt, .need = kDerived,
+    {.section = "mesh", .key = "tensor", .member = MEMBER(mesh.tensor), .fallback = "1", .low = 1, .high = 65536,
+     .unit = "ranks", .doc = "Tensor parallel size: ranks over which each layer is sharded."},
+    {.section = "mesh", .key = "pipeline", .member = MEMBER(mesh.pipeline), .fallback = "1", .low = 1, .high = 65536,
+     .unit = "ranks", .doc = "Pipeline parallel size: stages into which the layers are split."},
+    {.section = "mesh", .key = "data", .member = MEMBER(mesh.data), .need = kDerived,
      .rule = "ranks / (mesh.tensor * mesh.pipeline)", .low = 1, .high = 65536, .example = "1", .unit = "ranks",
      .doc = "Data parallel size: replicas over which the batch is split."},
-    {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel),
-     .type = kBool, .fallback = "false",
+    {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel), .fallback = "false",
      .doc = "Sequence parallel: rows between the layers are sharded over the tensor ranks too."},
-    {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule),
-     .type = kWord, .fallback = "1f1b",
+    {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule), .fallback = "1f1b",
      .words = "gpipe|1f1b|interleaved|zb-h1",
      .doc = "Order of micro-batches in the pipeline. With one stage all orders give the same numbers."},
-    {.section = "mesh", .key = "virtual_stages", .member = MEMBER(mesh.virtual_stages),
-     .type = kInt, .fallback = "1", .low = 1, .high = 1024,
-     .when = kInterleaved, .unit = "chunks of a rank",
+    {.section = "mesh", .key = "virtual_stages", .member = MEMBER(mesh.virtual_stages), .fallback = "1", .low = 1,
+     .high = 1024, .when = kInterleaved, .unit = "chunks of a rank",
      .doc = "Chunks of layers per pipeline rank (virtual pipeline size)."},
 
     // ---- train
-    {.section = "train", .key = "steps", .member = MEMBER(train.steps),
-     .type = kInt, .need = Need::kTrain, .low = 1, .high = kBig,
+    {.section = "train", .key = "steps", .member = MEMBER(train.steps), .need = Need::kTrain, .low = 1, .high = kBig,
      .example = "1000", .unit = "steps", .doc = "Optimizer steps of the whole run."},
-    {.section = "train", .key = "sequence_length", .member = MEMBER(train.sequence_length),
-     .type = kInt, .need = Need::kTrain, .low = 1, .high = 16 * kMega,
-     .example = "256", .unit = "tokens", .fixed = true, .doc = "Tokens per training sequence."},
-    {.section = "train", .key = "global_batch", .member = MEMBER(train.global_batch),
-     .type = kInt, .need = Need::kTrain, .low = 1, .high = 16 * kMega,
-     .example = "16", .unit = "sequences", .fixed = true,
+    {.section = "train", .key = "sequence_length", .member = MEMBER(train.sequence_length), .need = Need::kTrain,
+     .low = 1, .high = 16 * kMega, .example = "256", .unit = "tokens", .fixed = true,
+     .doc = "Tokens per training sequence."},
+    {.section = "train", .key = "global_batch", .member = MEMBER(train.global_batch), .need = Need::kTrain, .low = 1,
+     .high = 16 * kMega, .example = "16", .unit = "sequences", .fixed = true,
      .doc = "Sequences per step, over all ranks and micro-batches."},
-    {.section = "train", .key = "micro_batch", .member = MEMBER(train.micro_batch),
-     .type = kInt, .need = kDerived,
+    {.section = "train", .key = "micro_batch", .member = MEMBER(train.micro_batch), .need = kDerived,
      .rule = "train.global_batch / mesh.data", .low = 1, .high = 16 * kMega, .example = "4", .unit = "sequences",
      .doc = "Sequences per forward pass of a rank; gradients are accumulated over the micro-batches."},
-    {.section = "train", .key = "recompute", .member = MEMBER(train.recompute),
-     .type = kWord, .fallback = "none",
+    {.section = "train", .key = "recompute", .member = MEMBER(train.recompute), .fallback = "none",
      .doc = "Activations recomputed in backward: nothing, norms and activations, or whole blocks."},
-    {.section = "train", .key = "attention", .member = MEMBER(train.attention),
-     .type = kWord, .fallback = "auto",
-     .doc = "Implementation of attention. cudnn: cuDNN's kernels, on a GPU, in bf16 without document mask and "
-            "dropout; an "
-            "error where unsupported. own: Ashlar's. auto: cuDNN's where supported and in agreement with Ashlar's, "
+    {.section = "train", .key = "attention", .member = MEMBER(train.attention), .fallback = "auto",
+     .doc = "Implementation of attention. cudnn: cuDNN's kernels, on a GPU, in bf16 without document mask and dropout; "
+            "an error where unsupported. own: Ashlar's. auto: cuDNN's where supported and in agreement with Ashlar's, "
             "measured before the first step and saved with the run. On a CPU auto is own."},
-    {.section = "train", .key = "eval_every", .member = MEMBER(train.eval_every),
-     .type = kInt, .fallback = "250", .low = 0, .high = kBig,
-     .unit = "steps",
+    {.section = "train", .key = "eval_every", .member = MEMBER(train.eval_every), .fallback = "250", .low = 0,
+     .high = kBig, .unit = "steps",
      .doc = "Steps between evaluations. 0: only after the last step, which is always evaluated."},
-    {.section = "train", .key = "eval_sequences", .member = MEMBER(train.eval_sequences),
-     .type = kInt, .fallback = "512", .low = 0, .high = kBig,
-     .unit = "sequences", .kept = true,
-     .doc = "Validation sequences per evaluation and dataset: spread evenly over the validation part, the same on "
-            "any mesh and with any micro-batch. 0: the whole part."},
+    {.section = "train", .key = "eval_sequences", .member = MEMBER(train.eval_sequences), .fallback = "512", .low = 0,
+     .high = kBig, .unit = "sequences", .kept = true,
+     .doc = "Validation sequences per evaluation and dataset: spread evenly over the validation part, the same on any "
+            "mesh and with any micro-batch. 0: the whole part."},
     {.section = "train", .key = "eval_batches", .type = kInt, .need = kOptional, .low = 0, .high = kBig,
      .example = "50", .unit = "micro-batches", .older_form_of = "train.eval_sequences",
-     .doc = "Older form of eval_sequences = eval_batches * micro_batch * mesh.data. A run "
-            "keeps its initial number of sequences."},
+     .doc = "Older form of eval_sequences = eval_batches * micro_batch * mesh.data. A run keeps its initial number of "
+            "sequences."},
 
     // ---- optimizer
-    {.section = "optimizer", .key = "kind", .member = MEMBER(optimizer.rule.kind),
-     .type = kWord, .fallback = "adamw",
+    {.section = "optimizer", .key = "kind", .member = MEMBER(optimizer.rule.kind), .fallback = "adamw",
      .unsupported = "adam|adafactor", .fixed = true,
      .doc = "The update rule, with decoupled weight decay. lion moves each weight by lr regardless of the gradient's "
             "magnitude, and needs a third to a tenth of adamw's lr."},
-    {.section = "optimizer", .key = "lr", .member = MEMBER(optimizer.lr),
-     .type = kNumber, .need = Need::kTrain, .low = 0, .high = 100,
+    {.section = "optimizer", .key = "lr", .member = MEMBER(optimizer.lr), .need = Need::kTrain, .low = 0, .high = 100,
      .low_open = true, .example = "3e-4", .doc = "Peak learning rate."},
-    {.section = "optimizer", .key = "beta1", .member = MEMBER(optimizer.rule.beta1),
-     .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .high_open = true, .example = "0.9", .fixed = true, .doc = "adamw: decay of the mean of gradients; lion: weight "
-                                                                "of the mean in the direction of a step."},
-    {.section = "optimizer", .key = "beta2", .member = MEMBER(optimizer.rule.beta2),
-     .type = kNumberOrWord, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .high_open = true, .unsupported = "1-k^-0.8", .example = "0.95", .fixed = true, .doc = "Decay of the mean of "
-                                                                                            "squared gradients; lion: "
-                                                                                            "of the mean of "
-                                                                                            "gradients."},
-    {.section = "optimizer", .key = "eps", .member = MEMBER(optimizer.rule.eps),
-     .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1,
-     .low_open = true, .when = kHasEps, .example = "1e-8", .fixed = true, .doc = "Added to the root of the "
-                                                                                 "bias-corrected second moment."},
-    {.section = "optimizer", .key = "weight_decay", .member = MEMBER(optimizer.rule.weight_decay),
-     .type = kNumber, .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 10,
-     .example = "0.1", .doc = "Decoupled decay of matrices: a step subtracts lr * weight_decay * w from each weight."},
+    {.section = "optimizer", .key = "beta1", .member = MEMBER(optimizer.rule.beta1), .need = kDerived,
+     .rule = kRuleOfOptimizer, .low = 0, .high = 1, .high_open = true, .example = "0.9", .fixed = true,
+     .doc = "adamw: decay of the mean of gradients; lion: weight of the mean in the direction of a step."},
+    {.section = "optimizer", .key = "beta2", .member = MEMBER(optimizer.rule.beta2), .type = kNumberOrWord,
+     .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1, .high_open = true, .unsupported = "1-k^-0.8",
+     .example = "0.95", .fixed = true,
+     .doc = "Decay of the mean of squared gradients; lion: of the mean of gradients."},
+    {.section = "optimizer", .key = "eps", .member = MEMBER(optimizer.rule.eps), .need = kDerived,
+     .rule = kRuleOfOptimizer, .low = 0, .high = 1, .low_open = true, .when = kHasEps, .example = "1e-8", .fixed = true,
+     .doc = "Added to the root of the bias-corrected second moment."},
+    {.section = "optimizer", .key = "weight_decay", .member = MEMBER(optimizer.rule.weight_decay), .need = kDerived,
+     .rule = kRuleOfOptimizer, .low = 0, .high = 10, .example = "0.1",
+     .doc = "Decoupled decay of matrices: a step subtracts lr * weight_decay * w from each weight."},
     {.section = "optimizer", .key = "decay_embeddings", .member = MEMBER(optimizer.rule.decay_embeddings),
-     .type = kBool, .fallback = "true",
-     .doc = "Apply weight decay to token and position tables too."},
-    {.section = "optimizer", .key = "clip", .member = MEMBER(optimizer.clip),
-     .type = kNumber, .fallback = "1.0", .low = 0, .high = 1e9,
+     .fallback = "true", .doc = "Apply weight decay to token and position tables too."},
+    {.section = "optimizer", .key = "clip", .member = MEMBER(optimizer.clip), .fallback = "1.0", .low = 0, .high = 1e9,
      .doc = "Largest global gradient norm; larger gradients are scaled down. 0 is off."},
 
     // ---- schedule
-    {.section = "schedule", .key = "kind", .member = MEMBER(schedule.kind),
-     .type = kWord, .fallback = "cosine",
+    {.section = "schedule", .key = "kind", .member = MEMBER(schedule.kind), .fallback = "cosine",
      .unsupported = "multistep",
      .doc = "Shape after the warm-up. wsd stays at the peak and falls linearly over the last decay_steps."},
-    {.section = "schedule", .key = "warmup_steps", .member = MEMBER(schedule.warmup_steps),
-     .type = kInt, .need = kDerived,
+    {.section = "schedule", .key = "warmup_steps", .member = MEMBER(schedule.warmup_steps), .need = kDerived,
      .rule = "steps / 20, at most 2000", .low = 0, .high = kBig, .example = "100", .unit = "steps", .kept = true,
      .doc = "Steps of linear warm-up: step s < warmup_steps has rate lr * (s + 1) / warmup_steps."},
-    {.section = "schedule", .key = "min_ratio", .member = MEMBER(schedule.min_ratio),
-     .type = kNumber, .fallback = "0.1", .low = 0, .high = 1,
-     .when = kVaries, .doc = "Lowest rate, as a share of lr."},
-    {.section = "schedule", .key = "decay_steps", .member = MEMBER(schedule.decay_steps),
-     .type = kInt, .need = kDerived,
-     .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig,
-     .when = kDecays, .example = "1000", .unit = "steps", .kept = true,
+    {.section = "schedule", .key = "min_ratio", .member = MEMBER(schedule.min_ratio), .fallback = "0.1", .low = 0,
+     .high = 1, .when = kVaries, .doc = "Lowest rate, as a share of lr."},
+    {.section = "schedule", .key = "decay_steps", .member = MEMBER(schedule.decay_steps), .need = kDerived,
+     .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig, .when = kDecays,
+     .example = "1000", .unit = "steps", .kept = true,
      .doc = "Steps from the peak to the lowest rate: after the warm-up; for wsd the last steps of the run."},
 
     // ---- data
-    {.section = "data", .key = "path", .member = MEMBER(data.sources),
-     .type = KeyType::kSources, .need = Need::kTrain, .example = "\"data/text\"",
+    {.section = "data", .key = "path", .member = MEMBER(data.sources), .need = Need::kTrain, .example = "\"data/text\"",
      .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}. A "
-            "run "
-            "that is resumed needs the same tokens, tokenizers and weights; paths may change."},
-    {.section = "data", .key = "allow_change", .member = MEMBER(data.allow_change),
-     .type = kBool, .fallback = "false",
+            "run that is resumed needs the same tokens, tokenizers and weights; paths may change."},
+    {.section = "data", .key = "allow_change", .member = MEMBER(data.allow_change), .fallback = "false",
      .doc = "Allow data, or a tokenizer of the initial weights, that differ from the checkpoint: reported, not "
             "refused."},
-    {.section = "data", .key = "document_mask", .member = MEMBER(data.document_mask),
-     .type = kBool, .fallback = "false", .fixed = true, .doc =
-     "No attention across documents packed in one sequence; the target after an end of document is ignored."},
-    {.section = "data", .key = "restart_positions", .member = MEMBER(data.restart_positions),
-     .type = kBool, .fallback = "false",
+    {.section = "data", .key = "document_mask", .member = MEMBER(data.document_mask), .fallback = "false",
+     .fixed = true,
+     .doc = "No attention across documents packed in one sequence; the target after an end of document is ignored."},
+    {.section = "data", .key = "restart_positions", .member = MEMBER(data.restart_positions), .fallback = "false",
      .when = kRestarts, .fixed = true,
      .doc = "Positions count from the start of the document instead of the start of the sequence."},
 
     // ---- checkpoint, log
-    {.section = "checkpoint", .key = "every", .member = MEMBER(checkpoint.every),
-     .type = kInt, .fallback = "500", .low = 0, .high = kBig,
-     .unit = "steps",
+    {.section = "checkpoint", .key = "every", .member = MEMBER(checkpoint.every), .fallback = "500", .low = 0,
+     .high = kBig, .unit = "steps",
      .doc = "Steps between checkpoints. 0: only after the last step, which is always saved."},
-    {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep),
-     .type = kInt, .fallback = "3", .low = 1, .high = 1e6,
+    {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep), .fallback = "3", .low = 1, .high = 1e6,
      .unit = "checkpoints", .doc = "Number of newest checkpoints that are kept."},
-    {.section = "log", .key = "every", .member = MEMBER(log.every),
-     .type = kInt, .fallback = "1", .low = 1, .high = kBig, .unit = "steps",
-     .doc = "Steps between lines on the terminal. metrics.jsonl has every step."},
-    {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every),
-     .type = kInt, .fallback = "0", .low = 0, .high = kBig, .unit = "steps",
-     .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient "
-            "before clipping, and of the residual stream after the embedding and each block. 0 is off."},
+    {.section = "log", .key = "every", .member = MEMBER(log.every), .fallback = "1", .low = 1, .high = kBig,
+     .unit = "steps", .doc = "Steps between lines on the terminal. metrics.jsonl has every step."},
+    {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every), .fallback = "0", .low = 0, .high = kBig,
+     .unit = "steps",
+     .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "
+            "and of the residual stream after the embedding and each block. 0 is off."},
 };
 // clang-format on
 
 std::vector<KeySpec> all_keys() {
-  std::vector<KeySpec> keys;
-  for (const std::span<const KeySpec> part :
-       {std::span<const KeySpec>(kProgramKeys), model_keys(), std::span<const KeySpec>(kTrainingKeys)})
-    keys.insert(keys.end(), part.begin(), part.end());
+  std::vector<KeySpec> keys(std::begin(kProgramKeys), std::end(kProgramKeys));
+  for (KeySpec spec : model_keys()) {
+    spec.fixed = spec.name() != "vocab.pad_to";
+    keys.push_back(spec);
+  }
+  keys.insert(keys.end(), std::begin(kTrainingKeys), std::end(kTrainingKeys));
   return keys;
 }
 

@@ -58,7 +58,7 @@ std::string not_utf8(std::string_view key, std::string_view text, std::string_vi
 }
 
 bool has_word(const std::vector<std::string_view>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 }  // namespace
@@ -113,28 +113,23 @@ bool same_value(const Value& a, const Value& b) {
 }
 
 std::string value_text(const Value& value) {
+  const auto list = [](const auto& items, const auto& text_of) {
+    std::string text = "[";
+    for (const auto& item : items) text += str_cat(text.size() > 1 ? ", " : "", text_of(item));
+    return text + "]";
+  };
   if (const auto* v = std::get_if<int64_t>(&value)) return str_cat(*v);
   if (const auto* v = std::get_if<double>(&value)) return number_text(*v);
   if (const auto* v = std::get_if<bool>(&value)) return *v ? "true" : "false";
   if (const auto* v = std::get_if<std::string>(&value)) return quote(*v);
-  std::string text = "[";
-  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-    for (const int64_t item : *v) text += str_cat(text.size() > 1 ? ", " : "", item);
-    return text + "]";
-  }
-  if (const auto* v = std::get_if<std::vector<double>>(&value)) {
-    for (const double item : *v) text += str_cat(text.size() > 1 ? ", " : "", number_text(item));
-    return text + "]";
-  }
-  if (const auto* v = std::get_if<std::vector<std::string>>(&value)) {
-    for (const std::string& item : *v) text += str_cat(text.size() > 1 ? ", " : "", quote(item));
-    return text + "]";
-  }
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) return list(*v, [](int64_t i) { return str_cat(i); });
+  if (const auto* v = std::get_if<std::vector<double>>(&value)) return list(*v, number_text);
+  if (const auto* v = std::get_if<std::vector<std::string>>(&value)) return list(*v, quote);
   const auto& sources = std::get<std::vector<DataSource>>(value);
   if (sources.size() == 1 && sources[0].weight == 1) return quote(sources[0].path);
-  for (const DataSource& s : sources)
-    text += str_cat(text.size() > 1 ? ", " : "", "{path = ", quote(s.path), ", weight = ", number_text(s.weight), "}");
-  return text + "]";
+  return list(sources, [](const DataSource& s) {
+    return str_cat("{path = ", quote(s.path), ", weight = ", number_text(s.weight), "}");
+  });
 }
 
 std::string value_error(const KeySpec& spec, std::string_view got, std::string_view place) {
@@ -148,6 +143,9 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
   const auto refused = [&](std::string_view expected) {
     return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected,
                    *s.instead != '\0' ? "; " : "", s.instead, " (", place, ")");
+  };
+  const auto all_in_range = [&](const auto& list) {
+    return !list.empty() && std::ranges::all_of(list, [&](auto v) { return in_range(s, static_cast<double>(v)); });
   };
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (s.type == KeyType::kString && !text->empty() && !is_utf8(*text)) return not_utf8(s.name(), *text, place);
@@ -173,13 +171,9 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
                      nearest.empty() ? "rope.base" : nearest, " (", place, ")");
     }
   } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
-    if (list->empty()) return wrong();
-    for (const int64_t item : *list)
-      if (!in_range(s, static_cast<double>(item))) return wrong();
+    if (!all_in_range(*list)) return wrong();
   } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
-    if (numbers->empty()) return wrong();
-    for (const double item : *numbers)
-      if (!in_range(s, item)) return wrong();
+    if (!all_in_range(*numbers)) return wrong();
   }
   return std::nullopt;
 }

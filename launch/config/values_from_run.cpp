@@ -25,8 +25,7 @@ bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& 
 /// The older key for the same quantity in other units, or null.
 const KeySpec* older_form(const KeySpec& spec) {
   const auto keys = schema();
-  const auto found =
-      std::find_if(keys.begin(), keys.end(), [&](const KeySpec& key) { return key.older_form_of == spec.name(); });
+  const auto found = std::ranges::find_if(keys, [&](const KeySpec& key) { return key.older_form_of == spec.name(); });
   return found == keys.end() ? nullptr : &*found;
 }
 

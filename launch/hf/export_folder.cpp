@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -40,7 +39,7 @@ std::vector<std::string> model_files_in(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     if (is_model_file(io::without_partial(name).string())) names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -66,7 +65,7 @@ ExportFolder::Names read_journal(const fs::path& path) {
     const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), names.shards);
     const bool counted = error == std::errc() && at == number.data() + number.size();
     names.beside = {lines.begin() + 1, lines.end() - 1};
-    const bool good = std::all_of(names.beside.begin(), names.beside.end(), may_be_beside);
+    const bool good = std::ranges::all_of(names.beside, may_be_beside);
     if (counted && good && names.shards > 0 && names.shards <= kMost) return names;
   }
   throw input_error("export", printable(path.string()),

@@ -86,7 +86,7 @@ const std::vector<Family>& families() {
 const Family* family_from_class(std::string_view class_name) {
   for (const Family& family : families()) {
     const auto& old = family.old_class_names;
-    if (family.class_name == class_name || std::find(old.begin(), old.end(), class_name) != old.end()) return &family;
+    if (family.class_name == class_name || std::ranges::find(old, class_name) != old.end()) return &family;
   }
   return nullptr;
 }

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/config/run_config.h"
 #include "launch/hf/common_keys.h"
-#include "launch/hf/family.h"
 #include "launch/hf/neutral_keys.h"
 #include "parallel/model/model_constraints.h"
 #include "parallel/model/rope_frequencies.h"
@@ -20,12 +20,6 @@ namespace {
 
 using model::ModelConfig;
 using model::NormAffine;
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : "; ") + text;
-  return all;
-}
 
 /// Sets c.model from the keys, by the rows of its family.
 void read_model(JsonReader& reader, HfConfig& c) {
@@ -118,7 +112,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
       if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", printable(key), ", is not there"));
     }
     for (const std::string& key : reader.unread_keys()) {
-      if (std::find(ignored_keys.begin(), ignored_keys.end(), key) != ignored_keys.end()) continue;
+      if (std::ranges::find(ignored_keys, key) != ignored_keys.end()) continue;
       const std::string_view neutral = neutral_value(key);
       reader.refuse(key.c_str(), config.family->class_name, " is not known to read this key",
                     neutral.empty() ? "" : str_cat(", which changes nothing at ", neutral, " alone"),
@@ -126,7 +120,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     }
   });
   if (errors.empty()) errors = model::constraint_errors(config.model);
-  if (!errors.empty()) throw input_error("hf", printable(name), ": ", joined(errors));
+  if (!errors.empty()) throw input_error("hf", printable(name), ": ", absl::StrJoin(errors, "; "));
   return config;
 }
 
@@ -143,7 +137,7 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
     JsonReader reader(root, "", errors, notes);
     ids = token_ids(reader, "eos_token_id");
   });
-  if (!errors.empty()) throw no_config(joined(errors));
+  if (!errors.empty()) throw no_config(absl::StrJoin(errors, "; "));
   return ids;
 }
 
@@ -153,8 +147,8 @@ namespace {
 ModelConfig with_canonical_heads(ModelConfig m) {
   const std::vector<int64_t> windows = model::layer_windows(m);
   const auto full = [](int64_t window) { return window < 0; };
-  const bool none = std::none_of(windows.begin(), windows.end(), full);
-  const bool all = std::all_of(windows.begin(), windows.end(), full);
+  const bool none = std::ranges::none_of(windows, full);
+  const bool all = std::ranges::all_of(windows, full);
   const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
   const int64_t kv_heads = m.attn.global_n_kv_heads.value_or(m.n_kv_heads), dims = model::global_rope_dims(m);
   if (all) {
@@ -240,11 +234,11 @@ const Family& choose_family(const ModelConfig& config, const Family* wanted) {
   }
   if (fewest.empty()) return *nearest;
   throw input_error("hf", wanted ? "this model is no " : "no Hugging Face class here has this model; the nearest is ",
-                    nearest->class_name, ": ", joined(fewest));
+                    nearest->class_name, ": ", absl::StrJoin(fewest, "; "));
 }
 
 std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
-  if (const auto found = obstacles(*config.family, config.model); !found.empty()) throw Bug(joined(found));
+  if (const auto found = obstacles(*config.family, config.model); !found.empty()) throw Bug(absl::StrJoin(found, "; "));
   if (config.model.pos.type != model::PosType::kLearned && config.extras.max_positions < 1) {
     throw input_error("hf", "expected the longest context in tokens, got ", config.extras.max_positions,
                       "; a model with rotary positions does not say it, so give it");

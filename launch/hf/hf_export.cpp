@@ -74,10 +74,8 @@ Plan plan_export(const ExportArgs& args) {
   std::map<io::FileDType, int64_t> elements;
   std::vector<int64_t> bytes;
   for (const TensorMapping& mapping : plan.mappings) {
-    io::TensorSpec spec;
-    spec.name = mapping.hf_name;
-    spec.dtype = dtype_of(mapping, args.source, args.dtype);
-    spec.shape = mapping.hf_shape;
+    io::TensorSpec spec{
+        .name = mapping.hf_name, .dtype = dtype_of(mapping, args.source, args.dtype), .shape = mapping.hf_shape};
     elements[spec.dtype] += spec.num_elems();
     bytes.push_back(spec.num_bytes());
     plan.tensors.push_back(std::move(spec));
@@ -85,7 +83,7 @@ Plan plan_export(const ExportArgs& args) {
   plan.shards = split_into_shards(bytes, args.max_shard_bytes);
   for (std::vector<size_t>& shard : plan.shards) {
     // Sorts as the Hugging Face writer does: wide types first, so that each is aligned, then by name.
-    std::sort(shard.begin(), shard.end(), [&](size_t a, size_t b) {
+    std::ranges::sort(shard, [&](size_t a, size_t b) {
       const auto key = [&](size_t i) {
         return std::pair(-io::size_of(plan.tensors[i].dtype), std::string_view(plan.tensors[i].name));
       };
@@ -94,8 +92,8 @@ Plan plan_export(const ExportArgs& args) {
     plan.shard_bytes.push_back(0);
     for (const size_t i : shard) plan.shard_bytes.back() += bytes[i];
   }
-  const auto most = std::max_element(elements.begin(), elements.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::ranges::max_element(elements, [](const auto& a, const auto& b) { return a.second < b.second; });
   plan.dtype = torch_name(most->first);
   // Made before the weights are written, so that a model for which no config.json exists fails at once.
   plan.config_json = write_hf_config(args.config, plan.dtype);

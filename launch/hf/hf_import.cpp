@@ -59,8 +59,8 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
 void ImportedModel::bind(const std::string& directory) {
   mappings_ = tensor_mappings(*config_.family, config_.model);
   const std::string prefix = config_.family->tensors.prefix;
-  const bool has_prefix = std::any_of(files_.names().begin(), files_.names().end(),
-                                      [&](const std::string& name) { return name.starts_with(prefix); });
+  const bool has_prefix =
+      std::ranges::any_of(files_.names(), [&](const std::string& name) { return name.starts_with(prefix); });
   std::vector<std::string> missing, wrong;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     const TensorMapping& mapping = mappings_[i];
@@ -83,11 +83,7 @@ void ImportedModel::bind(const std::string& directory) {
     if (mapping.parts.empty() && wrong.empty()) check_constant(mapping, name, wrong);
     for (size_t p = 0; p < mapping.parts.size(); ++p) {
       const TensorPart& part = mapping.parts[p];
-      io::TensorSpec spec;
-      spec.name = part.name;
-      spec.dtype = entry->dtype;
-      spec.shape = part.shape;
-      tensors_.push_back(std::move(spec));
+      tensors_.push_back({.name = part.name, .dtype = entry->dtype, .shape = part.shape});
       places_[part.name] = {i, p};
     }
   }
@@ -114,7 +110,7 @@ std::vector<std::string> ImportedModel::unknown_names() {
       ++buffers;
     } else if (is_other_part(*config_.family, name)) {
       ++other_parts;
-    } else if (!(config_.model.tied && std::find(heads.begin(), heads.end(), name) != heads.end())) {
+    } else if (!(config_.model.tied && std::ranges::find(heads, name) != heads.end())) {
       unknown.push_back(printable(name));
     }
   }

@@ -203,7 +203,7 @@ std::vector<TensorMapping> tensor_mappings(const Family& family, const ModelConf
 
 bool is_ignored_buffer(const Family& family, std::string_view hf_name) {
   const std::vector<std::string_view>& ends = family.tensors.buffers;
-  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return hf_name.ends_with(end); });
+  return std::ranges::any_of(ends, [&](std::string_view end) { return hf_name.ends_with(end); });
 }
 
 bool is_other_part(const Family& family, std::string_view hf_name) {

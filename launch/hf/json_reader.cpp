@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/io/posix_file.h"
 
@@ -67,15 +66,19 @@ std::optional<int64_t> JsonReader::optional_size(const Keys& keys) {
   return size({name}, 1);
 }
 
-double JsonReader::number(const Keys& keys, double fallback) {
+template <typename T, typename Is>
+T JsonReader::typed(const Keys& keys, T fallback, const Is& is, const char* expected) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) return fallback;
-  if (!value->is_number()) {
-    refuse(name, "expected a number");
-    return fallback;
-  }
-  return value->get<double>();
+  if (is(*value)) return value->get<T>();
+  refuse(name, "expected ", expected);
+  return fallback;
+}
+
+double JsonReader::number(const Keys& keys, double fallback) {
+  return typed(
+      keys, fallback, [](const nlohmann::json& value) { return value.is_number(); }, "a number");
 }
 
 std::optional<double> JsonReader::optional_number(const Keys& keys) {
@@ -86,25 +89,13 @@ std::optional<double> JsonReader::optional_number(const Keys& keys) {
 }
 
 bool JsonReader::boolean(const Keys& keys, bool fallback) {
-  const char* name = *keys.begin();
-  const nlohmann::json* value = find(keys, &name);
-  if (value == nullptr) return fallback;
-  if (!value->is_boolean()) {
-    refuse(name, "expected true or false");
-    return fallback;
-  }
-  return value->get<bool>();
+  return typed(
+      keys, fallback, [](const nlohmann::json& value) { return value.is_boolean(); }, "true or false");
 }
 
 std::string JsonReader::text(const Keys& keys, std::string_view fallback) {
-  const char* name = *keys.begin();
-  const nlohmann::json* value = find(keys, &name);
-  if (value == nullptr) return std::string(fallback);
-  if (!value->is_string()) {
-    refuse(name, "expected a string");
-    return std::string(fallback);
-  }
-  return value->get<std::string>();
+  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+  return typed(keys, std::string(fallback), is_text, "a string");
 }
 
 const nlohmann::json* JsonReader::object(const char* key) {

@@ -66,6 +66,9 @@ class JsonReader {
 
  private:
   const nlohmann::json* find(const Keys& keys, const char** name);
+  /// The value if `is` accepts it; an error that says what was expected if not.
+  template <typename T, typename Is>
+  T typed(const Keys& keys, T fallback, const Is& is, const char* expected);
 
   const nlohmann::json& object_;
   std::string where_;

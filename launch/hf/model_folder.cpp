@@ -36,7 +36,7 @@ constexpr OtherForm kOtherForms[] = {
 
 /// The first name with that suffix; empty if there is none.
 std::string first_ending(const std::set<std::string>& names, std::string_view ending) {
-  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(ending); });
+  const auto at = std::ranges::find_if(names, [&](const std::string& n) { return n.ends_with(ending); });
   return at == names.end() ? "" : *at;
 }
 

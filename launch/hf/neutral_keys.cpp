@@ -69,8 +69,7 @@ void accept_neutral_keys(JsonReader& reader) {
 }
 
 std::string_view neutral_value(std::string_view key) {
-  const auto* at = std::find_if(std::begin(kAtOneValue), std::end(kAtOneValue),
-                                [&](const NeutralKey& neutral) { return neutral.key == key; });
+  const auto* at = std::ranges::find_if(kAtOneValue, [&](const NeutralKey& neutral) { return neutral.key == key; });
   return at == std::end(kAtOneValue) ? "" : at->only;
 }
 

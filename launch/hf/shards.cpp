@@ -52,11 +52,11 @@ std::vector<std::vector<size_t>> share_shards(std::span<const int64_t> shard_byt
   ASHLAR_CHECK(ranks > 0, "shards of ", ranks, " ranks");
   std::vector<size_t> order(shard_bytes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shard_bytes[a] > shard_bytes[b]; });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shard_bytes[a] > shard_bytes[b]; });
   std::vector<std::vector<size_t>> shares(static_cast<size_t>(ranks));
   std::vector<int64_t> bytes(shares.size(), 0);
   for (const size_t shard : order) {
-    const auto least = static_cast<size_t>(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+    const auto least = static_cast<size_t>(std::ranges::min_element(bytes) - bytes.begin());
     shares[least].push_back(shard);
     bytes[least] += shard_bytes[shard];
   }

@@ -28,7 +28,7 @@ int32_t first_bad(std::span<const double> logits, const model::ModelConfig& conf
   for (int32_t id = 0; id < config.vocab_size; ++id) {
     if (std::isfinite(logits[id])) continue;
     const auto& masked = config.masked_ids;
-    if (std::find(masked.begin(), masked.end(), id) == masked.end()) return id;
+    if (std::ranges::find(masked, id) == masked.end()) return id;
   }
   return -1;
 }
@@ -79,7 +79,7 @@ void generate(training::Engine& engine, const GenerateOptions& o, const std::fun
     }
     const int32_t id = drawn.id;
     emit(id);
-    if (std::find(o.stop_ids.begin(), o.stop_ids.end(), id) != o.stop_ids.end()) return;
+    if (std::ranges::find(o.stop_ids, id) != o.stop_ids.end()) return;
     if (static_cast<int64_t>(context.size()) == capacity) {
       keep_newest(std::max<int64_t>(capacity / 2, 1) - 1);
       decoder.forget();

@@ -1,7 +1,6 @@
 #include "launch/inference/model_loading.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "kernels/make_backend.h"

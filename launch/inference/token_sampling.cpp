@@ -9,7 +9,7 @@ namespace ashlar::inference {
 std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab, const SamplingOptions& o) {
   std::vector<int32_t> ids(vocab);
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  std::ranges::stable_sort(ids, [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
   std::vector<double> p(vocab, 0.0);
   if (o.temperature == 0) {
     p[ids[0]] = 1;

@@ -41,22 +41,8 @@ void Checkpointer::wait_until_free() {
   while (!saving_.free()) note(saving_.wait_phase());
 }
 
-SaveState Checkpointer::state() {
-  if (saving_.idle()) return SaveState::kNone;
-  switch (saving_.state()) {
-    case checkpoint::SaveState::kDone: return SaveState::kDurable;
-    case checkpoint::SaveState::kWriting: return SaveState::kWriting;
-    case checkpoint::SaveState::kFailed: return SaveState::kFailed;
-  }
-  return SaveState::kFailed;
-}
-
 void Checkpointer::poll(SaveState received) {
-  if (received != SaveState::kNone) {
-    note(saving_.advance(received == SaveState::kDurable   ? checkpoint::SaveState::kDone
-                         : received == SaveState::kWriting ? checkpoint::SaveState::kWriting
-                                                           : checkpoint::SaveState::kFailed));
-  }
+  note(saving_.advance(received));
   log_warnings(retention_.poll());
 }
 

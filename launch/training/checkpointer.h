@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 
 #include "core/base/log.h"
 #include "launch/training/step_all_reduce.h"
@@ -41,7 +40,7 @@ class Checkpointer {
   /// Waits until the previous save is written, as `begin` does.
   void wait_until_free();
   /// `state` returns this rank's contribution to the message of a step. `poll` acts on the combined state of all ranks.
-  SaveState state();
+  SaveState state() { return saving_.state(); }
   void poll(SaveState received);
   /// Called at the end of a run. Saves the state unless the last save was of the same step, waits for all saves, and
   /// logs them.

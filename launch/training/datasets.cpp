@@ -1,9 +1,9 @@
 #include "launch/training/datasets.h"
 
-#include <cstring>
 #include <set>
 #include <string_view>
 
+#include "absl/strings/str_split.h"
 #include "data/read/token_dataset.h"
 #include "data/shards/manifest.h"
 #include "parallel/comm/host.h"
@@ -13,24 +13,7 @@ namespace ashlar::training {
 
 namespace {
 
-/// Appends the length of a text and the text.
-void pack(std::string_view text, std::string& out) {
-  const auto size = static_cast<uint64_t>(text.size());
-  out.append(reinterpret_cast<const char*>(&size), sizeof size);
-  out.append(text);
-}
-
-std::string unpack(std::string_view& packed) {
-  uint64_t size = 0;
-  ASHLAR_CHECK(packed.size() >= sizeof size, packed.size(), " bytes of a text's length");
-  std::memcpy(&size, packed.data(), sizeof size);
-  packed.remove_prefix(sizeof size);
-  ASHLAR_CHECK(packed.size() >= size, packed.size(), " bytes of a text of ", size);
-  std::string text(packed.substr(0, size));
-  packed.remove_prefix(size);
-  return text;
-}
-
+constexpr std::string_view kNul("\0", 1);  // neither a path nor an error text contains it
 constexpr std::string_view kWhere = "[data] ";
 
 }  // namespace
@@ -39,27 +22,21 @@ SharedManifests::SharedManifests(comm::Bootstrap& bootstrap, const std::vector<s
   comm::Communicator& world = bootstrap.world();
   const auto local = world.split({.color = bootstrap.local_root(), .key = world.rank(), .name = "machine"});
   comm::ControlPlane machine(*local, "machine");
-  std::string packed;
-  if (machine.rank() == 0) {
-    for (const std::string& path : std::set<std::string>(paths.begin(), paths.end())) {
-      Manifest m;
-      try {
-        m.text = data::read_manifest_text(path);
-      } catch (const Error& error) {
-        m = {error.what(), error.code()};
-        if (m.text.starts_with(kWhere)) m.text.erase(0, kWhere.size());
-      }
-      pack(path, packed);
-      pack(m.text, packed);
-      pack(std::to_string(static_cast<int>(m.code)), packed);
+  std::vector<std::string> read;
+  for (const std::string& path : std::set<std::string>(paths.begin(), paths.end())) {
+    if (machine.rank() != 0) break;
+    Manifest m;
+    try {
+      m.text = data::read_manifest_text(path);
+    } catch (const Error& error) {
+      m = {error.what(), error.code()};
+      if (m.text.starts_with(kWhere)) m.text.erase(0, kWhere.size());
     }
+    read.push_back(str_cat(path, kNul, static_cast<int>(m.code), kNul, m.text));
   }
-  packed = comm::broadcast_text(machine, packed, 0);
-  for (std::string_view rest = packed; !rest.empty();) {
-    const std::string path = unpack(rest);
-    Manifest& m = manifests_[path];
-    m.text = unpack(rest);
-    m.code = static_cast<ExitCode>(std::stoi(unpack(rest)));
+  for (const std::string& each : comm::unite_texts(machine, std::move(read))) {
+    const std::vector<std::string> parts = absl::StrSplit(each, absl::MaxSplits('\0', 2));
+    manifests_[parts[0]] = {.text = parts[2], .code = static_cast<ExitCode>(std::stoi(parts[1]))};
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids) {
   if (masked_ids.empty()) return;
   for (size_t n = 0; n < batch.targets.size(); ++n) {
-    if (!std::binary_search(masked_ids.begin(), masked_ids.end(), int64_t{batch.targets[n]})) continue;
+    if (!std::ranges::binary_search(masked_ids, int64_t{batch.targets[n]})) continue;
     throw input_error("data", "sample ", batch.first_sample + static_cast<int64_t>(n) / batch.T, ": token ",
                       batch.targets[n], " is a target, but head.masked_ids excludes it from predictions; ",
                       "train on data without it, or remove it from the list");

@@ -27,8 +27,8 @@ nn::LayerMetric sum_of(const std::string& text) {
 
 /// True if this rank is the first of the ranks with the same value, and so reports it.
 bool is_reported_here(const nn::LayerMetric& sum, const mesh::Coordinates& at) {
-  return std::all_of(std::begin(kAxisNames), std::end(kAxisNames),
-                     [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });
+  return std::ranges::all_of(
+      kAxisNames, [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ GlobalLayerMetrics::GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& 
                  " is declared twice with different definitions");
   }
   for (const nn::LayerMetric& sum : own.declared()) {
-    const auto place = std::find(all_.begin(), all_.end(), sum) - all_.begin();
+    const auto place = std::ranges::find(all_, sum) - all_.begin();
     places_.push_back(is_reported_here(sum, mesh.at()) ? place : -1);
   }
 }

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
 #include "core/device/device_facts.h"
+#include "launch/watch/process.h"
 
 namespace ashlar::training {
 
@@ -24,10 +23,18 @@ int64_t bytes_under(const char* key, const char* status) {
   return kilobytes * 1024;
 }
 
-int64_t status_bytes(const char* key) {
-  std::stringstream text;
-  text << std::ifstream("/proc/self/status").rdbuf();
-  return bytes_under(key, text.str().c_str());
+int64_t status_bytes(const char* key) { return bytes_under(key, watch::text_if_readable("/proc/self/status").c_str()); }
+
+/// " = NAME BYTES + NAME BYTES ...", with what the parts lack of the whole (`more`) or have beyond it (`less`).
+std::string sum_text(int64_t whole, const std::vector<std::pair<std::string, int64_t>>& parts, std::string_view more,
+                     std::string_view less) {
+  std::string text = " =";
+  int64_t rest = whole;
+  for (const auto& [name, bytes] : parts) {
+    text += str_cat(rest == whole ? " " : " + ", name, " ", human_bytes(bytes));
+    rest -= bytes;
+  }
+  return str_cat(text, rest >= 0 ? more : less, human_bytes(std::abs(rest)));
 }
 
 }  // namespace
@@ -96,14 +103,8 @@ std::string MemoryLedger::device_report(Backend& backend) const {
   if (device == nullptr) return "";
   const DeviceFacts::Memory memory = device->memory();
   const int64_t taken = memory.total_bytes - memory.free_bytes;
-  std::string text = str_cat(human_bytes(taken), " of ", human_bytes(memory.total_bytes), " =");
-  int64_t rest = taken;
-  for (const auto& [name, bytes] : device_parts(backend)) {
-    text += str_cat(rest == taken ? " " : " + ", name, " ", human_bytes(bytes));
-    rest -= bytes;
-  }
-  // Positive: kernel code loaded later, and other processes. Negative: memory that those released.
-  return str_cat(text, rest >= 0 ? " + others " : " - given back ", human_bytes(rest >= 0 ? rest : -rest));
+  return str_cat(human_bytes(taken), " of ", human_bytes(memory.total_bytes),
+                 sum_text(taken, device_parts(backend), " + others ", " - given back "));
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryLedger::device_parts(Backend& backend) const {

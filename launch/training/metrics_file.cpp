@@ -156,7 +156,7 @@ MetricsFile::~MetricsFile() {
       // another process owns the file now, or memory is short
     }
   }
-  lost_ += std::count(held_.begin(), held_.end(), '\n');
+  lost_ += std::ranges::count(held_, '\n');
   if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = lost_, .reason = reason_}));
   close(fd_);
 }
@@ -176,7 +176,7 @@ void MetricsFile::append(const std::string& json) {
 }
 
 void MetricsFile::flush() {
-  const int64_t rows = std::count(held_.begin(), held_.end(), '\n');
+  const int64_t rows = std::ranges::count(held_, '\n');
   while (!held_.empty()) {
     const ssize_t n = write(fd_, held_.data(), held_.size());
     if (n < 0 && errno == EINTR) continue;

@@ -3,7 +3,6 @@
 #include <sstream>
 
 #include "core/device/device_facts.h"
-#include "core/device/gpu_monitor.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/layout.h"
 #include "launch/training/parameter_table.h"

@@ -83,8 +83,7 @@ fs::path RunDirectory::set_aside() {
   const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
   // A link is resolved, so that the new run is on the same file system and the link stays. Dots are resolved, because
   // such a path may be invalid between the two renames.
-  const bool dots =
-      std::any_of(name.begin(), name.end(), [](const fs::path& part) { return part == "." || part == ".."; });
+  const bool dots = std::ranges::any_of(name, [](const fs::path& part) { return part == "." || part == ".."; });
   const fs::path clean = dots || fs::is_symlink(name) ? fs::canonical(name) : name;
   // The lock stays with its directory, so the new directory is locked before it gets the name.
   const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
@@ -137,7 +136,7 @@ void RunDirectory::check_owned() const {
   lock_->check();
 }
 
-std::optional<RunDirectory::Committed> RunDirectory::committed() const {
+std::optional<int64_t> RunDirectory::committed() const {
   std::error_code error;
   if (!fs::exists(committed_file(), error)) return std::nullopt;
   try {
@@ -145,9 +144,9 @@ std::optional<RunDirectory::Committed> RunDirectory::committed() const {
     const auto json =
         io::try_parse_json(io::read_text_file(committed_file(), kMostBytes), io::JsonKeys::kUnique).value();
     const auto step = json.at("committed_step").get<int64_t>();
-    return Committed{.step = json.at("committed_step").is_number_integer() && step >= 0 ? step : -1};
+    return json.at("committed_step").is_number_integer() && step >= 0 ? step : -1;
   } catch (const std::exception&) {
-    return Committed{};  // a record exists only if a checkpoint was committed
+    return -1;  // a record exists only if a checkpoint was committed
   }
 }
 
@@ -156,11 +155,10 @@ void RunDirectory::record_committed(int64_t step) const {
 }
 
 void RunDirectory::check_none_lost() const {
-  const std::optional<Committed> lost = committed();
+  const std::optional<int64_t> lost = committed();
   if (!lost) return;
   const fs::path folder = checkpoint::checkpoints_dir(path_);
-  const std::string name =
-      lost->step < 0 ? "a checkpoint" : str_cat("checkpoint ", checkpoint::directory_name(lost->step));
+  const std::string name = *lost < 0 ? "a checkpoint" : str_cat("checkpoint ", checkpoint::directory_name(*lost));
   std::error_code error;
   const char* state = fs::exists(folder, error)                           ? " contains no checkpoint"
                       : fs::is_symlink(fs::symlink_status(folder, error)) ? " is a dangling link"

@@ -40,12 +40,9 @@ class RunDirectory {
   void check_visible() const;
 
   /// The newest checkpoint committed by this run, as recorded in committed.json, independent of the contents of
-  /// checkpoints/. `step` is -1 if the record is unreadable.
-  struct Committed {
-    int64_t step = -1;
-  };
-  /// Returns nullopt if no checkpoint has been committed, or if an older version wrote the directory.
-  std::optional<Committed> committed() const;
+  /// checkpoints/: its step, -1 if the record is unreadable. Returns nullopt if no checkpoint has been committed, or if
+  /// an older version wrote the directory.
+  std::optional<int64_t> committed() const;
   void record_committed(int64_t step) const;  ///< atomically; for any thread
   /// For a run without a checkpoint: damaged-data error when one had been committed.
   void check_none_lost() const;

@@ -29,11 +29,11 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
                                    error);
   };
   // A checkpoint that exists but is damaged was already reported.
-  if (before && before->step > *found && !there(before->step)) {
-    run.log.warn(to_line(
-        NewestCheckpointMissed{.run_dir = run.directory.path(), .committed_step = before->step, .step = *found}));
+  if (before && *before > *found && !there(*before)) {
+    run.log.warn(
+        to_line(NewestCheckpointMissed{.run_dir = run.directory.path(), .committed_step = *before, .step = *found}));
   }
-  if (!before || before->step != *found) run.directory.record_committed(*found);
+  if (before != *found) run.directory.record_committed(*found);
 }
 
 /// Restores the newest valid checkpoint of the run directory; nothing if there is none.

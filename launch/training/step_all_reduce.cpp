@@ -21,57 +21,39 @@ SlowestRank unpacked(int64_t number) {
   return {.rank = number % kRanks, .ms = static_cast<double>(number / kRanks) * 1e-3};
 }
 
-/// Reduces each number of a message; the order is the same on all ranks.
-template <typename Numbers>
-void exchange(StepMessage& m, Numbers& numbers) {
-  numbers.sum(m.losses.loss);
-  numbers.sum(m.losses.z_loss);
-  numbers.sum(m.losses.log_z);
-  numbers.largest(m.losses.max_log_z);
-  numbers.largest(m.losses.max_logit);
-  numbers.sum(m.losses.valid);
-  for (double& sum : m.layers.sums) numbers.sum(sum);
-  for (double& maximum : m.layers.maxima) numbers.largest(maximum);
-  numbers.largest(m.stop);
-  numbers.largest(m.save);
-  numbers.largest(m.peak_memory_bytes);
-  numbers.sum(m.next.tokens);
-  numbers.sum(m.next.valid_targets);
-  numbers.largest(m.next_data_wait_ms);
-  numbers.largest(m.unread);
-  numbers.largest(m.slowest);
-  for (double& ms : m.rank_ms) numbers.sum(ms);
-}
-
 }  // namespace
 
-struct StepExchange::Writer {
-  StepExchange& to;
-  void sum(double x) { to.sums_.values.push_back(x); }
-  void sum(int64_t x) { to.int_sums_.values.push_back(x); }
-  void largest(double x) { to.maxima_.values.push_back(x); }
-  void largest(int64_t x) { to.int_maxima_.values.push_back(x); }
-  void largest(SaveState x) { largest(static_cast<int64_t>(x)); }
-  void largest(const SlowestRank& x) { largest(packed(x)); }
-};
+template <typename T>
+void StepExchange::Numbers<T>::add(T& place) {
+  values.push_back(place);
+  places.push_back(&place);
+}
 
-struct StepExchange::Reader {
-  StepExchange& from;
-  template <typename T>
-  static T pop(Numbers<T>& numbers) {
-    return numbers.values[numbers.next++];
-  }
-  void sum(double& x) { x = pop(from.sums_); }
-  void sum(int64_t& x) { x = pop(from.int_sums_); }
-  void largest(double& x) { x = pop(from.maxima_); }
-  void largest(int64_t& x) { x = pop(from.int_maxima_); }
-  void largest(SaveState& x) { x = static_cast<SaveState>(pop(from.int_maxima_)); }
-  void largest(SlowestRank& x) { x = unpacked(pop(from.int_maxima_)); }
-};
+template <typename T>
+void StepExchange::Numbers<T>::put_back() const {
+  for (size_t i = 0; i < places.size(); ++i) *places[i] = values[i];
+}
 
-StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine) : message_(mine) {
-  Writer writer{*this};
-  exchange(message_, writer);
+StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine)
+    : message_(mine), save_(static_cast<int64_t>(mine.save)), slowest_(packed(mine.slowest)) {
+  StepMessage& m = message_;
+  sum(m.losses.loss);
+  sum(m.losses.z_loss);
+  sum(m.losses.log_z);
+  largest(m.losses.max_log_z);
+  largest(m.losses.max_logit);
+  sum(m.losses.valid);
+  for (double& value : m.layers.sums) sum(value);
+  for (double& value : m.layers.maxima) largest(value);
+  largest(m.stop);
+  largest(save_);
+  largest(m.peak_memory_bytes);
+  sum(m.next.tokens);
+  sum(m.next.valid_targets);
+  largest(m.next_data_wait_ms);
+  largest(m.unread);
+  largest(slowest_);
+  for (double& ms : m.rank_ms) sum(ms);
   work_ = ranks.reduce({.label = "message of a step",
                         .sums = sums_.values,
                         .maxima = maxima_.values,
@@ -81,8 +63,12 @@ StepExchange::StepExchange(comm::ControlPlane& ranks, const StepMessage& mine) :
 
 StepMessage StepExchange::wait() {
   work_.wait();
-  Reader reader{*this};
-  exchange(message_, reader);
+  sums_.put_back();
+  maxima_.put_back();
+  int_sums_.put_back();
+  int_maxima_.put_back();
+  message_.save = static_cast<SaveState>(save_);
+  message_.slowest = unpacked(slowest_);
   return std::move(message_);
 }
 

@@ -5,22 +5,17 @@
 
 #include "core/backend/cross_entropy.h"
 #include "core/nn/layer_metrics.h"
+#include "parallel/checkpoint/background_save.h"
 #include "parallel/comm/control_plane.h"
 
 namespace ashlar::training {
+
+using checkpoint::SaveState;
 
 /// Rows and valid targets of a step.
 struct StepCounts {
   int64_t tokens = 0;
   int64_t valid_targets = 0;
-};
-
-/// State of a background save. Over all ranks: the maximum of the enum values.
-enum class SaveState : uint8_t {
-  kNone,     ///< no save
-  kDurable,  ///< all files of the rank are on disk
-  kWriting,
-  kFailed,
 };
 
 /// The rank with the longest own work in a step, without waits.
@@ -30,7 +25,7 @@ struct SlowestRank {
 };
 
 /// Values that the ranks of a run exchange once per step. Each rank fills in its own part and receives the reduced
-/// values. A new field is added here and in `exchange` (step_all_reduce.cpp), which selects its reduction; metrics of
+/// values. A new field is added here and in the constructor of StepExchange, which selects its reduction; metrics of
 /// layers need neither.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; zero if another rank reports the same values
@@ -57,16 +52,21 @@ class StepExchange {
   StepMessage wait();
 
  private:
-  /// Numbers with one reduction, gathered from a message and written back in the same order.
+  /// Numbers with one reduction, and where the message has them.
   template <typename T>
   struct Numbers {
     std::vector<T> values;
-    size_t next = 0;
+    std::vector<T*> places;
+    void add(T& place);
+    void put_back() const;
   };
-  struct Writer;
-  struct Reader;
+  void sum(double& x) { sums_.add(x); }
+  void sum(int64_t& x) { int_sums_.add(x); }
+  void largest(double& x) { maxima_.add(x); }
+  void largest(int64_t& x) { int_maxima_.add(x); }
 
   StepMessage message_;
+  int64_t save_, slowest_;  ///< of the message, as numbers
   Numbers<double> sums_, maxima_;
   Numbers<int64_t> int_sums_, int_maxima_;
   comm::Work work_;  // last member: its destructor waits for work that uses the others

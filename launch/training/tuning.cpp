@@ -1,10 +1,7 @@
 #include "launch/training/tuning.h"
 
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +10,7 @@
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "core/tuning/joined_tuners.h"
+#include "launch/watch/process.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -24,11 +22,6 @@ namespace {
 TunedChoices bare(TunedChoices choices) {
   for (auto& [name, section] : choices.sections) section.choices.clear();
   return choices;
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 /// The separator of two joined texts. The first text does not contain it.
@@ -68,7 +61,7 @@ void Tuning::reuse(const std::string& saved) {
   comm::try_on_all_ranks(ranks_, [&] {
     if (!first || !text.empty()) return;
     io::require_regular_file(file_, "run");
-    text = text_of(file_);
+    text = watch::text_if_readable(file_);
   });
   const std::string source = saved.empty() ? file_.string() : "the checkpoint";
   text = comm::broadcast_text(ranks_, text, 0);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <new>
 
 #include "core/base/fixed_text.h"
@@ -26,16 +27,6 @@ constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4
 
 constexpr int kPatienceMs = 500;  // wait for the reader of standard error
 
-const char* name_of_signal(int signal) {
-  switch (signal) {
-    case SIGSEGV: return "signal SIGSEGV";
-    case SIGBUS: return "signal SIGBUS";
-    case SIGILL: return "signal SIGILL";
-    case SIGFPE: return "signal SIGFPE";
-    default: return "signal SIGABRT";
-  }
-}
-
 void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
 
 // Async-signal-safe: uses only system calls, arithmetic and existing memory.
@@ -51,8 +42,9 @@ void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
   otherwise.sa_handler = SIG_DFL;
   sigaction(signal, &otherwise, nullptr);
   if (base != nullptr && base->mark == StackBase::kMark) {
-    char memory[512], line[600];
-    const std::string_view text = describe(*base->page, name_of_signal(signal), memory);
+    char memory[512], line[600], name[32];
+    const std::string_view what = FixedText(name).add("signal SIG").add(sigabbrev_np(signal)).text();
+    const std::string_view text = describe(*base->page, what, memory);
     const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
     // The process must end even if nobody reads this pipe or terminal.
     pollfd reader{STDERR_FILENO, POLLOUT, 0};

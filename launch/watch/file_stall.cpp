@@ -59,8 +59,7 @@ void FileStallWatch::list() {
   // The link count of the folder changes with the number of threads. Checking it opens no file.
   struct stat folder {};
   if (tasks_ == nullptr || fstat(dirfd(tasks_), &folder) != 0) return;
-  const bool settled =
-      std::all_of(threads_.begin(), threads_.end(), [](const auto& known) { return known.second.looks == kLooks; });
+  const bool settled = std::ranges::all_of(threads_, [](const auto& known) { return known.second.looks == kLooks; });
   if (settled && folder.st_nlink == links_) return;
   links_ = folder.st_nlink;
   for (auto& [id, thread] : threads_) thread.seen = false;
@@ -112,8 +111,8 @@ void FileStallWatch::interrupted() {
 }
 
 const FileStall* stall_of(const RankPage& page, int64_t now_ms) {
-  const bool stalls = look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning &&
-                      look_at(page.stall.since_ms) != 0 && now_ms - look_at(page.heartbeat_ms) < kAwakeMs;
+  const bool stalls =
+      takes_part(page) && look_at(page.stall.since_ms) != 0 && now_ms - look_at(page.heartbeat_ms) < kAwakeMs;
   return stalls ? &page.stall : nullptr;
 }
 

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <deque>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
-#include "launch/watch/hang_suspects.h"
 
 namespace ashlar::watch {
 
@@ -23,8 +21,6 @@ constexpr size_t kMostNamed = 8;          // missing nodes listed in a report
 constexpr double kStallSeconds = 10;      // a longer stall is reported
 constexpr int64_t kStallFreshMs = 3000;   // progress since then may not be visible yet
 constexpr uint64_t kFewBytes = 16 << 10;  // background I/O of a process
-
-bool takes_part(const RankPage& page) { return look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning; }
 
 }  // namespace
 
@@ -76,7 +72,7 @@ void HangDetector::receive(std::span<const NodeInbox> inboxes, int64_t now_ms) {
     remote_longest_ms_ = std::max(remote_longest_ms_, inbox.status.longest_ms);
   }
   progress_.here(now_ms - watch::quiet_ms(pages_, now_ms));
-  if (std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return stall_of(page, now_ms) != nullptr; }))
+  if (std::ranges::any_of(pages_, [&](const auto& page) { return stall_of(page, now_ms) != nullptr; }))
     stall_.here(now_ms);
 }
 
@@ -177,8 +173,8 @@ void HangDetector::ask(int64_t now_ms) {
 }
 
 bool HangDetector::all_answered() const {
-  return std::all_of(pages_.begin(), pages_.end(),
-                     [&](const RankPage& page) { return !takes_part(page) || look_at(page.stacks_given) == request_; });
+  return std::ranges::all_of(
+      pages_, [&](const RankPage& page) { return !takes_part(page) || look_at(page.stacks_given) == request_; });
 }
 
 void HangDetector::look_at_own(int64_t now_ms) {
@@ -218,8 +214,7 @@ void HangDetector::share(bool printed, int64_t now_ms) {
 
 // True if all ranks of a node have sent reports of this hang, not of an earlier one.
 bool HangDetector::has_reports(const NodeRanks& node) const {
-  return std::all_of(node.ranks.begin(), node.ranks.end(),
-                     [&](int32_t rank) { return remote_.has(rank, progress_.at_ms); });
+  return std::ranges::all_of(node.ranks, [&](int32_t rank) { return remote_.has(rank, progress_.at_ms); });
 }
 
 bool HangDetector::all_received() {
@@ -229,7 +224,7 @@ bool HangDetector::all_received() {
 
 bool HangDetector::all_printed() {
   const auto printed = [&](const NodeRanks& node) {
-    return std::any_of(node.ranks.begin(), node.ranks.end(), [&](int32_t rank) {
+    return std::ranges::any_of(node.ranks, [&](int32_t rank) {
       const auto report = remote_.get(rank, progress_.at_ms);
       return report && report->printed;
     });
@@ -277,7 +272,7 @@ std::string HangDetector::conclude() const {
   std::deque<RankReport> reports;
   std::vector<RankSnapshot> all = own_;
   for (int64_t rank = 0; rank < remote_.ranks(); ++rank) {
-    const bool ours = std::any_of(pages_.begin(), pages_.end(), [&](const auto& page) { return page.rank == rank; });
+    const bool ours = std::ranges::any_of(pages_, [&](const auto& page) { return page.rank == rank; });
     auto report = ours ? std::nullopt : remote_.get(rank, progress_.at_ms);
     if (!report || report->page.state != RankState::kRunning) continue;
     const RankReport& there = reports.emplace_back(std::move(*report));

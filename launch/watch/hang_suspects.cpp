@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -84,14 +83,12 @@ std::vector<Suspect> mismatches(std::span<const RankSnapshot> ranks) {
   for (const auto& [place, issued] : places) {
     std::vector<std::pair<Issued, size_t>> kinds;  // the first of each kind, and how many ranks issued it
     for (const Issued& one : issued) {
-      const auto known = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
-        return agree(kind.first.record->info, one.record->info);
-      });
+      const auto known = std::ranges::find_if(
+          kinds, [&](const auto& kind) { return agree(kind.first.record->info, one.record->info); });
       known == kinds.end() ? kinds.emplace_back(one, 1) : * known = {known->first, known->second + 1};
     }
     if (kinds.size() == 1) continue;
-    const auto most =
-        std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto most = std::ranges::max_element(kinds, [](const auto& a, const auto& b) { return a.second < b.second; });
     std::vector<Suspect> odd;
     const Issued& usual = most->first;
     const bool tie = 2 * most->second == issued.size();
@@ -123,8 +120,8 @@ std::vector<Suspect> left_behind(std::span<const RankSnapshot> ranks) {
   std::set<int32_t> known;
   for (const auto& [group, issued] : last) {
     const auto number = [](const Issued& one) { return one.record->info.number; };
-    const Issued& most = *std::max_element(issued.begin(), issued.end(),
-                                           [&](const Issued& a, const Issued& b) { return number(a) < number(b); });
+    const Issued& most =
+        *std::ranges::max_element(issued, [&](const Issued& a, const Issued& b) { return number(a) < number(b); });
     for (const Issued& one : issued) {
       if (number(one) == number(most) || !known.insert(one.page->rank).second) continue;
       behind.push_back({Suspicion::kBehind, one.page->rank,
@@ -157,8 +154,7 @@ std::vector<Suspect> find_suspects(std::span<const RankSnapshot> ranks) {
   if (!found.empty()) return found;
   found = mismatches(ranks);
   if (!found.empty()) return found;
-  const bool some_wait =
-      std::any_of(ranks.begin(), ranks.end(), [](const auto& r) { return look_at(r.page.waiting) != 0; });
+  const bool some_wait = std::ranges::any_of(ranks, [](const auto& r) { return look_at(r.page.waiting) != 0; });
   if (!some_wait) {  // e.g. devices wait for each other, and hosts for their devices
     found = left_behind(ranks);
     if (!found.empty()) return found;
@@ -216,10 +212,8 @@ int64_t hang_limit_ms(std::span<const RankPage> pages, double hang_after_seconds
 
 int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms) {
   int64_t newest = -1;
-  for (const RankPage& page : pages) {
-    if (look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning)
-      newest = std::max(newest, look_at(page.progress_ms));
-  }
+  for (const RankPage& page : pages)
+    if (takes_part(page)) newest = std::max(newest, look_at(page.progress_ms));
   return newest < 0 ? 0 : now_ms - newest;
 }
 

@@ -11,7 +11,6 @@
 #include <new>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "core/base/error.h"
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "launch/watch/rank_page.h"
 #include "launch/watch/rank_report.h"

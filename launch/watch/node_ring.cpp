@@ -12,13 +12,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <ctime>
-#include <map>
 #include <memory>
-#include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -186,7 +182,7 @@ RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank) {
   const auto has_rank = [&](const std::vector<int32_t>& node) {
     return machines[static_cast<size_t>(node.front())] == machines[static_cast<size_t>(rank)];
   };
-  const auto own = static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), has_rank) - nodes.begin());
+  const auto own = static_cast<size_t>(std::ranges::find_if(nodes, has_rank) - nodes.begin());
   RingPlan plan{.node = nodes[own].front(), .nodes = static_cast<int64_t>(n), .local = nodes[own]};
   for (size_t distance = 1; distance <= 2 && distance < n; ++distance) {
     const std::vector<int32_t>& next = nodes[(own + distance) % n];
@@ -344,8 +340,7 @@ bool NodeRing::read_answers(Out& out) const {
 void NodeRing::make_room() {
   if (ins_.size() < kMostIncoming) return;
   const auto order = [](const In& in) { return std::pair(in.proof, in.since_ms); };
-  const auto oldest =
-      std::min_element(ins_.begin(), ins_.end(), [&](const In& a, const In& b) { return order(a) < order(b); });
+  const auto oldest = std::ranges::min_element(ins_, [&](const In& a, const In& b) { return order(a) < order(b); });
   close(oldest->fd);
   ins_.erase(oldest);
 }
@@ -463,13 +458,13 @@ void NodeRing::poll(bool leads, const NodeStatus& status) {
 void NodeRing::send_last(const NodeStatus& status) {
   for (int round = 0; round < 10; ++round) {
     for (size_t i = 0; i < outs_.size(); ++i) send(outs_[i], args_.next[i], status);
-    if (round > 0 && std::all_of(outs_.begin(), outs_.end(), [](const Out& out) { return out.connected; })) return;
+    if (round > 0 && std::ranges::all_of(outs_, [](const Out& out) { return out.connected; })) return;
     usleep(10'000);
   }
 }
 
 bool NodeRing::busy() const {
-  return std::any_of(outs_.begin(), outs_.end(), [&](const Out& out) {
+  return std::ranges::any_of(outs_, [&](const Out& out) {
     return out.connected && (!out.unsent.empty() || out.changes != args_.remote.changes());
   });
 }

@@ -1,7 +1,6 @@
 #include "launch/watch/process.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -9,6 +8,11 @@
 #include "core/base/strings.h"
 
 namespace ashlar::watch {
+
+std::string text_if_readable(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 ProcessStat parse_process_stat(const std::string& text) {
   const size_t name_end = text.rfind(')');  // the name in parentheses may contain anything
@@ -21,8 +25,8 @@ ProcessStat parse_process_stat(const std::string& text) {
 }
 
 ProcessStat process_stat(int pid, int task) {
-  std::ifstream file(task == 0 ? str_cat("/proc/", pid, "/stat") : str_cat("/proc/", pid, "/task/", task, "/stat"));
-  return parse_process_stat({std::istreambuf_iterator<char>(file), {}});
+  return parse_process_stat(
+      text_if_readable(str_cat("/proc/", pid, task == 0 ? "" : str_cat("/task/", task), "/stat")));
 }
 
 std::string boot_id() {

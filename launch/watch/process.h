@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 namespace ashlar::watch {
@@ -14,6 +15,9 @@ struct ProcessStat {
   char state = 'X';      ///< R running, S sleeping, D uninterruptible, T stopped, Z zombie, X absent
   uint64_t started = 0;  ///< clock ticks since boot: distinguishes it from a later process with the same id
 };
+
+/// A whole file, such as one of /proc; empty if it cannot be read.
+std::string text_if_readable(const std::filesystem::path& path);
 /// Reads /proc/PID/stat; `task` 0 means the process itself, otherwise one of its threads.
 ProcessStat process_stat(int pid, int task = 0);
 /// Parses the text of such a file.

@@ -101,6 +101,11 @@ T look_at(const T& field) {
   return std::atomic_ref<T>(const_cast<T&>(field)).load(std::memory_order_acquire);
 }
 
+/// True if the rank has written its page and has not left.
+inline bool takes_part(const RankPage& page) {
+  return look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning;
+}
+
 /// True if the process of the page exists (on this machine), stopped or not.
 bool process_lives(const RankPage& page);
 /// "all_reduce sum fp32[4096] on tensor, operation 12", in `memory`; "nothing" before the first.

@@ -25,8 +25,7 @@ RankWatch::RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOpti
     : signals_(signals),
       rendezvous_(std::move(rendezvous)),
       recorder_(rendezvous_.pages->pages()[static_cast<size_t>(
-                    std::find(rendezvous_.plan.local.begin(), rendezvous_.plan.local.end(), rendezvous_.info.rank) -
-                    rendezvous_.plan.local.begin())],
+                    std::ranges::find(rendezvous_.plan.local, rendezvous_.info.rank) - rendezvous_.plan.local.begin())],
                 rendezvous_.info, rendezvous_.engine) {
   if (rendezvous_.listener != nullptr) {
     ring_.emplace(NodeRing::Args{.job = rendezvous_.info.job,
@@ -49,7 +48,7 @@ RankWatch::RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOpti
   signals_.before_leaving([this] { recorder_.leave(RankState::kFailed); });
   signals_.ask_whether_over([this] {
     const std::span<const RankPage> pages = rendezvous_.pages->pages();
-    return std::any_of(pages.begin(), pages.end(), [](const RankPage& page) {
+    return std::ranges::any_of(pages, [](const RankPage& page) {
       return look_at(page.state) == RankState::kFailed || look_at(page.state) == RankState::kCrashed ||
              look_at(page.found_dead) != 0;
     });

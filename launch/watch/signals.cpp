@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <utility>
 
 namespace ashlar::watch {

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -110,8 +109,7 @@ const Call* find_call(long number) {
       {SYS_rmdir, "rmdir", kFirstPath},
 #endif
   };
-  const auto* found =
-      std::find_if(std::begin(kCalls), std::end(kCalls), [&](const Call& call) { return call.number == number; });
+  const auto* found = std::ranges::find_if(kCalls, [&](const Call& call) { return call.number == number; });
   return found == std::end(kCalls) ? nullptr : found;
 }
 

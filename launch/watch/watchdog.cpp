@@ -47,8 +47,7 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
     if (silent && !lost) verdict.lost += before[n].ranks;
     nearer_lost = nearer_lost && silent;
   }
-  const bool remote =
-      std::any_of(before.begin(), before.end(), [](const NodeView& n) { return n.state == PeerState::kLost; });
+  const bool remote = std::ranges::any_of(before, [](const NodeView& n) { return n.state == PeerState::kLost; });
   if (!lost && !remote) return verdict;
   const bool ours = lost || node;
   if (ours && lowest == self) {
@@ -120,7 +119,7 @@ void Watchdog::run() {
   // finished.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
   NodeStatus last = status(machine_ms());
-  const bool others = std::any_of(pages_.begin(), pages_.end(), [&](const RankPage& page) {
+  const bool others = std::ranges::any_of(pages_, [&](const RankPage& page) {
     return &page != &pages_[self_] && look_at(page.state) == RankState::kRunning;
   });
   if (!others && last.state == RankState::kRunning) last.state = failing_ ? RankState::kFailed : RankState::kFinished;
@@ -135,9 +134,7 @@ std::chrono::milliseconds Watchdog::until_next() const {
 bool Watchdog::leads(int64_t now_ms) const {
   for (size_t r = 0; r < self_; ++r) {
     const RankPage& page = pages_[r];
-    if (look_at(page.pid) != 0 && look_at(page.state) == RankState::kRunning && !peers_[r].dead &&
-        now_ms - look_at(page.heartbeat_ms) < kStaleMs)
-      return false;
+    if (takes_part(page) && !peers_[r].dead && now_ms - look_at(page.heartbeat_ms) < kStaleMs) return false;
   }
   return true;
 }
@@ -194,7 +191,7 @@ void Watchdog::look() {
     return;
   }
   // A leaving rank has already reported the reason, e.g. a hang, so the next leader must not report it again.
-  if (std::find(views.begin(), views.end(), PeerState::kLeaving) != views.end()) return;
+  if (std::ranges::find(views, PeerState::kLeaving) != views.end()) return;
   if (hang_->look(now_ms, first)) end();
 }
 

@@ -43,10 +43,10 @@ std::string rule_of(const ModelConfig& m, const char* key, double factor) {
 std::string shape_of_windows(const std::vector<int64_t>& cycle) {
   std::vector<int64_t> sizes;
   for (const int64_t w : cycle)
-    if (w >= 0 && std::find(sizes.begin(), sizes.end(), w) == sizes.end()) sizes.push_back(w);
+    if (w >= 0 && std::ranges::find(sizes, w) == sizes.end()) sizes.push_back(w);
   std::vector<std::string> shape;
   for (const int64_t w : cycle) {
-    const auto number = std::find(sizes.begin(), sizes.end(), w) - sizes.begin() + 1;
+    const auto number = std::ranges::find(sizes, w) - sizes.begin() + 1;
     shape.push_back(w < 0 ? "-1" : sizes.size() == 1 ? "W" : str_cat("W", number));
   }
   return str_cat("[", absl::StrJoin(shape, ", "), "]");
@@ -55,7 +55,7 @@ std::string shape_of_windows(const std::vector<int64_t>& cycle) {
 /// The largest rotary base among the rotating layers with the longest attention span.
 double largest_base(const ModelConfig& m) {
   const std::vector<double>& cycle = m.rope.base_cycle;
-  return cycle.empty() ? m.rope.base : *std::max_element(cycle.begin(), cycle.end());
+  return cycle.empty() ? m.rope.base : *std::ranges::max_element(cycle);
 }
 
 /// The architecture options of a configuration, and properties derived from its sizes.
@@ -128,8 +128,7 @@ std::vector<Uses> usage_by_key(const std::vector<Published>& models) {
   for (auto& [key, values] : by_key) {
     Uses uses{.key = key, .values = {}};
     for (auto& [value, ids] : values) uses.values.push_back({value, std::move(ids)});
-    std::stable_sort(uses.values.begin(), uses.values.end(),
-                     [](const Use& a, const Use& b) { return a.ids.size() > b.ids.size(); });
+    std::ranges::stable_sort(uses.values, [](const Use& a, const Use& b) { return a.ids.size() > b.ids.size(); });
     all.push_back(std::move(uses));
   }
   return all;
@@ -158,7 +157,7 @@ std::vector<Neighbour> neighbours(const config::RunConfig& config, const std::ve
       n.size_distance += std::abs(std::log(static_cast<double>(x) / static_cast<double>(y)));
     all.push_back(std::move(n));
   }
-  std::stable_sort(all.begin(), all.end(), [](const Neighbour& a, const Neighbour& b) {
+  std::ranges::stable_sort(all, [](const Neighbour& a, const Neighbour& b) {
     return std::pair(a.differences.size(), a.size_distance) < std::pair(b.differences.size(), b.size_distance);
   });
   return all;
@@ -169,7 +168,7 @@ std::vector<Note> notes(const config::RunConfig& config, const std::vector<Publi
   const auto all = static_cast<double>(models.size());
   const std::vector<Uses> uses = usage_by_key(models);
   for (const auto& [key, value] : options_of(config.model)) {
-    const auto of_key = std::find_if(uses.begin(), uses.end(), [&](const Uses& u) { return u.key == key; });
+    const auto of_key = std::ranges::find_if(uses, [&](const Uses& u) { return u.key == key; });
     std::vector<std::string> ids;
     if (of_key != uses.end())
       for (const Use& use : of_key->values)

@@ -27,7 +27,7 @@ std::vector<Published> published_models() {
 }
 
 const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where) {
-  const auto at = std::find_if(all.begin(), all.end(), [&](const PublishedText& text) { return text.id == id; });
+  const auto at = std::ranges::find_if(all, [&](const PublishedText& text) { return text.id == id; });
   if (at != all.end()) return *at;
   const std::string_view family = id.substr(0, 4);
   std::vector<std::string> similar;

@@ -54,7 +54,7 @@ std::vector<Recipe> recipes() {
     all.push_back(std::move(r));
   }
   const auto family = [](const Recipe& r) { return r.id.substr(0, r.id.find('-')); };
-  std::stable_sort(all.begin(), all.end(), [&](const Recipe& a, const Recipe& b) {
+  std::ranges::stable_sort(all, [&](const Recipe& a, const Recipe& b) {
     return std::pair(family(a), a.parameters) < std::pair(family(b), b.parameters);
   });
   return all;

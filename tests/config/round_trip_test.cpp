@@ -93,7 +93,7 @@ TEST(RoundTrip, WrittenConfigReadsBackEqual) {
     EXPECT_EQ(to_toml(again.config), text);
     EXPECT_TRUE(again.derived.empty()) << again.derived.front().key;
     EXPECT_EQ(config_hash(again.config), config_hash(c));
-    EXPECT_EQ(model_from_toml(model_to_toml(c.model), "model.toml"), c.model);
+    EXPECT_EQ(stored_config(model_to_toml(c.model), "model.toml").model, c.model);
     EXPECT_TRUE(compare_configs(c, again.config).empty());
   }
 }
@@ -105,7 +105,7 @@ TEST(RoundTrip, ModelAloneNeedsNoTraining) {
   EXPECT_EQ(r.config.model.vocab_size, 97);
   const Resolved again = resolve(parse_config(to_toml(r.config), "m.toml", {}), {.purpose = Purpose::kModel});
   EXPECT_EQ(again.config, r.config);
-  EXPECT_THROW(model_from_toml("[model]\nd_model = 64\n", "m.toml"), ConfigError);
+  EXPECT_THROW(stored_config("[model]\nd_model = 64\n", "m.toml"), ConfigError);
 }
 
 TEST(Hash, EveryKeyButThreadsCounts) {
@@ -203,14 +203,14 @@ TEST(Configs, EveryFileLoads) {
 }
 
 TEST(Configs, Gpt2IsTheModelOfThePaper) {
-  RunConfig c = load_config(ASHLAR_SOURCE_DIR "/configs/gpt2-124m.toml", {}, {}).config;
+  RunConfig c = resolve(read_config(ASHLAR_SOURCE_DIR "/configs/gpt2-124m.toml", {}), {}).config;
   EXPECT_EQ(c.model.vocab_padded(), 50304);
   c.model.vocab_pad_to = 1;
   EXPECT_EQ(model::count_parameters(c.model).total(), 124439808);
 }
 
 TEST(Configs, ShakespeareIsNanoGptsExample) {
-  const RunConfig c = load_config(ASHLAR_SOURCE_DIR "/configs/shakespeare-char.toml", {}, facts()).config;
+  const RunConfig c = resolve(read_config(ASHLAR_SOURCE_DIR "/configs/shakespeare-char.toml", {}), facts()).config;
   // nanoGPT counts 0.80 million parameters without its position table: 4 blocks of 12*128^2 and two gains each, a final
   // gain, 65 characters.
   EXPECT_EQ(model::count_parameters(c.model).total(), 4 * (12 * 128 * 128 + 2 * 128) + 128 + 65 * 128 + 64 * 128);

@@ -34,7 +34,7 @@ TEST(StepMessages, AreMerged) {
                                                           .max_logit = -3.0 - rank,
                                                           .valid = 10 + rank},
                                                .stop = rank == 0 ? 75 : 0,
-                                               .save = rank == size - 1 ? SaveState::kWriting : SaveState::kDurable,
+                                               .save = rank == size - 1 ? SaveState::kWriting : SaveState::kDone,
                                                .peak_memory_bytes = int64_t{1} << (30 + rank),
                                                .next = {.tokens = 100, .valid_targets = rank},
                                                .next_data_wait_ms = 0.5 * rank,
@@ -61,8 +61,8 @@ TEST(StepMessages, AreMerged) {
   const StepMessage untold = StepExchange(ranks, {}).wait();
   EXPECT_EQ(untold.slowest.rank, -1);
   EXPECT_TRUE(untold.rank_ms.empty());
-  for (const SaveState last : {SaveState::kNone, SaveState::kDurable, SaveState::kWriting, SaveState::kFailed}) {
-    const SaveState mine = rank == size / 2 ? last : std::min(last, SaveState::kDurable);
+  for (const SaveState last : {SaveState::kDone, SaveState::kWriting, SaveState::kFailed}) {
+    const SaveState mine = rank == size / 2 ? last : std::min(last, SaveState::kDone);
     EXPECT_EQ(StepExchange(ranks, {.save = mine}).wait().save, last);
   }
 }

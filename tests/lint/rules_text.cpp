@@ -132,7 +132,6 @@ std::vector<Finding> foreign_text(const SourceFile& file) {
       "launch/uncaught.cpp",               // what nobody catches
       "launch/commands/commands.cpp",      // hands the streams to commands
       "launch/commands/data_command.cpp",  // whether its bar is on a terminal
-      "launch/commands/explain.cpp",       // the schema alone
       "launch/commands/generate.cpp",      // the text of a model is its result
       "launch/commands/mpirun_child.cpp",  // hands on what ranks have written
       "launch/commands/timed_steps.cpp",   // lines of a log

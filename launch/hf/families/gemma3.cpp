@@ -26,7 +26,7 @@ Family gemma3() {
                          {qk_norm_eps(),
                           query_pre_attn_scalar(),
                           {.read = refuse_scores_cap},
-                          softcap("final_logit_softcapping", FIELD(softcap), std::nullopt),
+                          optional_number("final_logit_softcapping", FIELD(softcap), std::nullopt),
                           windows({.absent = 4096, .full_every = 6, .every_key = "sliding_window_pattern"}),
                           {.read = compare_patterns},
                           rope_by_kind({.base = 1e6, .local_base = 1e4, .local_key = "rope_local_base_freq"})}),

@@ -147,7 +147,7 @@ Family gemma4() {
                       windows_but_the_last(),
                       flag("attention_k_eq_v", {FIELD(attn.k_eq_v)}, false),
                       {.read = read_full_heads, .write = write_full_heads},
-                      softcap("final_logit_softcapping", FIELD(softcap), std::nullopt),
+                      optional_number("final_logit_softcapping", FIELD(softcap), std::nullopt),
                       rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
                       none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not supported; expected 0"),
                       none_of("num_kv_shared_layers", 0, "every layer has keys of its own; expected 0"),

@@ -39,7 +39,7 @@ Row query_pre_attn_scalar() {
               }};
 }
 
-Row softcap(const char* key, OptionalNumberField field, std::optional<double> absent) {
+Row optional_number(const char* key, OptionalNumberField field, std::optional<double> absent) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 if (!r.has(key) && absent) r.add_note(str_cat(key, " is absent: ", *absent, ", the class's default"));
@@ -61,9 +61,9 @@ Rows gemma_rows(const Sizes& sizes, int64_t kv) {
 
 Rows gemma2_rows() {
   return joined(gemma_rows({256000, 8192, 2304, 26, 8, 9216}, 4),
-                {query_pre_attn_scalar(), softcap("attn_logit_softcapping", FIELD(attn.softcap), 50.0),
-                 softcap("final_logit_softcapping", FIELD(softcap), 30.0), windows({.absent = 4096, .full_every = 2}),
-                 rope({.whole_heads = true})});
+                {query_pre_attn_scalar(), optional_number("attn_logit_softcapping", FIELD(attn.softcap), 50.0),
+                 optional_number("final_logit_softcapping", FIELD(softcap), 30.0),
+                 windows({.absent = 4096, .full_every = 2}), rope({.whole_heads = true})});
 }
 
 }  // namespace ashlar::hf

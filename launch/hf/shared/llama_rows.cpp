@@ -73,14 +73,7 @@ Row embedding_scale(const char* key, bool fallback) {
   return flag(key, fallback, set, [](const ModelConfig& m) { return m.embed_scale != 1.0; });
 }
 
-Row clip_qkv() {
-  return {.read = [](JsonReader& r, HfConfig& c) { c.model.attn.clip_qkv = r.optional_number({"clip_qkv"}); },
-          .write =
-              [](Json& j, const HfConfig& c) {
-                const std::optional<double> clip = c.model.attn.clip_qkv;
-                j["clip_qkv"] = clip ? Json(*clip) : Json(nullptr);
-              }};
-}
+Row clip_qkv() { return optional_number("clip_qkv", FIELD(attn.clip_qkv), std::nullopt); }
 
 Row qwen2_windows() {
   const auto read = [](JsonReader& r, HfConfig& c) {
@@ -92,7 +85,7 @@ Row qwen2_windows() {
   };
   const auto write = [](Json& j, const HfConfig& c) {
     const std::vector<int64_t> layers = model::layer_windows(c.model);
-    const auto slides = std::find_if(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+    const auto slides = std::ranges::find_if(layers, [](int64_t w) { return w > 0; });
     j["use_sliding_window"] = slides != layers.end();
     if (slides == layers.end()) return;
     j["sliding_window"] = *slides;

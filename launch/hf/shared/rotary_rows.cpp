@@ -327,7 +327,7 @@ void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
   // and the export is refused.
   const std::vector<int64_t> windows = model::layer_windows(c.model);
   const auto of_kind = [&](bool full) {
-    const auto layer = std::find_if(windows.begin(), windows.end(), [=](int64_t w) { return (w < 0) == full; });
+    const auto layer = std::ranges::find_if(windows, [=](int64_t w) { return (w < 0) == full; });
     model::LayerRope rope = {.base = full ? keys.base : keys.local_base};
     if (layer != windows.end()) rope = model::rope_of(c.model, layer - windows.begin());
     Json dict = rope.scaled ? scaling_of(c.model.rope) : Json{{"rope_type", "default"}};

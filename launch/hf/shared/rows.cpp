@@ -96,7 +96,7 @@ Row flag(const char* key, const std::vector<FlagField>& fields, bool fallback) {
               },
           .write =
               [=](Json& j, const HfConfig& c) {
-                j[key] = std::any_of(fields.begin(), fields.end(), [&](FlagField field) { return value_of(field, c); });
+                j[key] = std::ranges::any_of(fields, [&](FlagField field) { return value_of(field, c); });
               }};
 }
 
@@ -114,8 +114,7 @@ Row demand(std::function<std::string(const ModelConfig&)> limit) { return {.limi
 Row activation(const char* key, const char* fallback) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
     const std::string name = r.text({key}, fallback);
-    const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
-                                   [&](const auto& spelling) { return spelling.first == name; });
+    const auto* row = std::ranges::find_if(kActivations, [&](const auto& spelling) { return spelling.first == name; });
     // An activation with parameters is read only by a family that always has it.
     const bool learned = row != std::end(kActivations) && row->second == Activation::kXielu;
     if (row != std::end(kActivations) && (!learned || name == fallback)) {
@@ -240,7 +239,7 @@ Json layer_types_of(const std::vector<int64_t>& windows) {
 
 std::string sliding_alone(const ModelConfig& m) {
   const auto layers = model::layer_windows(m);
-  const bool any = std::any_of(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+  const bool any = std::ranges::any_of(layers, [](int64_t w) { return w > 0; });
   if (!any || m.attn.window_kind == model::WindowKind::kSliding) return {};
   return "attn.window_kind = chunked: the class has sliding windows";
 }
@@ -280,7 +279,7 @@ Row windows(const WindowKeys& keys) {
   };
   const auto write = [=](Json& j, const HfConfig& c) {
     const std::vector<int64_t> layers = model::layer_windows(c.model);
-    const auto slides = std::find_if(layers.begin(), layers.end(), [](int64_t w) { return w > 0; });
+    const auto slides = std::ranges::find_if(layers, [](int64_t w) { return w > 0; });
     j[kKey] = slides == layers.end() ? Json(nullptr) : Json(*slides);
     if (keys.types) j["layer_types"] = layer_types_of(layers);
   };

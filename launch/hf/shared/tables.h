@@ -91,7 +91,7 @@ Row gemma_hidden_activation();
 Row query_pre_attn_scalar();
 using OptionalNumberField = std::optional<double>& (*)(model::ModelConfig&);
 /// A soft-cap. Null: none. Absent: `absent`.
-Row softcap(const char* key, OptionalNumberField field, std::optional<double> absent);
+Row optional_number(const char* key, OptionalNumberField field, std::optional<double> absent);
 
 /// The widths of latent attention (latent_rows.cpp); v_head_dim 0: width / heads.
 struct LatentSizes {
