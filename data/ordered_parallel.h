@@ -15,11 +15,11 @@
 
 namespace ashlar::data {
 
-/// For i in [0, count): `produce(i, worker)` on several threads, `consume(i, result)` in ascending order of i. A thread
-/// holds one result until it is consumed, so memory is one result per thread. `produce(i, worker, turn)` may call
-/// `turn()`, which returns when all earlier i are consumed: what follows it runs on one thread at a time, in order. The
-/// exception of the lowest i is rethrown and nothing more is consumed, so errors do not depend on the number of
-/// threads. Throws resource_error when the system refuses a thread.
+/// For i in [0, count): calls `produce(i, worker)` on several threads, and `consume(i, result)` in ascending order of
+/// i. A thread holds its result until it is consumed, so the memory is one result per thread. `produce(i, worker,
+/// turn)` may call `turn()`, which returns when all earlier i are consumed. The code after `turn()` therefore runs on
+/// one thread at a time, in order. The exception of the lowest i is rethrown and nothing more is consumed, so errors do
+/// not depend on the number of threads. Throws resource_error when the system refuses a thread.
 template <typename Produce, typename Consume>
 void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
   std::atomic<int64_t> next{0};
@@ -52,7 +52,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
       turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
       if (failure != nullptr) return;
       if (error == nullptr) {
-        // Being next in order acts as the lock: others keep producing meanwhile.
+        // No lock is needed: only the thread that is next in order gets here. The others keep producing.
         lock.unlock();
         try {
           consume(i, std::move(result));

@@ -10,7 +10,7 @@ namespace ashlar::kernels {
 
 namespace {
 
-/// Median over about `budget` seconds, at least five calls after one warm-up call.
+/// The median time of a call in about `budget` seconds, from at least five calls after one warm-up call.
 template <typename Call>
 double median_seconds(double budget, const Call& call) {
   using Clock = std::chrono::steady_clock;

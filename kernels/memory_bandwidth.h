@@ -6,7 +6,7 @@
 
 namespace ashlar::kernels {
 
-/// Bytes per second of the host's cores: 4, 8, 12 and 12 bytes per fp32 element.
+/// Bytes per second of the host's cores. The four loops move 4, 8, 12 and 12 bytes per fp32 element.
 struct MemoryBandwidth {
   double read = 0, copy = 0, triad = 0, update = 0;
   double best() const { return std::max({read, copy, triad, update}); }

@@ -10,11 +10,12 @@ namespace ashlar {
 
 class Tape;
 
-/// Values recomputed in backward instead of stored: none, norm and activation outputs, or a whole block.
+/// The values that backward recomputes instead of storing them: none, the outputs of norms and activations, or all of a
+/// block.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
 constexpr auto names_of(Recompute) { return enum_names<Recompute>("none", "selective", "block"); }
 
-/// State of dropout shared by all sites; p belongs to each site.
+/// State of dropout that all dropout operations share; each has its own p.
 struct DropoutState {
   bool enabled = false;  ///< false in evaluation and generation
   uint64_t seed = 0;
@@ -37,7 +38,7 @@ struct Ctx {
   Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {
     return Tensor::allocate(backend.allocator(kind), type, shape);
   }
-  /// Device memory of one T (view.h, struct_of) initialized with `value`.
+  /// Returns device memory for one T (view.h, struct_of), initialized with `value`.
   template <typename T>
   Tensor make_struct(const T& value, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(sizeof(T))}, kind);
@@ -55,7 +56,7 @@ struct Ctx {
     backend.read(t.view(), &value, stream);
     return value;
   }
-  /// Uploads a table (view.h, table_of) for the lifetime of a run; waits for the stream.
+  /// Uploads a table (view.h, table_of) that is kept for the whole run; waits for the stream.
   template <typename T>
   Tensor upload_table(const std::vector<T>& table, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(table.size() * sizeof(T))}, kind);
@@ -74,7 +75,7 @@ struct Ctx {
     }
     return t;
   }
-  /// Arguments for a dropout site, inactive unless training with p > 0.
+  /// Arguments for one dropout operation. Inactive unless training with p > 0.
   DropoutArgs dropout_args(double p, uint32_t rng_stream) const {
     if (!dropout.enabled || p <= 0) return {};
     return {.p = p,

@@ -20,11 +20,11 @@ ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_l
                 std::initializer_list<const Weight*> weights) {
   const Rule* found = nullptr;
   for (const Rule& rule : rules) {
-    if (rule.takes == x.info.placement) found = &rule;
+    if (rule.input == x.info.placement) found = &rule;
   }
   if (found == nullptr) {
     std::string expected;
-    for (const Rule& rule : rules) expected += (expected.empty() ? "" : " or ") + std::string(name_of(rule.takes));
+    for (const Rule& rule : rules) expected += (expected.empty() ? "" : " or ") + std::string(name_of(rule.input));
     refuse(op, x, "placement " + expected);
   }
   for (const Weight* weight : weights) {
@@ -37,7 +37,7 @@ ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_l
                       own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
                       " grad_summed_over where its sharded tensor is created"));
   }
-  return {.op = op, .placement = found->gives};
+  return {.op = op, .placement = found->output};
 }
 
 void place_alike(const char* op, const Var& first, const Var& other) {

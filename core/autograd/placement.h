@@ -11,9 +11,9 @@ struct Ctx;
 struct Var;
 struct Weight;
 
-/// Placement of a value over the tensor axis: the group of ranks that hold the slices of one layer. Tracked on one rank
-/// too, where there is no communication, so that a missing, duplicated or swapped collective is a Bug on any mesh.
-/// Source: the types of JAX's shard_map (varying and invariant values).
+/// Placement of a value over the tensor axis, i.e. over the ranks that hold the slices of one layer. It is also tracked
+/// on a single rank, where there is no communication, so that a missing, duplicated or swapped collective is a Bug on
+/// any mesh. Source: the types of JAX's shard_map (varying and invariant values).
 enum class Placement : uint8_t {
   kInvariant,     ///< the same value and the same complete gradient (DTensor's Replicate)
   kPartialGrad,   ///< the same value, but a partial gradient on each rank, to be summed
@@ -33,13 +33,13 @@ struct ValueInfo {
 
 /// A rule of an op: the placement of an input that it accepts, and the placement of its output.
 struct Rule {
-  Placement takes, gives;
+  Placement input, output;
 };
 
-/// Placement of an op's result, by the rule for the placement of x. Throws a Bug that names the op and the producer of
-/// x if no rule matches. The gradient of a weight is a sum over rows: if x is sharded by rows or a partial sum, the
-/// weight's gradient must be partial over the tensor group, and otherwise not. Checked while recording; null weights
-/// are absent.
+/// Finds the rule for the placement of x, and returns the info of the op's result. If no rule matches, throws a Bug
+/// that names the op and the producer of x. While recording, also checks the weights (null: absent). The gradient of a
+/// weight is a sum over rows, so it must be partial over the tensor group if x is sharded by rows or is a partial sum,
+/// and must not be partial otherwise.
 ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
                 std::initializer_list<const Weight*> weights = {});
 /// Checks a further input of an op, whose placement must equal that of the first one.

@@ -61,7 +61,7 @@ Var Tape::output_in_place(Var x, const ValueInfo& info) {
 
 namespace {
 
-/// Column slices of x's value; they own their columns exclusively if x was the only reference.
+/// Returns column slices of x's value. They own their columns exclusively if x was the only reference.
 std::vector<Tensor> slices_of(Tensor value, const std::vector<int64_t>& widths) {
   if (value.unique()) return Tensor::split_columns(std::move(value), widths);
   std::vector<Tensor> slices;
@@ -92,7 +92,7 @@ std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) 
     for (Var& part : parts) part.slot = -1;
     return parts;
   }
-  // The slices wrote directly into x's gradient; columns without a gradient are zero.
+  // The slices have written directly into x's gradient. Columns without a gradient must be zero.
   std::vector<Var> slices;
   for (const Var& part : parts) slices.push_back(part.without_value());
   nodes_.push_back({"split_columns", -1, [x = x.without_value(), slices](Tape& tape, const Tensor&) {
@@ -186,7 +186,7 @@ GradTarget Tape::target(const Var& input) {
     slot.written = true;
     return {slot.grad, GradMode::kOverwrite};
   }
-  // A gradient may be shared with another slot or with deferred weight work: then it is copied before it is changed.
+  // If a gradient is shared with another slot or with deferred weight work, it is copied before it is changed.
   if (slot.parent < 0 && !slot.grad.unique()) {
     const Tensor own = allocate_like(slot);
     backend_.copy({.src = slot.grad.view(), .dst = own.mut_view()}, stream_);

@@ -8,7 +8,7 @@
 
 namespace ashlar {
 
-/// Deferred weight-gradient work of a backward that computes input gradients only: each entry owns its (x, dy).
+/// Deferred weight-gradient work of a backward that computes only input gradients. Each entry owns its (x, dy).
 class WeightWork {
  public:
   void push(std::function<void()> work) { work_.push_back(std::move(work)); }
@@ -20,7 +20,8 @@ class WeightWork {
   std::vector<std::function<void()>> work_;
 };
 
-/// Where a node writes the gradient of an input. An absent view with kSkip if none is needed.
+/// The place to which a node writes the gradient of an input. If no gradient is needed, the mode is kSkip and the view
+/// absent.
 struct GradTarget {
   Tensor grad;
   GradMode mode = GradMode::kSkip;
@@ -35,7 +36,7 @@ struct GradTarget {
 /// one gradient). Misuse throws Bug.
 class Tape {
  public:
-  /// A node's backward; it receives the complete gradient of its result, which the tape no longer holds.
+  /// A node's backward. It receives the complete gradient of the node's result, which the tape no longer holds.
   using Backward = std::function<void(Tape& tape, Tensor dy)>;
   /// Backward of a node that communicates its gradient: starts the exchange and returns the function that finishes it.
   using Exchange = std::function<std::function<void(Tape& tape)>(Tensor dy)>;
@@ -46,25 +47,25 @@ class Tape {
 
   /// An input that needs a gradient (received rows of a pipeline stage, an operand under test).
   Var leaf(Tensor value, const ValueInfo& info = {}) { return output(std::move(value), info); }
-  /// A node's result; also pass it to `record`.
+  /// Makes the result of a node. Pass it to `record` too.
   Var output(Tensor value, const ValueInfo& info = {});
-  /// The result of a node that has overwritten x, which must have no other reference. Its gradient uses the same memory
-  /// as x's: the node changes it in place and calls `pass_in_place`.
+  /// Makes the result of a node that has overwritten x, which must have no other reference. The gradients of result and
+  /// x use the same memory: the node changes the gradient in place and calls `pass_in_place`.
   Var output_in_place(Var x, const ValueInfo& info);
   /// Column slices of x as separate values, without a copy; their gradients are slices of x's gradient. If x is moved
   /// in and has no other reference, each slice owns its columns exclusively.
   std::vector<Var> split_columns(Var x, const std::vector<int64_t>& widths);
   /// Appends a node with one result, named by its op. `backward` is called only if the result received a gradient.
   void record(const Var& result, Backward backward);
-  /// Appends a node with an exchange: the weight work of the previously run node is executed between its start and its
-  /// end.
+  /// Appends a node with an exchange. In backward, the weight work of the node that ran before it is executed between
+  /// the start and the end of the exchange.
   void record_exchange(const Var& result, Exchange exchange);
 
   /// Sets the gradient of a value before `backward`.
   void seed(const Var& v, Tensor grad);
   /// Runs the tape in reverse and empties it. With `deferred`, linears push their weight gradients there. `after_node`,
-  /// if given, is called after each node, when the node's contributions to weight gradients are issued; for the node
-  /// before an exchange, after the exchange.
+  /// if given, is called after each node, when its contributions to weight gradients are issued. For the node before an
+  /// exchange this is after the exchange.
   void backward(WeightWork* deferred = nullptr, const std::function<void()>& after_node = {});
   /// The gradient of a leaf; call after `backward`. Undefined if there is none.
   Tensor leaf_grad(const Var& leaf) const;
@@ -72,12 +73,13 @@ class Tape {
   // For nodes, during backward:
   /// A buffer for writing or accumulating the gradient of an input.
   GradTarget target(const Var& input);
-  /// Passes an existing tensor as the gradient of an input: shared if it is the first, added otherwise.
+  /// Passes an existing tensor as a gradient of an input. The first one is shared; later ones are added.
   void add_grad(const Var& input, const Tensor& grad);
   /// Declares that the gradient of an in-place result has become that of its input.
   void pass_in_place(const Var& input);
-  /// Adds work that only weight gradients depend on. It runs after the node; if the next node is an exchange, after its
-  /// start, to overlap with it; in a backward with `deferred`, when that is run.
+  /// Adds work that only weight gradients depend on. It runs after the node. If the next node is an exchange, it runs
+  /// after the start of the exchange, to overlap with it. In a backward with `deferred`, it runs when `deferred` is
+  /// run.
   void add_weight_work(std::function<void()> work);
   /// The deferred work of the running backward; null if weight work is not deferred.
   WeightWork* deferred() const { return deferred_; }

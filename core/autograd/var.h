@@ -25,7 +25,7 @@ struct Var {
   const Shape& shape() const { return value.shape(); }
   int64_t rows() const { return value.rows(); }
   int64_t cols() const { return value.cols(); }
-  /// Its slot only: for a node whose backward does not read the input's value.
+  /// Returns the Var without its value, for a node whose backward does not read the input.
   Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .info = info}; }
 };
 

@@ -15,14 +15,14 @@ class ParamSync {
   virtual void wait(Stream& stream) = 0;  ///< later work of `stream` waits for it
 };
 
-/// A parameter as seen by operations: its value and the main gradient. The first contribution of a step overwrites the
-/// gradient, later ones (further micro-batches, a second use of a tied table) accumulate, so that gradients need not be
-/// zeroed first.
+/// A parameter as seen by operations: its value and its main gradient. The first contribution of a step overwrites the
+/// gradient. Later ones (further micro-batches, a second use of a tied table) accumulate. So gradients need not be
+/// zeroed.
 class Weight {
  public:
   Tensor main_grad;           ///< accumulate dtype, same shape; undefined when frozen or in inference
   int64_t contributions = 0;  ///< contributions of this step that are in main_grad or being added to it
-  /// Every rank of the tensor group has the same values and a partial gradient.
+  /// True if every rank of the tensor group has the same values and a partial gradient.
   bool grad_partial = false;
 
   void set_memory(Tensor value, Tensor grad) {
@@ -31,16 +31,16 @@ class Weight {
   }
 
   const Shape& shape() const { return value_.shape(); }
-  /// The value, in storage dtype, valid for later work of `stream`.
+  /// Returns the value, in storage dtype. It is valid for later work of `stream`.
   const Tensor& read(Stream& stream) const {
     if (sync_ != nullptr) std::exchange(sync_, nullptr)->wait(stream);
     return value_;
   }
-  /// The value is being gathered from another replica: the next `read` waits for it.
+  /// Declares that the value is being gathered from another replica. The next `read` waits for it.
   void set_sync(ParamSync& sync) { sync_ = &sync; }
   bool syncing() const { return sync_ != nullptr; }
 
-  /// The mode of the next contribution, which it counts.
+  /// Counts the next contribution and returns its mode.
   GradMode next_mode() {
     if (!main_grad) return GradMode::kSkip;
     return contributions++ == 0 ? GradMode::kOverwrite : GradMode::kAccumulate;

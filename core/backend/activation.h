@@ -25,7 +25,7 @@ constexpr auto names_of(Activation) {
 inline constexpr double kXieluBeta = 0.5;
 inline constexpr double kXieluEps = -1e-6;
 
-/// y = act(x) without `up`, y = act(gate) * linear with it, where gate = min(x, clamp) and linear = min(max(up,
+/// Without `up`: y = act(x). With `up`: y = act(gate) * linear, where gate = min(x, clamp) and linear = min(max(up,
 /// -clamp), clamp) + linear_offset (phi-3-small; without a clamp x and up are unchanged). Every view has its own
 /// stride: gate and up may be column slices of one or two matrices. relu max(x,0), relu2 max(x,0)^2, gelu_tanh
 /// x/2*(1+tanh(sqrt(2/pi)*(x+0.044715x^3))), gelu_erf x/2*(1+erf(x/sqrt2)), quick_gelu x*sigmoid(1.702x), silu
@@ -46,10 +46,10 @@ struct ActivationForward {
   auto views() const { return std::tie(x, up, scalars, y); }
 };
 
-/// dx (+)= dy * act'(gate) * linear where x <= clamp, 0 beyond; dup (+)= dy * act(gate) where |up| <= clamp, 0 beyond.
+/// dx (+)= dy * act'(gate) * linear where x <= clamp, else 0. dup (+)= dy * act(gate) where |up| <= clamp, else 0.
 /// Strides as in forward: dx and dup may be column slices of one gradient. xielu: dalpha_p (+)= sigmoid(alpha_p) * sum
-/// dy x^2 over x > 0, dalpha_n (+)= sigmoid(alpha_n) * sum dy (expm1(min(x, eps)) - x) over the others, the same bits
-/// for any thread count.
+/// dy x^2 over x > 0, and dalpha_n (+)= sigmoid(alpha_n) * sum dy (expm1(min(x, eps)) - x) over the others, with the
+/// same bits for any thread count.
 struct ActivationBackward {
   ConstView dy;                          ///< [N, F] storage dtype
   ConstView x;                           ///< [N, F] as in forward

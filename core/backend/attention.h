@@ -5,8 +5,8 @@
 
 namespace ashlar {
 
-/// Kernels that compute attention. kAuto: cuDNN if it supports the call, else our own. kOwn: our own. kCudnn: cuDNN, or
-/// an error.
+/// The kernels that compute attention. kAuto: cuDNN if it supports the call, else Ashlar's. kOwn: Ashlar's. kCudnn:
+/// cuDNN's; an error if it does not support the call.
 enum class AttentionKernels : uint8_t { kAuto, kOwn, kCudnn };
 constexpr auto names_of(AttentionKernels) { return enum_names<AttentionKernels>("auto", "own", "cudnn"); }
 
@@ -106,7 +106,7 @@ struct AttentionForward {
   auto views() const { return std::tie(q, k, v, out, lse, shape); }
 };
 
-/// delta[b,h,t] = sum_d out*dout is computed inside unless given.
+/// Gradients of AttentionForward. delta[b,h,t] = sum_d out*dout is computed by the call unless it is given.
 struct AttentionBackward {
   ConstView dout;      ///< [B*T_q, H*D_v] storage dtype
   ConstView q, k, v;   ///< as in forward

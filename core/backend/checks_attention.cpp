@@ -6,7 +6,7 @@ namespace ashlar {
 
 namespace {
 
-/// The widths of a head that the kernels' tiles support.
+/// Checks that the kernels' tiles support a head of this width.
 void check_width(std::string_view where, std::string_view name, int64_t width) {
   if (width >= 1 && width <= 512) return;
   throw input_error(where, "expected ", name, " to be from 1 to 512, got ", width, "; choose another model.head_dim");

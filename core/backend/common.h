@@ -18,8 +18,8 @@ enum class GradMode : uint8_t {
   kAccumulate,  ///< later contribution: added to the content
 };
 
-// Every pointer of an args struct is a view of device memory: a ConstView is what the call reads, a MutView what it
-// writes (or reads and writes). `views()` lists them all, nested structs included.
+// Every pointer of an args struct is a view of device memory. The call reads a ConstView, and writes (or reads and
+// writes) a MutView. `views()` lists all of them, also those of nested structs.
 
 /// Step values computed on the host. Stored in device memory (struct_of), so that launches are the same every step;
 /// always double.
@@ -57,9 +57,9 @@ struct SetStruct {
   auto views() const { return std::tie(dst); }
 };
 
-/// Dropout as a pure function of global indices, so that masks are equal on any mesh.
-/// An element with global index e is kept iff uniform(word) >= p and is then multiplied by 1/(1-p), where word is
-/// number e%4 of Philox with counter {lo(e/4), hi(e/4), site, philox_step} and key = seed.
+/// Dropout as a function of global indices only, so that masks are equal on any mesh. An element with global index e is
+/// kept iff uniform(word) >= p, and is then multiplied by 1/(1-p). `word` is word e%4 of Philox with counter {lo(e/4),
+/// hi(e/4), rng_stream, philox_step} and key = seed.
 /// Hidden rows: e = (first_sample*T + row0 + n) * width + c, n the row, width the row's.
 /// Attention:   e = (((first_sample+b)*heads + head0 + h) * S + q) * S + k, with S = sequence_length, absolute q, k,
 /// and h one of this rank's heads.

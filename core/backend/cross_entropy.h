@@ -5,7 +5,7 @@
 
 namespace ashlar {
 
-/// Squared by the z-loss: log Z, or the largest logit (Baichuan 2).
+/// The value that the z-loss squares: log Z, or the largest logit (Baichuan 2).
 enum class ZKind : uint8_t { kLse, kMaxLogit };
 constexpr auto names_of(ZKind) { return enum_names<ZKind>("lse", "max_logit"); }
 
@@ -19,13 +19,13 @@ struct LossStats {
   int64_t valid = 0;  ///< rows with target >= 0
 };
 
-// Cross-entropy over (a slice of) the vocabulary. For a whole vocabulary it takes three calls: statistics, reduction,
-// gradient. If tensor ranks hold slices, the row maxima are reduced (max) after the first call, each slice's sums are
-// rescaled from its own maxima to the global ones, and then sums and target logits are reduced (sum). The z-loss of the
-// largest logit needs one more reduction: the number of columns with the maximum, summed over the slices. z = logits *
-// logit_scale, with a softcap cap * tanh(logits * logit_scale / cap); -inf stays -inf. Columns from `valid_cols` on are
-// padding and count as -inf. The backend chooses the dtype of the logits (Backend::logits_dtype): storage or
-// accumulate. Row statistics are in the accumulate dtype.
+// Cross-entropy over the vocabulary or a slice of it. For a whole vocabulary it takes three calls: statistics,
+// reduction, gradient. If tensor ranks hold slices, there are further steps after the first call: the row maxima are
+// reduced (max), the sums of each slice are rescaled from its own maxima to the global ones, and sums and target logits
+// are reduced (sum). The z-loss of the largest logit needs one more reduction: the number of columns with the maximum
+// is summed over the slices. z = logits * logit_scale, or with a softcap cap * tanh(logits * logit_scale / cap); -inf
+// stays -inf. Columns from `valid_cols` on are padding and count as -inf. The backend chooses the dtype of the logits
+// (Backend::logits_dtype): storage or accumulate. Row statistics are in the accumulate dtype.
 
 /// Shared by the calls. The slice holds the ids [vocab_begin, vocab_begin + valid_cols).
 struct LossShape {

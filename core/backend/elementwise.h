@@ -4,9 +4,9 @@
 
 namespace ashlar {
 
-/// y = x + scale * dropout(delta) [+ scale * dropout2(delta2)]: addition to the residual stream; one rounding. Without
-/// x: the branches only. Row n, column c of delta has the dropout index of common.h with width = cols. delta2 has its
-/// own site.
+/// Addition to the residual stream: y = x + scale * dropout(delta) [+ scale * dropout2(delta2)], with one rounding.
+/// Without x, y is the sum of the branches only. Row n, column c of delta has the dropout index of common.h with width
+/// = cols. delta2 has its own random stream.
 struct ResidualForward {
   ConstView x;       ///< [N, C] storage dtype, or absent
   ConstView delta;   ///< [N, C] storage dtype
@@ -66,9 +66,9 @@ struct Fill {
   auto views() const { return std::tie(dst); }
 };
 
-/// Random weights as a pure function of (seed, site, global element index): scale times a normal number (mean 0, std 1:
-/// Philox::normal_at), or, with cut > 0, times one drawn until it lies within [-cut, cut]
-/// (Philox::truncated_normal_at): `scale` is the deviation before truncation, as in torch's trunc_normal_.
+/// Random weights as a function of (seed, rng_stream, global element index) only: scale times a normal number (mean 0,
+/// std 1: Philox::normal_at). With trunc_sigma > 0 the number is drawn again until it lies within [-trunc_sigma,
+/// trunc_sigma] (Philox::truncated_normal_at). `scale` is the deviation before truncation, as in torch's trunc_normal_.
 /// The local matrix is rows [row_begin, ..) and columns [col_begin, ..) of a global tensor of width global_cols.
 struct RandomFill {
   static constexpr double kLeastTruncSigma = 0.5;

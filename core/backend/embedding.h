@@ -4,9 +4,9 @@
 
 namespace ashlar {
 
-/// out[n] (+)= scale * table[ids[n] - first_id]. The table is rows [first_id, first_id + V) of the vocabulary: rows
-/// with ids outside add nothing (and are zero with kOverwrite). The reader of the data checks ids against the whole
-/// vocabulary.
+/// out[n] (+)= scale * table[ids[n] - first_id]. The table has the rows [first_id, first_id + V) of the vocabulary.
+/// Output rows with other ids get nothing added (and are zero with kOverwrite). The reader of the data checks ids
+/// against the whole vocabulary.
 struct EmbeddingForward {
   ConstView ids;    ///< [N] kInt32
   ConstView table;  ///< [V, C] storage dtype

@@ -4,8 +4,9 @@
 
 namespace ashlar {
 
-/// A range whose squares are summed. `first` is its position in its tensor: chunks of SumSquares::kChunk elements are
-/// counted from the tensor's start, so that a range boundary splits one chunk and does not shift the others.
+/// A range whose squares are summed. `first` is its position in its tensor. Chunks of SumSquares::kChunk elements are
+/// counted from the start of the tensor, so that the boundary of a range splits one chunk and does not shift the
+/// others.
 struct SquaresSegment {
   int64_t begin = 0;  ///< elements from the start of x
   int64_t size = 0;
@@ -34,8 +35,8 @@ inline int64_t SquaresSegment::num_chunks() const {
 }
 
 /// Decides the update: norm = sqrt(sum of squares), clip_scale = max_norm / norm if the norm is larger, skip if the
-/// norm or one of `also_finite` is not finite. A skip is permanent: afterwards neither `state` nor `kept` changes, so
-/// they hold the values of the first skip.
+/// norm or one of `also_finite` is not finite. A skip is permanent: later calls change neither `state` nor `kept`, so
+/// both hold the values of the first skip.
 struct ClipGradients {
   ConstView squares;      ///< fp64 [n], sums of squares of the model's tensors
   ConstView also_finite;  ///< fp64 [any], such as the loss, or absent

@@ -14,7 +14,7 @@ struct LearnedScale {
   auto views() const { return std::tie(x, s, y); }
 };
 
-/// Gradients of LearnedScale: dx (+)= s * dy; ds (+)= sum over rows and columns of dy * x, in an order that depends
+/// Gradients of LearnedScale: dx (+)= s * dy; ds (+)= sum of dy * x over all elements, in an order that depends
 /// only on the shape: the same bits for any thread count and on every GPU.
 struct LearnedScaleBackward {
   ConstView dy;  ///< [N, C] storage dtype, read

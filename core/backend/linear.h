@@ -4,7 +4,7 @@
 
 namespace ashlar {
 
-/// y = x w^T + bias. The product is summed in fp32 (fp64 for fp64), rounded once at the store.
+/// y = x w^T + bias. The product is summed in fp32 (fp64 for fp64) and rounded once at the store.
 /// dtypes: x, w and bias share the storage dtype (bias may also be fp32); y is the storage dtype or the accumulate
 /// dtype (logits). Rows of x, w, y may be strided. y may not alias anything.
 struct LinearForward {

@@ -8,7 +8,7 @@ namespace ashlar {
 enum class NormType : uint8_t { kLayerNorm, kRmsNorm };
 constexpr auto names_of(NormType) { return enum_names<NormType>("layernorm", "rmsnorm"); }
 
-/// The kind of norm: one struct for the model's config, its op and the kernels.
+/// The kind of norm. The model's config, the op and the kernels use this same struct.
 struct NormVariant {
   NormType type = NormType::kRmsNorm;
   double eps = 1e-5;
@@ -35,7 +35,7 @@ struct NormForward {
   auto views() const { return std::tie(x, gamma, beta, y, mean, rstd); }
 };
 
-/// Gradients of NormForward. dgamma, dbeta are summed over rows (and heads that share them) deterministically for any
+/// Gradients of NormForward. dgamma, dbeta are summed across rows (and heads that share them) deterministically for any
 /// thread count.
 struct NormBackward {
   ConstView dy;     ///< [N, C] storage dtype, read
@@ -54,8 +54,8 @@ struct NormBackward {
   auto views() const { return std::tie(dy, x, gamma, mean, rstd, dx, dgamma, dbeta); }
 };
 
-// The norm in five parts, for statistics across ranks (a normalized width sharded over tensor ranks). Between the parts
-// the caller adds the row sums of all ranks; C_total is the whole width.
+// The norm in five parts, for a normalized width that is sharded over tensor ranks. Between the parts the caller adds
+// the row sums of all ranks. C_total is the whole width.
 
 /// sum[n] = sum_c x, sum_squares[n] = sum_c (x - shift)^2 with shift = center[n] if given, else 0.
 /// layernorm calls it twice (sums, then centred squares), rmsnorm once.

@@ -7,7 +7,7 @@ namespace ashlar {
 /// Minimum of a row's length (eps of PyTorch's normalize).
 inline constexpr double kShortestRow = 1e-12;
 
-/// y[v] = w[v] * inverse[v], inverse[v] = 1 / max(|w[v]|, kShortestRow), |w[v]| the Euclidean length.
+/// y[v] = w[v] * inverse[v], with inverse[v] = 1 / max(|w[v]|, kShortestRow) and |w[v]| the Euclidean length of row v.
 struct NormalizeRows {
   ConstView w;      ///< [V, C] storage dtype
   MutView y;        ///< [V, C] storage dtype, written

@@ -7,8 +7,8 @@
 
 namespace ashlar {
 
-/// A range of a sharded tensor that this rank updates, with its own hyper-parameters. Tables of segments are in device
-/// memory (table_of), uploaded once, ascending in both positions.
+/// A range of a sharded tensor that this rank updates, with its own hyper-parameters. Tables of segments are uploaded
+/// once to device memory (table_of), and ascend in both positions.
 struct UpdateSegment {
   int64_t flat_begin = 0;    ///< elements from the start of the flat buffers
   int64_t packed_begin = 0;  ///< elements from the start of the packed optimizer state
@@ -18,9 +18,9 @@ struct UpdateSegment {
 };
 
 /// Common inputs and outputs of update rules. A rule updates all segments in one pass, with g = grad * clip.clip_scale
-/// and lr_t = scalars.lr * segment.lr_multiplier. Its args struct has an Update, its state tensors ([P] accumulate
-/// dtype, packed, read and written; listed by `state`) and its hyper-parameters, without defaults. Elements outside all
-/// segments are not changed. With clip.skip nothing is changed.
+/// and lr_t = scalars.lr * segment.lr_multiplier. The args struct of a rule has an Update, the state tensors ([P]
+/// accumulate dtype, packed, read and written; listed by `state`) and the hyper-parameters, without defaults. Elements
+/// outside all segments are not changed. If clip.skip is set, nothing is changed.
 struct Update {
   ConstView grad;      ///< [F] accumulate dtype, a flat buffer
   MutView master;      ///< accumulate dtype, read and written: [P] packed, or the flat weights [F] themselves

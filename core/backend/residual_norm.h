@@ -5,9 +5,9 @@
 
 namespace ashlar {
 
-/// Adds a branch to the residual stream and normalizes the sum in one pass, so that the sum is read while cached.
-/// Rounding is that of the two calls. Backward is that of the parts: NormBackward adds to the stream's gradient in its
-/// own pass (dx_mode).
+/// Adds a branch to the residual stream and normalizes the sum in one pass, which reads the sum from the cache.
+/// Rounding is the same as in two calls. There is no fused backward: NormBackward adds to the gradient of the stream
+/// (dx_mode).
 struct ResidualNormForward {
   ResidualForward residual;  ///< its y is the stream
   NormForward norm;          ///< its x is that y; of whole rows (heads = 1)

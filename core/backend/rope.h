@@ -8,7 +8,7 @@ namespace ashlar {
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
 constexpr auto names_of(RopeStyle) { return enum_names<RopeStyle>("half", "interleaved"); }
 
-/// Rotary positions on the leading heads of a row of heads; the other heads are copied.
+/// Applies rotary positions to the leading heads of each row; the other heads are copied.
 /// Pair (a, b) of frequency m at position t -> (a cos - b sin, b cos + a sin), cos and sin read from the tables;
 /// pair m = dims (m, m + dims/2) for half, (2m, 2m+1) for interleaved; dims >= `dims` of a head are copied.
 /// inverse rotates back: it is the backward. Source: Su et al. 2021 (arXiv:2104.09864) eq. 34.

@@ -29,7 +29,7 @@ constexpr std::array<EnumName<E>, sizeof...(Names)> enum_names(const Names&... n
   return {EnumName<E>{static_cast<E>(value++), names}...};
 }
 
-/// An enum with names, found where the enum is declared.
+/// An enum for whose type `names_of` is declared.
 template <typename E>
 concept NamedEnum = requires(E e) {
   { names_of(e).front() } -> std::convertible_to<EnumName<E>>;

@@ -27,7 +27,7 @@ enum class ExitCode : int {
 /// bytes from files are escaped, so they cannot break the line or control a terminal (on_one_line).
 class Error : public std::runtime_error {
  public:
-  /// The text of an existing error: has its `[where]`, may have several lines, and is escaped already.
+  /// The text of an existing error. It has its `[where]`, is escaped already, and may have several lines.
   struct FullText {
     std::string text;
   };

@@ -6,9 +6,9 @@
 
 namespace ashlar {
 
-/// absl::flat_hash_map for tables that grow with input. If growing runs out of memory, the table can be neither used
-/// nor destroyed (its destructor would read uninitialized slots), so the program ends at once, by its std::terminate
-/// handler with std::bad_alloc as the exception. Insert only with the members below.
+/// absl::flat_hash_map for tables that grow with input. If memory runs out while the table grows, it can be neither
+/// used nor destroyed, since its destructor would read uninitialized slots. The program then ends at once in its
+/// std::terminate handler, with std::bad_alloc as the exception. Insert only with the members below.
 template <typename Key, typename Value>
 class HashMap : public absl::flat_hash_map<Key, Value> {
   using Base = absl::flat_hash_map<Key, Value>;

@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// The axes of the mesh of ranks, outermost first: adjacent ranks differ along the last. Only labels; parallel/mesh
-/// knows the ranks.
+/// The axes of the mesh of ranks, outermost first; adjacent ranks differ along the last one. These are only labels;
+/// parallel/mesh knows the ranks.
 enum class Axis : uint8_t {
   kPipeline,  ///< stages: consecutive layers
   kReplica,   ///< copies of the model, each with its own samples
@@ -51,10 +51,10 @@ class AxisSet {
 std::string text_of(AxisSet axes);  ///< "replica+tensor", "no axis"
 
 inline constexpr AxisSet kAllAxes((1U << kNumAxes) - 1);
-/// Axes over which ranks process other samples, or other positions of a sample: weights other than experts are
-/// replicated over them, and their gradients summed.
+/// Axes along which ranks process different samples, or different positions of a sample. All weights except experts are
+/// replicated over them, and their gradients are summed over them.
 inline constexpr AxisSet kReplicaAxes{Axis::kReplica, Axis::kContext, Axis::kExpert};
-/// Axes over which ranks process other samples. The key mesh.data is their product.
+/// Axes along which ranks process different samples. The key mesh.data is the product of their sizes.
 inline constexpr AxisSet kSampleAxes{Axis::kReplica, Axis::kExpert};
 
 /// A number for each axis.

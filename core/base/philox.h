@@ -8,9 +8,9 @@
 
 namespace ashlar {
 
-/// Philox4x32-10: a counter-based random function, so that every random number of a run is a pure
-/// function of (seed, name or site, global index) and does not depend on mesh, thread or order.
-/// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4.
+/// Philox4x32-10, a counter-based random function. Every random number of a run depends only on (seed, random stream,
+/// global index), not on mesh, thread or order. Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+/// 3", section 4.
 struct Philox {
   using Counter = std::array<uint32_t, 4>;
   using Key = std::array<uint32_t, 2>;
@@ -27,7 +27,7 @@ struct Philox {
     return c;
   }
 
-  /// Four 32-bit words for the block `index` of the stream (seed, site).
+  /// Four 32-bit words for the block `index` of the random stream (seed, rng_stream).
   static constexpr Counter block(uint64_t seed, uint64_t rng_stream, uint64_t index) {
     return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(rng_stream),
                   static_cast<uint32_t>(rng_stream >> 32)},
@@ -47,18 +47,19 @@ struct Philox {
     return {r * std::cos(angle), r * std::sin(angle)};
   }
 
-  /// The standard normal number at a global element index of the stream (seed, site).
+  /// The standard normal number at a global element index of the random stream (seed, rng_stream).
   static double normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index) {
     const Counter w = block(seed, rng_stream, index / 4);
     const bool upper = (index & 2U) != 0;
     return normal_pair(w[upper ? 2 : 0], w[upper ? 3 : 1])[index & 1U];
   }
 
-  /// Streams for repeated draws: the same index in the stream of site + kNextDraw, then site + 2 kNextDraw and so on.
-  /// Any odd constant gives as many streams as there are sites; 2^64 / golden ratio.
+  /// Distance of the streams for repeated draws: these take the same index in the streams rng_stream + kNextDraw,
+  /// rng_stream + 2 kNextDraw and so on. Any odd constant reaches all streams; this one is 2^64 / golden ratio.
   static constexpr uint64_t kNextDraw = 0x9E3779B97F4A7C15ULL;
 
-  /// The normal number at an index, drawn again until it lies within [-cut, cut]: a truncated normal distribution.
+  /// The normal number at an index, drawn again until it lies within [-trunc_sigma, trunc_sigma]: a truncated normal
+  /// distribution.
   static double truncated_normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index, double trunc_sigma) {
     double value = normal_at(seed, rng_stream, index);
     while (std::abs(value) > trunc_sigma) value = normal_at(seed, rng_stream += kNextDraw, index);
@@ -66,7 +67,7 @@ struct Philox {
   }
 };
 
-/// Stable 64-bit hash (FNV-1a with a final mix): of a name, the `site` of a parameter or dropout layer.
+/// Stable 64-bit hash (FNV-1a with a final mix). The hash of a name is the random stream of a parameter or a dropout.
 constexpr uint64_t hash64(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325ULL;
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;

@@ -17,7 +17,7 @@ bool shows_itself(char32_t c) {
   return (c < 0xe0000 || c > 0xe0fff) && (c < 0xfff9 || c > 0xfffb);        // tags, annotations
 }
 
-/// Characters that are escaped besides invisible ones: none, backslashes, or backslashes and single quotes.
+/// Which characters are escaped in addition to invisible ones: none, backslashes, or backslashes and single quotes.
 enum class Style { kMessage, kText, kQuoted };
 
 void append(char32_t c, std::string_view bytes, Style style, std::string& out) {

@@ -20,7 +20,7 @@ decltype(auto) cat_part(const T& part) {
 }
 }  // namespace internal
 
-/// The parts joined into one string: text and numbers alike.
+/// Joins the parts, texts and numbers, into one string.
 template <typename... Parts>
 std::string str_cat(const Parts&... parts) {
   return absl::StrCat(internal::cat_part(parts)...);

@@ -6,7 +6,7 @@
 
 namespace ashlar {
 
-/// A decoded code point and its number of bytes; bytes == 0: the text does not begin with a valid one.
+/// A decoded code point and its number of bytes. bytes == 0: the text does not begin with a valid code point.
 struct CodePoint {
   char32_t value = 0;
   int bytes = 0;

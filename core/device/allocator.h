@@ -6,8 +6,8 @@
 
 namespace ashlar {
 
-/// Purpose of memory: on the device, except kPinned, host memory for copies to and from the device. Each kind has its
-/// own allocator, so that a run's memory can be reported in full.
+/// Purpose of memory. All kinds are device memory, except kPinned, which is host memory for copies to and from the
+/// device. Each kind has its own allocator, so that a report covers all memory of a run.
 enum class MemoryKind : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kPinned };
 constexpr auto names_of(MemoryKind) {
   return enum_names<MemoryKind>("parameters", "gradients", "optimizer", "activations", "workspace", "pinned");
@@ -18,7 +18,8 @@ inline constexpr int kNumMemoryKinds = names_of(MemoryKind{}).size();
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// At least `bytes` bytes aligned to 256; never null. Content is undefined. Throws resource_error when out of memory.
+  /// Returns at least `bytes` bytes, aligned to 256; never null. The content is undefined. Throws resource_error when
+  /// out of memory.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* block) = 0;
 

@@ -7,7 +7,7 @@ namespace ashlar {
 
 namespace {
 
-// From nvml.h, which no toolkit wheel includes; these numbers are its ABI.
+// Values of nvml.h, which no toolkit wheel includes. They are part of the library's ABI.
 constexpr unsigned kSmClock = 1;  // NVML_CLOCK_SM
 struct Reason {
   unsigned long long bit;

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 uses a number near 2^63
 
-/// The number at the beginning of `text`, after spaces; nothing for another word ("max").
+/// Returns the number at the beginning of `text`, after spaces; nothing if there is a word such as "max".
 std::optional<int64_t> number_in(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t value = 0;
@@ -93,12 +93,13 @@ class Groups {
   explicit Groups(const FileReader& read)
       : mountinfo_(read("/proc/self/mountinfo").value_or("")), cgroup_(read("/proc/self/cgroup").value_or("")) {}
 
-  /// The folders of its group and of the parent groups, as far as visible.
+  /// The folders of this process's group and of its parent groups, as far as they are visible.
   std::vector<std::string> folders(std::string_view controller) const {
     const std::optional<Mount> mount = find_mount(mountinfo_, controller);
     const std::optional<std::string> group = find_group(cgroup_, controller);
     if (!mount || !group) return {};
-    // In a container without a cgroup namespace the group's path is outside the mount: the mount is the group.
+    // In a container without a cgroup namespace the path of the group is outside the mount. The mount point is then the
+    // group.
     std::string below;
     const std::string root = mount->root == "/" ? "" : mount->root;
     if (group->starts_with(root + "/")) below = group->substr(root.size());

@@ -17,7 +17,7 @@ struct CgroupLimits {
   std::optional<int64_t> memory_bytes;       ///< the smallest limit
   std::optional<int64_t> memory_left_bytes;  ///< remaining below the tightest limit; page cache counts as free
 };
-/// From /proc/self/cgroup, /proc/self/mountinfo and the files that they refer to.
+/// Reads the limits from /proc/self/cgroup, /proc/self/mountinfo and the files that they refer to.
 CgroupLimits cgroup_limits(const FileReader& read = read_host_file);
 
 /// Cores that this process may use at once: the size of its affinity mask, or its control groups' limit if lower.
@@ -26,8 +26,8 @@ int64_t usable_cores(const FileReader& read = read_host_file);
 /// Memory that is still available on the machine and in the control groups.
 int64_t memory_left_bytes(const FileReader& read = read_host_file);
 
-/// Limits of this process that may have caused a failed allocation, with advice: "this process has 812 MiB of addresses
-/// and may have 1000 (ulimit -v 1024000); raise that limit". Empty if no limit is set.
+/// Describes limits of this process that may have made an allocation fail, with advice: "this process has 812 MiB of
+/// addresses and may have 1000 (ulimit -v 1024000); raise that limit". Empty if no limit is set.
 std::string memory_limits_text();
 /// memory_limits_text(), or without limits the free memory of the machine: "the machine has 512 MiB of memory left".
 std::string memory_state_text();

@@ -8,7 +8,7 @@ class HostThreads {
   virtual ~HostThreads() = default;
 
   virtual int threads() const = 0;
-  /// Total time that threads have waited for each other inside parallel work.
+  /// Total time in which threads have waited for each other inside parallel work.
   virtual double waited_sec() const = 0;
 };
 

@@ -12,7 +12,7 @@ namespace ashlar {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Device memory aligned to 4096, or null if unavailable: then the driver is used.
+  /// Returns device memory aligned to 4096, or null if there is none; the driver is used then.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
 };

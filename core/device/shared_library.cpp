@@ -51,8 +51,8 @@ void* SharedLibrary::find(const char* name) const { return dlsym(handle_, name);
 void* SharedLibrary::symbol(const char* name) const {
   void* const found = find(name);
   if (found == nullptr)
-    throw input_error(where_, "expected the function ", name, " in ", name_, ", which ", path_,
-                      " does not have: it has another version; ", how_to_get_);
+    throw input_error(where_, "expected the function ", name, " in ", name_, ", but ", path_,
+                      " is another version without that function; ", how_to_get_);
   return found;
 }
 

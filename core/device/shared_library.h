@@ -6,15 +6,16 @@
 
 namespace ashlar {
 
-/// A vendor's library loaded at run time, so that the program starts on machines without it. Never unloaded: driver
-/// libraries do not support that.
+/// A vendor's library that is loaded at run time, so that the program starts on machines without it. It is never
+/// unloaded, since driver libraries do not support that.
 class SharedLibrary {
  public:
   /// Files to try, and advice for a user without the library.
   struct Place {
     const char* name;                  ///< for messages: "NCCL"
     std::vector<std::string> sonames;  ///< tried in order; one with a slash is a path
-    /// Environment variable with the path of the file; if set, nothing else is tried. May be empty.
+    /// The environment variable that may have the path of the file; if it is set, nothing else is tried. Empty: there
+    /// is no such variable.
     std::string variable;
     std::vector<std::string> folders;  ///< searched after the dynamic linker's default folders
     std::string how_to_get;            ///< "install the package libnccl2"
@@ -24,7 +25,7 @@ class SharedLibrary {
   /// library.
   SharedLibrary(const Place& place, std::string_view where);
 
-  /// The function of that name. Throws input_error if the library, of another version, lacks it.
+  /// Returns the function of that name. Throws input_error if this version of the library lacks it.
   template <typename Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));

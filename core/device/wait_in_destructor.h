@@ -6,8 +6,9 @@
 
 namespace ashlar {
 
-/// For destructors of memory that queued work may still use: the host waits for the event. If the device has failed,
-/// nothing uses the memory and the error was reported to an earlier waiter, so it is ignored here. Null: no wait.
+/// Makes the host wait for the event (null: does nothing), in the destructor of memory that queued work may still use.
+/// If the device has failed, nothing uses the memory, and the error was reported by an earlier wait, so it is ignored
+/// here.
 inline void wait_in_destructor(Event* event) noexcept {
   if (event == nullptr) return;
   try {

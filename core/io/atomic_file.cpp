@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kPartialSuffix = ".partial";
 
-/// An unnamed file in that directory: the system removes it when the last process closes it. -1 if the file system does
-/// not support this.
+/// Opens an unnamed file in the directory, which the system removes when the last process closes it. Returns -1 if the
+/// file system does not support this.
 int open_nameless(const std::filesystem::path& directory) {
   return ::open(directory.empty() ? "." : directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 }
@@ -32,8 +32,8 @@ int link_nameless(int fd, const std::filesystem::path& path) {
   return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // without /proc; needs a capability that root has
 }
 
-/// Removes a leftover partial file now, before writing, to free its space. Anything but a regular file is kept and is
-/// an error before the first byte.
+/// Removes a leftover partial file before writing, to free its space. Anything other than a regular file is kept, and
+/// is an error.
 void remove_leftover(const std::filesystem::path& partial, const std::filesystem::path& path) {
   struct stat info {};
   if (::lstat(partial.c_str(), &info) != 0) return;
@@ -63,7 +63,7 @@ void AtomicFile::abandon() {
 void AtomicFile::reserve(int64_t total_bytes) {
   if (total_bytes <= 0) return;
   if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, 1) != 0 && errno == EOPNOTSUPP) return;
-  // Avoids an allocation that must fail: it would consume all free space for everybody before failing.
+  // Does not try an allocation that must fail, since it would take all free space from everybody before it fails.
   struct statvfs disk {};
   if (::fstatvfs(fd_, &disk) == 0 && disk.f_blocks > 0) {
     const auto free_blocks = static_cast<int64_t>(::geteuid() == 0 ? disk.f_bfree : disk.f_bavail);
@@ -92,7 +92,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
       write_fully(fd_, bytes, path_);
     }
   } catch (const Error&) {
-    // Frees the space at once: the caller may want to write a smaller file or a log line.
+    // Frees the space at once, since the caller may want to write a smaller file or a log line.
     abandon();
     throw;
   }
@@ -104,7 +104,7 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 void AtomicFile::commit() {
   ASHLAR_CHECK(fd_ >= 0, "commit twice or after a failed write of ", path_.string());
   if (direct_) direct_->finish();
-  // Unwritten reserved space would stay allocated to the file.
+  // Otherwise reserved space that was not written would stay allocated to the file.
   if (reserved_bytes_ > bytes_written_ && ::ftruncate(fd_, bytes_written_) != 0)
     throw system_error("file", "finish", path_, errno);
   if (::fsync(fd_) != 0) throw system_error("file", "sync", path_, errno);

@@ -11,13 +11,12 @@ namespace ashlar::io {
 
 class DirectWriter;
 
-/// A file that appears under its final name complete or not at all. Bytes go to an unnamed file in the same directory,
-/// which the system removes when the process ends in any way; commit() syncs it, names it `PATH.partial`, renames it
-/// and syncs the directory. If the file system does not support unnamed files, it is `PATH.partial` from the start,
-/// which a killed process leaves behind. Without commit the destructor removes it, and an existing file under the final
-/// name is kept. An old `PATH.partial` is removed at once, to free its space. One writer per name at a time. Errors:
-/// exhaustion (disk, quota, size limit) exit code 6, unwritable or missing directory exit code 2; both name path and
-/// errno.
+/// A file that has its final name only when it is complete. Bytes go to an unnamed file in the same directory, which
+/// the system removes if the process ends in any way. commit() syncs it, names it `PATH.partial`, renames it and syncs
+/// the directory. If the file system does not support unnamed files, it is `PATH.partial` from the start, which a
+/// killed process leaves behind. Without commit the destructor removes it, and an existing file under the final name is
+/// kept. An old `PATH.partial` is removed at once, to free its space. One writer per name at a time. Errors: exhaustion
+/// (disk, quota, size limit) exit code 6, unwritable or missing directory exit code 2; both name path and errno.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

@@ -54,8 +54,8 @@ struct FileSum {
 };
 FileSum sum_file(const std::filesystem::path& path);
 
-/// A file whose every read is verified: the chunks that a read covers are read whole and compared with their checksums,
-/// so a damaged byte fails the first read that uses it.
+/// A file of which every read is verified. The chunks that a read covers are read completely and compared with their
+/// checksums, so the first read of a damaged byte fails.
 class CheckedFile {
  public:
   /// Throws a damaged-data error when the size differs from expected.total_bytes; reads no data yet.

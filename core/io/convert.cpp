@@ -40,8 +40,8 @@ void convert_all(std::span<const std::byte> in, std::span<std::byte> out) {
   }
 }
 
-/// Detects non-finite elements: all exponent bits are ones. Adding the lowest exponent bit then carries into the sign
-/// bit and no further, so a 64-bit word tests all its elements at once.
+/// Detects non-finite elements, whose exponent bits are all ones. Adding the lowest exponent bit then carries into the
+/// sign bit and no further, so the elements of a 64-bit word are tested at once.
 struct Exponent {
   uint64_t bits = 0, lowest = 0, sign = 0;
 };

@@ -1,7 +1,7 @@
-// CRC-32 by carry-less multiplication if the processor supports it, about twice zlib's speed: checkpoints are summed
-// when written and when read back, while training needs the same cores. Gopal et al., "Fast CRC Computation for Generic
-// Polynomials Using PCLMULQDQ Instruction" (Intel, 2009); the constants are x^k mod P of the reflected polynomial
-// 0xEDB88320 for the folding distances.
+// CRC-32 by carry-less multiplication if the processor supports it, at about twice zlib's speed. Speed matters because
+// checkpoints are checked when written and when read back, while training needs the same cores. Gopal et al., "Fast CRC
+// Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009); the constants are x^k mod P of the
+// reflected polynomial 0xEDB88320 for the folding distances.
 #include <zlib.h>
 
 #include "core/io/checksum.h"

@@ -49,7 +49,7 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
       continue;
     }
     size_t count = std::min(bytes.size(), kBufferBytes - filled_);
-    // Copies up to where memory and file are both aligned, if possible.
+    // Copies up to the place where memory and file are both aligned, if there is one.
     const size_t gap =
         (kDirectAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment) % kDirectAlignment;
     if (direct_ && gap < count && (filled_ + gap) % kDirectAlignment == 0 && bytes.size() - gap >= kWorthAWrite)
@@ -74,7 +74,8 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
     const ssize_t written = ::write(fd_, left.data(), left.size());
     if (written > 0) left = left.subspan(static_cast<size_t>(written));
     if (written >= 0 || errno == EINTR) continue;
-    // Not aligned as this file system requires, or not any more after a partial write. Other errors recur.
+    // The data is not aligned as this file system requires, possibly after a partial write. Other errors will occur
+    // again.
     direct_ = !set_direct(fd_, false);
     if (direct_) throw system_error("file", "write", path_, errno);
   }
@@ -84,7 +85,7 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
 void DirectWriter::finish() {
   if (direct_) direct_ = !set_direct(fd_, false);  // the end of a file may be a partial block
   if (filled_ > 0) flush();
-  // Data written through the cache is clean after the caller's sync and not needed there.
+  // Data that was written through the cache is clean after the caller's sync, and is not needed in the cache.
   static_cast<void>(::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED));
 }
 

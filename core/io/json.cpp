@@ -11,7 +11,7 @@
 namespace ashlar::io {
 namespace {
 
-/// Valid JSON that breaks one of our rules.
+/// The error for valid JSON that breaks a rule of Ashlar (depth, unique keys).
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -107,7 +107,7 @@ void reading_json(const std::function<Error(const std::string& sentence)>& probl
   } catch (const nlohmann::json::parse_error& error) {
     throw problem(str_cat("it is not valid JSON at byte ", error.byte));
   } catch (const nlohmann::json::out_of_range& error) {
-    throw problem(str_cat("a number or place is out of range: ", own_words(error)));
+    throw problem(str_cat("a number or index is out of range: ", own_words(error)));
   } catch (const nlohmann::json::type_error& error) {
     throw problem(str_cat("a value has another type than expected: ", own_words(error)));
   } catch (const nlohmann::json::exception& error) {

@@ -12,12 +12,12 @@ namespace ashlar::io {
 
 /// Runs `read`, which extracts values from external JSON. Exceptions of the JSON library (invalid JSON, a number out of
 /// range, a value of another type, a string that is not UTF-8) are converted by `problem` from one plain sentence, such
-/// as `a number is out of range: 1e999`. The only place that handles the library's exceptions: every reader of JSON
-/// uses it, so that none of them ends the program as a bug.
+/// as `a number is out of range: 1e999`. No other place handles the library's exceptions. Every reader of JSON uses
+/// this function, so that bad JSON never looks like a bug of the program.
 void reading_json(const std::function<Error(const std::string& sentence)>& problem, const std::function<void()>& read);
 
-/// Maximum nesting of objects and lists in external text. Deeper nesting is an attack or an accident: readers recurse
-/// once per level, and stacks are finite.
+/// Maximum nesting of objects and lists in external text. The limit is needed because readers recurse once per level
+/// and stacks are finite. Deeper nesting is an attack or an accident.
 inline constexpr int kMaxJsonDepth = 200;
 
 enum class JsonKeys {

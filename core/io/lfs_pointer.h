@@ -7,8 +7,8 @@
 
 namespace ashlar::io {
 
-/// Prefix of a git-lfs pointer: a few lines that replace a file which was not downloaded
-/// (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). `begin`: the first bytes of a file, kLfsPointerBytes
+/// Prefix of a git-lfs pointer, which is a few lines in place of a file that was not downloaded
+/// (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). `begin`: the first bytes of a file; kLfsPointerBytes
 /// are enough.
 inline constexpr std::string_view kLfsPointerBegin = "version https://git-lfs.github.com/spec/";
 inline bool is_lfs_pointer(std::string_view begin) { return begin.starts_with(kLfsPointerBegin); }

@@ -38,7 +38,7 @@ struct LineWriter::State {
   int64_t written = 0;              ///< bytes written: shows whether the reader reads
   int failure = 0;                  ///< errno
   bool reported = false, writing = false, started = false, stopping = false;
-  bool alone = false;  ///< no thread: the system refused one
+  bool alone = false;  ///< there is no writer thread, because the system refused to create one
 
   int64_t left_out = 0;  ///< lines dropped after the last of `lines`
 
@@ -73,7 +73,7 @@ LineWriter::State::Line LineWriter::State::pop() {
   return line;
 }
 
-/// Without a thread: writes what the descriptor accepts at once, and the rest of a started line.
+/// Used without a thread. Writes what the descriptor accepts at once, and the rest of a started line.
 void LineWriter::State::write_available() {
   pollfd ready{fd, POLLOUT, 0};
   while (waiting() && failure == 0 && ::poll(&ready, 1, 0) == 1) {
@@ -131,7 +131,7 @@ void LineWriter::add(std::string line, LineKind kind) {
   if (s.failure != 0) return;
   if (!s.started) {
     try {
-      // Without the prefix of other threads: waiting for a reader is not a stall.
+      // The thread's name does not have the prefix of worker threads, since waiting for a reader is not a stall.
       start_writer("lines", [state = state_] { state->run(); });
       s.started = true;
       s.alone = false;

@@ -17,13 +17,13 @@ struct LinesLeftOut {
 };
 std::string to_line(const LinesLeftOut& event);  ///< without a line break
 
-/// Lines to a descriptor that may have no reader (a stopped terminal, a pager, a stuck log collector), for a program
-/// that must not wait. `add` never blocks: a thread writes from a bounded queue. If the queue is full, its oldest line
-/// of the lowest priority is dropped (LineKind) and replaced by a line with the number of dropped lines; the order is
-/// kept. If the system refuses the thread, a line is written if the descriptor accepts it at once, else dropped.
-/// A thread is used instead of poll with short writes for three reasons: a terminal that is ready may accept less than
-/// requested, another process may fill the pipe between poll and write, and O_NONBLOCK would affect everybody who
-/// shares the descriptor.
+/// Writes lines to a descriptor that may have no reader (a stopped terminal, a pager, a stuck log collector), for a
+/// program that must not wait. `add` never blocks: a thread writes from a bounded queue. If the queue is full, its
+/// oldest line of the lowest priority is dropped (LineKind) and replaced by a line with the number of dropped lines;
+/// the order is kept. If the system refuses the thread, a line is written if the descriptor accepts it at once, else
+/// dropped. A thread is used instead of poll with short writes for three reasons: a terminal that is ready may accept
+/// less than requested, another process may fill the pipe between poll and write, and O_NONBLOCK would affect everybody
+/// who shares the descriptor.
 class LineWriter {
  public:
   struct Options {
@@ -35,15 +35,16 @@ class LineWriter {
   LineWriter(int fd, const Options& options);
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
-  /// Does not wait: a thread that is still writing ends with its lines or with the process.
+  /// Does not wait. A thread that is still writing ends when its lines are written, or with the process.
   ~LineWriter();
 
   /// `line` ends with a line break. Thread-safe.
   void add(std::string line, LineKind kind);
-  /// Waits until everything is written, as long as there is progress, at most `longest`. False if lines remain; they
-  /// may still be written later. If it has timed out before without progress since, it does not wait again.
+  /// Waits until everything is written, as long as there is progress, and at most `longest`. Returns false if lines
+  /// remain; they may still be written later. If an earlier call timed out and there was no progress since, it does not
+  /// wait again.
   bool finish();
-  /// errno of a failed write, at the first call after it; 0 otherwise. Later lines are dropped.
+  /// Returns errno of a failed write, in the first call after it; otherwise 0. Lines after a failure are dropped.
   int new_failure();
 
  private:

@@ -40,7 +40,7 @@ std::string_view remedy(int error_number) {
     case EPERM:
     case EROFS: return "; choose a path this user may use";
     case ENOTDIR:
-    case EISDIR: return "; a file was expected instead of a directory, or the reverse";
+    case EISDIR: return "; give a file where this is a directory, or a directory where this is a file";
     default: return "";
   }
 }
@@ -118,7 +118,7 @@ void require_regular_file(const std::filesystem::path& path, std::string_view wh
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
   const char* what = S_ISFIFO(info.st_mode) ? "a pipe" : S_ISSOCK(info.st_mode) ? "a socket" : "a device";
   throw input_error(where, path.string(), ": expected a regular file, got ", what,
-                    "; write its output to a file and give that");
+                    "; write its content to a file and give that file");
 }
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -134,7 +134,7 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   if (!S_ISREG(info.st_mode)) {
     ::close(fd_);
     throw input_error("file", "expected a regular file, got ", printable(path_.string()),
-                      " which is a directory, pipe or device; check the path");
+                      ", which is a directory, pipe or device; check the path");
   }
   size_bytes_ = info.st_size;
 }
@@ -181,7 +181,7 @@ std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes)
   const InputFile file(path);
   if (file.size_bytes() > max_bytes) {
     throw input_error("file", "expected at most ", max_bytes, " bytes in ", printable(path.string()), ", got ",
-                      file.size_bytes(), "; expected another kind of file");
+                      file.size_bytes(), "; check the path");
   }
   std::string text(static_cast<size_t>(file.size_bytes()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));

@@ -14,9 +14,10 @@
 
 namespace ashlar::io {
 
-/// The error of a failed system call: `[where] cannot ACTION 'PATH': TEXT (errno N)` with advice. Exhaustion (no space,
-/// quota, file size limit, open files, memory, device) is a resource error, exit code 6; what the user can correct by
-/// another name or permissions (missing, not permitted, a directory) is an input error, exit code 2.
+/// The error of a failed system call: `[where] cannot ACTION 'PATH': TEXT (errno N)` with advice. It is a resource
+/// error (exit code 6) if something is exhausted: space, quota, file size limit, open files, memory, device. It is an
+/// input error (exit code 2) if the user can correct it by another name or permissions: a missing file, no permission,
+/// a directory.
 Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
                    int error_number);
 
@@ -48,8 +49,8 @@ struct FileStamp {
 /// Nothing if there is no such file, or stat fails. Opens no file.
 std::optional<FileStamp> file_stamp(const std::filesystem::path& path);
 
-/// Call before a library opens `path`, which could block on a pipe: input error of `where` if it is neither a regular
-/// file nor a directory. A missing file is left to the library.
+/// Call it before a library opens `path`, since opening a pipe could block. Input error of `where` if `path` is neither
+/// a regular file nor a directory. A missing file is not an error here; the library reports it.
 void require_regular_file(const std::filesystem::path& path, std::string_view where);
 
 /// A regular file open for positioned reads. Holds a descriptor and never maps the file, so a file that shrinks is an
@@ -63,7 +64,7 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
-  int64_t size_bytes() const { return size_bytes_; }  ///< moved to metrics.cut.jsonl on opening
+  int64_t size_bytes() const { return size_bytes_; }  ///< size when opened
 
   /// Fills `out` from `offset`. Throws a damaged error naming file and byte range when the file ends before that.
   void read_at(int64_t offset, std::span<std::byte> out) const;

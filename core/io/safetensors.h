@@ -17,8 +17,8 @@
 
 namespace ashlar::io {
 
-/// The element types of the safetensors format, by its names. More than Ashlar computes with: files with other types
-/// can be listed and copied.
+/// The element types of the safetensors format, with its names. Ashlar does not compute with all of them, but it can
+/// list and copy files with any of them.
 enum class FileDType : uint8_t {
   kBool,
   kU8,
@@ -89,7 +89,7 @@ class SafetensorsReader {
 
   /// Fills `out`, which must have exactly the tensor's size. Reads file, writes out.
   void read(const TensorEntry& tensor, std::span<std::byte> out) const;
-  /// The bytes [begin_byte, begin_byte + out.size()) of the tensor: a slice of rows, a block of a large table.
+  /// Reads the bytes [begin_byte, begin_byte + out.size()) of the tensor, e.g. a slice of rows of a large table.
   void read_range(const TensorEntry& tensor, int64_t begin_byte, std::span<std::byte> out) const;
 
  private:
@@ -102,16 +102,16 @@ class SafetensorsReader {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// Writes one safetensors file as a stream: all tensors are declared first, then their bytes follow in that order. The
-/// file appears under its name only with finish(); its space is reserved at the start.
+/// Writes one safetensors file as a stream. All tensors are declared first; then their bytes follow in that order. The
+/// file gets its name in finish(). Its space is reserved at the start.
 class SafetensorsWriter {
  public:
   /// Throws an input error for a duplicate or empty name, Bug for a negative extent, system_error for the file.
   /// Large files are written past the page cache.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, const Metadata& metadata = {});
 
-  /// The next bytes of the current tensor, which must be `name` (Bug otherwise). A tensor may be written in any number
-  /// of pieces.
+  /// Writes the next bytes of the current tensor, which must be `name` (Bug otherwise). A tensor may be written in any
+  /// number of pieces.
   void write(std::string_view name, std::span<const std::byte> bytes);
 
   /// Makes the file durable and returns its checksums. Throws Bug if tensors are missing.

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// tensor name -> file name; file names are checked to be plain.
+/// Returns the file name of each tensor. File names are checked to be plain.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto damaged = [&path](const auto&... parts) {
     return damaged_error("safetensors", printable(path.string()), " is not a valid index: ", parts...,
@@ -74,7 +74,7 @@ void SafetensorsModel::read_shards(const fs::path& index) {
       if (found == where_.end() || found->second.file != files_.size() - 1) {
         throw damaged_error("safetensors", printable(shard.path().string()), " holds ", printable(tensor.name),
                             ", which ", printable(index.string()),
-                            " does not list there; index and shards belong to different models");
+                            " does not list for that file; index and shards belong to different models");
       }
     }
   }
@@ -102,7 +102,7 @@ const InputFile& SafetensorsModel::opened(size_t file) {
   if (wanted.open->size_bytes() != wanted.bytes) {
     throw damaged_error("safetensors", printable(wanted.path.string()), " has ", wanted.open->size_bytes(),
                         " bytes, but had ", wanted.bytes,
-                        " when its header was read; it must not change during a read");
+                        " when its header was read; do not change the file during a read");
   }
   return *wanted.open;
 }

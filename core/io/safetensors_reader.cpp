@@ -9,7 +9,7 @@ namespace ashlar::io {
 namespace {
 
 constexpr int64_t kLengthBytes = 8;
-// The limit of the reference implementation; a header that claims more is damage, not a model.
+// The limit of the reference implementation. A header that claims to be longer is damaged.
 constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 }  // namespace

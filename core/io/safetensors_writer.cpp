@@ -10,8 +10,8 @@ namespace ashlar::io {
 namespace {
 
 constexpr int64_t kLarge = int64_t{8} << 20;
-/// Alignment of the data: 8, so that a mapped file can be read as any dtype; in large files, which are written with
-/// direct I/O, the disk's alignment, so that equally aligned memory is written without a copy.
+/// Alignment of the data. It is 8, so that a mapped file can be read as any dtype. Large files are written with direct
+/// I/O and have the alignment of disks, so that memory with that alignment is written without a copy.
 constexpr size_t kAlignment = 8, kAlignmentOfLarge = 4096;
 
 /// Offsets in `entries` are relative to the data at first; adding the header's length makes them absolute.
@@ -35,10 +35,14 @@ std::vector<TensorEntry> place(std::vector<TensorSpec> specs) {
   std::set<std::string_view> names;
   int64_t position = 0;
   for (const TensorSpec& spec : specs) {
-    if (spec.name.empty() || spec.name == "__metadata__" || !names.insert(spec.name).second) {
-      throw input_error("safetensors", "expected distinct tensor names, got ", printable(spec.name),
-                        " twice, empty or reserved; rename the tensor");
-    }
+    const char* wrong = nullptr;
+    if (spec.name.empty())
+      wrong = ": expected a name, got an empty one; name the tensor";
+    else if (spec.name == "__metadata__")
+      wrong = ": expected a name that safetensors does not reserve; rename the tensor";
+    else if (!names.insert(spec.name).second)
+      wrong = ": expected each name once, got it twice; rename one of the two tensors";
+    if (wrong != nullptr) throw input_error("safetensors", "tensor name ", printable(spec.name), wrong);
     for (const int64_t extent : spec.shape) ASHLAR_CHECK(extent >= 0, spec.name, " has extent ", extent);
     TensorEntry entry;
     static_cast<TensorSpec&>(entry) = spec;
@@ -90,8 +94,8 @@ ChunkChecksums SafetensorsWriter::finish() {
 }
 
 void SafetensorsWriter::put(std::span<const std::byte> bytes) {
-  // Checksums are computed just before the copy or write, so that memory is read once. Split where memory is aligned,
-  // so that each part has whole blocks.
+  // Checksums are computed just before the copy or write, so that memory is read once. Parts end where memory is
+  // aligned, so that each part has whole blocks.
   constexpr size_t kPart = size_t{4} << 20;
   while (!bytes.empty()) {
     const size_t beyond = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignmentOfLarge;

@@ -7,8 +7,7 @@
 
 namespace ashlar::nn {
 
-/// A contiguous part of the flat buffers. Tensors that contain only a rank's parts store them packed, one after
-/// another.
+/// A contiguous part of the flat buffers. Packed tensors contain only a rank's parts, one after another.
 struct FlatRange {
   int64_t begin = 0;      ///< offset in the flat buffers
   int64_t size = 0;       ///< elements; 0 is allowed
@@ -32,7 +31,7 @@ class FlatRanges {
   int64_t packed_size_ = 0;
 };
 
-/// Where a flat range intersects a tensor: elements [first, first + size) of the tensor, row by row.
+/// The intersection of a flat range and a tensor: elements [first, first + size) of the tensor, row by row.
 struct ShardedRange {
   const ParameterStore::ShardedTensorRef* ref = nullptr;
   int64_t first = 0, size = 0;

@@ -14,8 +14,8 @@ enum class Join : uint8_t { kSum, kMax };
 /// The divisor of the combined value.
 enum class Per : uint8_t { kStep, kValidTarget, kToken };
 
-/// A statistic of a training step that layers accumulate on the device: an auxiliary loss, a count, a maximum. Layers
-/// that declare the same metric share it.
+/// A statistic of a training step that layers accumulate on the device, e.g. an auxiliary loss, a count or a maximum.
+/// Layers that declare the same metric share it.
 struct LayerMetric {
   std::string metric;  ///< the key in metrics.jsonl, without white space
   Join join = Join::kSum;
@@ -40,7 +40,8 @@ class DeclaredMetric {
 
   /// Adds `value`, fp64 [1]. Only while ctx records: evaluation adds nothing, and a recomputed block adds once.
   void add(const Ctx& ctx, const Tensor& value) const;
-  /// fp64 [1], for a kernel that adds (or maximizes) itself; absent if `add` would do nothing.
+  /// The view fp64 [1] for a kernel that itself adds to the value (or takes the maximum). Absent if `add` would do
+  /// nothing.
   MutView slot(const Ctx& ctx) const;
 
  private:

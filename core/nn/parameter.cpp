@@ -20,7 +20,7 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
     ASHLAR_CHECK(p.vector() || p.cols == shape.cols(), p.name, " has ", p.cols, " columns, its storage ", shape.cols());
     const int64_t end = p.storage_row + (p.vector() ? p.cols : p.rows);
     ASHLAR_CHECK(p.size() == p.global_shape.size() || !p.axes.sharded_over.empty(), p.name, " holds ", p.size(), " of ",
-                 p.global_shape.size(), " elements, expected an axis in cut_over");
+                 p.global_shape.size(), " elements, expected an axis in sharded_over");
     ASHLAR_CHECK(end <= (p.vector() ? shape.cols() : shape.rows()), p.name, " ends at ", end, " of ", shape.str());
   }
   auto parameter = std::make_unique<Parameter>();

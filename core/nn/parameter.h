@@ -38,7 +38,7 @@ struct DimShard {
   int64_t end() const { return begin + size; }
 };
 
-/// A named tensor of the model and its location: rows [global_row, global_row + rows) and columns [global_col,
+/// This rank's part of a named tensor of the model. Rows [global_row, global_row + rows) and columns [global_col,
 /// global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage. Initialization,
 /// weight decay, clipping, statistics, checkpoints, import and export use sharded tensors only.
 struct ShardedTensor {
@@ -59,8 +59,8 @@ struct ShardedTensor {
   uint64_t rng_stream() const { return hash64(name); }  ///< random stream of its initial values
 };
 
-/// The ranks of one replica with the same vector: those along `summed_over`; if `sharded_over` has the same axis, only
-/// those with the same part.
+/// Identifies the ranks of one replica that hold the same vector: the ranks along `summed_over`. If `sharded_over` has
+/// the same axis, only those with the same part.
 struct SharedVectors {
   AxisSet summed_over, sharded_over;
   auto operator<=>(const SharedVectors&) const = default;
@@ -75,7 +75,7 @@ struct Parameter {
   Weight weight;
   int64_t flat_offset = 0;  ///< elements from the start of the flat buffers
 
-  /// The start of a tensor's elements in the flat buffers; they are contiguous.
+  /// The offset of a tensor's elements in the flat buffers, in which they are contiguous.
   int64_t flat_begin(const ShardedTensor& tensor) const {
     return flat_offset + tensor.storage_row * (tensor.vector() ? 1 : shape.cols());
   }
@@ -88,15 +88,16 @@ struct Parameter {
 
 /// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). Offsets
 /// are equal in both, aligned to 64 elements; gaps are zero. Parameters with the same replicas are contiguous. Among
-/// them vectors shared by ranks of one replica come first, grouped by axes, so that replicas exchange them together and
-/// not one small vector at a time.
+/// these, vectors that ranks of one replica share come first, grouped by axes, so that replicas exchange many small
+/// vectors in one message.
 class ParameterStore {
  public:
   /// Adds a parameter; tensors must tile it. The reference stays valid. Before `arrange` only.
   Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
   /// Assigns each parameter its position in the flat buffers.
   void arrange();
-  /// Arranges, and allocates the flat buffers with zeros; no gradients and sums when `training` is false.
+  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training` there are no gradients and
+  /// sums.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;

@@ -6,7 +6,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Appends rows to those in a cache. Samples are `capacity` rows apart.
+/// Appends rows to those in a cache, in which samples are `capacity` rows apart.
 void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const Tensor& held,
             const AttentionCache& cache) {
   for (int64_t b = 0; b < o.B; ++b) {
@@ -59,8 +59,8 @@ struct Forward {
   AttentionShape shape;
 };
 
-/// Reads the weights again at each use: if parameters are gathered anew between forward and backward, their address
-/// changes.
+/// Reads the weights at each use, since their address changes if parameters are gathered again between forward and
+/// backward.
 void read_weights(const Ctx& ctx, const AttentionOptions& o, ScoreChange& scores) {
   if (o.sinks != nullptr) scores.sinks = o.sinks->read(ctx.stream).view();
   if (o.t5_bias != nullptr) scores.t5_bias = o.t5_bias->read(ctx.stream).view();

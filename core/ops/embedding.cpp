@@ -7,7 +7,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Every rank has all ids, and a partial result from its slice of the table.
+/// Every rank has all ids, and its slice of the table gives a partial result.
 ValueInfo info_of(const Ctx& ctx, std::initializer_list<const Weight*> tables) {
   return place(ctx, "embedding", {.value = {}, .info = {.op = "ids", .placement = Placement::kPartialGrad}},
                {{Placement::kPartialGrad, Placement::kPartialSum}}, tables);

@@ -7,8 +7,8 @@
 
 namespace ashlar::ops {
 
-/// Rows of a table; `order` is a stable counting sort of `ids` for adding gradients back (needed only for training).
-/// Both are kInt32 and must outlive the tape.
+/// The table rows to look up. `order` is a stable counting sort of `ids`; only the gradient needs it. Both are kInt32
+/// and must outlive the tape.
 struct Lookup {
   ConstView ids{};    ///< [N]
   ConstView order{};  ///< [N]
@@ -36,7 +36,8 @@ Tensor id_list(const Ctx& ctx, std::span<const int64_t> ids);
 /// slice of the vocabulary, rows of other ids get no token part: the result is a partial sum over the slices.
 Var embedding(const Ctx& ctx, const EmbeddingOptions& options, Weight& table, Weight* positions_table);
 
-/// The rows of positions only, of the weight or of `options.fixed_positions`, as a partial sum over tensor ranks.
+/// Only the rows of the positions, from the weight or from `options.fixed_positions`, as a partial sum over tensor
+/// ranks.
 Var position_embedding(const Ctx& ctx, const EmbeddingOptions& options, Weight* positions_table);
 
 }  // namespace ashlar::ops

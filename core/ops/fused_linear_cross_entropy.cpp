@@ -9,8 +9,8 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The matrix of the logits: the weight, or its normalized rows. The gradient of the latter is first accumulated over
-/// all chunks.
+/// The matrix that gives the logits: the weight, or its normalized rows. The gradient of normalized rows is first
+/// accumulated over all chunks.
 class Head {
  public:
   Head(const Ctx& ctx, Weight& w, Weight* bias, bool norm_rows) : ctx_(ctx), w_(w), bias_(bias) {
@@ -124,7 +124,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   }
   head.finish_grad();
   if (!dh) return;
-  // The node's own gradient is one, so its result is a placeholder that is seeded immediately.
+  // The gradient of the node's result is one, so the result is a placeholder that is seeded immediately.
   const Var done = ctx.tape->output(dh, info);
   ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);

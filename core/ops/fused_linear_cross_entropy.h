@@ -23,9 +23,9 @@ struct FusedLinearCrossEntropyOptions {
 
 /// Cross-entropy (+ z-loss) of h [N, C] against w [V, C], bias [V] or null, chunked over rows so that the logits of the
 /// micro-batch never exist at once. Adds to `stats` (LossStats in device memory). While recording, the gradients of w,
-/// bias and h are computed in the same pass, scaled by 1/(valid targets of the whole global batch) from ctx.scalars:
-/// the recorded node has the constant gradient one and needs no seed. With a slice of the vocabulary the gradient of h
-/// is a partial sum over the slices; `stats` cover the whole vocabulary on every rank.
+/// bias and h are computed in the same pass, scaled by 1/(valid targets of the whole global batch) from ctx.scalars.
+/// The recorded node has the constant gradient one and needs no seed. With a slice of the vocabulary, the gradient of h
+/// is a partial sum over the slices, and `stats` cover the whole vocabulary on every rank.
 void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
                                 const FusedLinearCrossEntropyOptions& options, const MutView& stats);
 

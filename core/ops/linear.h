@@ -19,12 +19,12 @@ struct LinearCall {
 LinearCall begin_linear(const Ctx& ctx, const Var& x, const Weight& w, const Weight* bias);
 Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& w, Weight* bias);
 
-/// `linear` with the whole matrix on every tensor rank. Accepts any placement of x [N, K]; the output has the rows of
-/// x. No bias if x is a partial sum.
+/// `linear` for a matrix that every tensor rank holds completely. Accepts any placement of x [N, K]; the output has the
+/// rows of x. If x is a partial sum, there must be no bias.
 Var whole_linear(const Ctx& ctx, const Var& x, Weight& w, Weight* bias = nullptr);
 
-/// The product of `linear` without a gradient, with a result in the accumulate dtype: logits for evaluation and
-/// generation.
+/// The product of `linear` without a gradient and with a result in the accumulate dtype, for the logits of evaluation
+/// and generation.
 Tensor logits(const Ctx& ctx, const Tensor& x, const Tensor& w, const Weight* bias);
 
 /// dw (+)= dy^T x, dbias (+)= column sums of dy, each with the weight's mode.

@@ -12,16 +12,16 @@ struct NormWeights {
   Weight* beta = nullptr;
 };
 
-/// Row norm of x [N, C] with gamma, beta [C] (core/backend/norm.h has the formulas). With selective recomputation its
-/// consumers recompute the output from x instead of storing it.
+/// Row norm of x [N, C] with gamma, beta [C] (core/backend/norm.h has the formulas). With selective recomputation,
+/// operations that use the output recompute it from x instead of storing it.
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// `norm` of a row that every tensor rank uses for its slice of the following operations: input and output are equal on
-/// all ranks; the gradients of row and weights are partial on each.
+/// `norm` of rows that every tensor rank has and uses for its slice of the following operations. Input and output are
+/// equal on all ranks; the gradients of rows and weights are partial on each.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The residual stream x + dropout(branch) and its norm: the same values and gradients as `residual` and `norm`, by one
-/// forward kernel.
+/// The residual stream x + dropout(branch) and its norm, by one forward kernel. Values and gradients are those of
+/// `residual` and `norm`.
 struct Normed {
   Var stream, normed;
 };

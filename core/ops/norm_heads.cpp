@@ -13,9 +13,10 @@ void check_weights(const Ctx& ctx, const HeadPart& part, int64_t head_dim) {
     if (w == nullptr) continue;
     const int64_t expected = norm.shared_weights ? head_dim : part.heads * head_dim;
     ASHLAR_CHECK(w->shape().size() == expected, "norm_heads: weights ", w->shape().str(), ", expected ", expected);
-    ASHLAR_CHECK(
-        ctx.tape == nullptr || w->grad_partial == norm.shared_weights, "norm_heads: the gradient of a weight that ",
-        norm.shared_weights ? "all heads share is not" : "is cut as heads are is", " summed over the tensor group");
+    ASHLAR_CHECK(ctx.tape == nullptr || w->grad_partial == norm.shared_weights,
+                 "norm_heads: the gradient of a weight that ",
+                 norm.shared_weights ? "all heads share is not" : "is sharded like the heads is",
+                 " summed over the tensor group");
   }
   ASHLAR_CHECK(!norm.across || !norm.shared_weights || norm.weights.gamma == nullptr,
                "norm_heads: a norm across heads has a gain for each column");

@@ -19,7 +19,7 @@ struct HeadNorm {
   bool across = false;
 };
 
-/// Heads [first, first + heads) of x, normed or unchanged. Heads before `first` have the call's width.
+/// Heads [first, first + heads) of x, with a norm or unchanged. Heads before `first` have the width of the call.
 struct HeadPart {
   int64_t first = 0, heads = 0;
   std::optional<HeadNorm> norm;
@@ -28,8 +28,8 @@ struct HeadPart {
 
 /// x [N, columns of this rank's heads] -> the parts side by side. Parts may share heads. `ranks`, null on one rank,
 /// must outlive the tape: statistics of norms across heads are summed over it, forward and backward, by one message
-/// each (two forward for layernorm). If several ranks hold the same heads, each has a partial gradient: such heads are
-/// counted once per rank, in the mean and in its gradient, which is equal to the mean over distinct heads.
+/// each (two forward for layernorm). If several ranks hold the same heads, each has a partial gradient. Such heads
+/// count once per rank, in the mean and in its gradient; the result equals the mean over distinct heads.
 Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const HeadPart> parts, Reduction* ranks);
 
 }  // namespace ashlar::ops

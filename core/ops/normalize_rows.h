@@ -5,8 +5,8 @@
 
 namespace ashlar::ops {
 
-/// The rows of a matrix [V, C] normalized to length one, and 1 / length of each [V]. Not a node: the user of the rows
-/// passes their gradient back.
+/// The rows of a matrix [V, C], normalized to length one, and 1 / length of each row [V]. This is not a node on the
+/// tape: the caller must pass the gradient to normalized_rows_backward.
 struct NormalizedRows {
   Tensor rows;
   Tensor inverse;

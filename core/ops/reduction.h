@@ -7,7 +7,7 @@
 
 namespace ashlar::ops {
 
-/// Reductions over the ranks that hold the other slices of a row: the same bits on each.
+/// Reductions over the ranks that hold the other slices of a row. The result has the same bits on each.
 class Reduction {
  public:
   virtual ~Reduction() = default;

@@ -15,7 +15,7 @@ ValueInfo info_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b
     ASHLAR_CHECK(b->value.shape() == shape, "branch ", b->value.shape().str(), ", branch ", shape.str());
   if (x != nullptr) place_alike("residual", *x, a.value);
   if (b != nullptr) place_alike("residual", a.value, b->value);
-  // Branches alone may be partial sums: dropout is linear for a fixed mask.
+  // Without x the branches may be partial sums, since dropout with a fixed mask is linear.
   const Rule alone{x == nullptr ? Placement::kPartialSum : Placement::kInvariant,
                    x == nullptr ? Placement::kPartialSum : Placement::kInvariant};
   return place(ctx, "residual", a.value,

@@ -12,7 +12,7 @@ struct Branch {
   double scale = 1;  ///< equal for two branches added at once
 };
 
-/// x + scale * dropout(a) [+ scale * dropout(b)]: the only place where branches are added to the stream. Without x: the
+/// x + scale * dropout(a) [+ scale * dropout(b)]. All branches are added to the stream here. Without x, the sum of the
 /// branches only. A branch without dropout and factor shares its gradient with the stream instead of copying it.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 

@@ -66,7 +66,8 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
               .inverse = inverse,
               .mode = mode};
     if (!tables.q_cos) return ctx.backend.rope(call, ctx.stream);
-    // A scaled rotation: the tables of queries include its factor, and `inverse` transposes it in the same way.
+    // The rotation of queries may include a factor, which is in their tables. `inverse` is then the transpose of the
+    // scaled rotation.
     const int64_t q_heads = options.query_heads, rest = options.heads - q_heads;
     call.x = column_range(in, 0, q_heads * options.head_dim);
     call.y = column_range(out, 0, q_heads * options.head_dim);

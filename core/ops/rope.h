@@ -23,8 +23,8 @@ struct RopeOptions {
 };
 
 /// Rotates the first `rotated_heads` of each row of x [N, heads*head_dim + more]; columns after the heads are
-/// unchanged. positions [N] kInt32 must outlive the tape. In place, values and gradients, if x is moved in and has no
-/// other reference; otherwise into a copy.
+/// unchanged. positions [N] kInt32 must outlive the tape. Values and gradients are rotated in place if x is moved in
+/// and has no other reference; otherwise in a copy.
 Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& tables, const RopeOptions& options);
 
 }  // namespace ashlar::ops

@@ -8,7 +8,7 @@
 
 namespace ashlar::optim {
 
-/// A table in device memory, created once: for each range, the sum that its squares are added to.
+/// A table in device memory, created once. It has, for each range, the sum to which its squares are added.
 class SquaresTable {
  public:
   /// first_chunk is filled in here; slots must ascend.

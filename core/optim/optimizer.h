@@ -13,8 +13,8 @@ namespace ashlar::optim {
 /// Returns the weight decay of a role.
 double decay_of(nn::Role role, const OptimizerOptions& options);
 
-/// An update rule over the parts of a store that this rank owns: fp32 master weights (the values themselves if the
-/// storage is fp32 or fp64) and the rule's state tensors, packed. Other ranks update values outside the parts. A rule
+/// An update rule for the parts of a store that this rank owns. It has fp32 master weights (the values themselves if
+/// the storage is fp32 or fp64) and the state tensors of the rule, packed. Other ranks update the other parts. A rule
 /// is a class with `step`, in its own file; other code uses only this interface.
 class Optimizer {
  public:

@@ -25,13 +25,13 @@ struct StateName {
   std::string_view description;  ///< "the ... of embed.tokens.weight": "first moments"
 };
 
-/// Positions at which the state of a rule may be sharded over replicas.
+/// The unit by which the state of a rule may be sharded over replicas.
 enum class ShardUnit : uint8_t {
   kElement,  ///< anywhere: each weight is updated from its own gradient and state
   kTensor,   ///< only between tensors: the rule needs whole matrices
 };
 
-/// Properties of a rule without an optimizer object: for shard plans, configurations and checkpoints.
+/// Properties of a rule that are known without an optimizer object, for shard plans, configurations and checkpoints.
 struct Rule {
   OptimizerOptions defaults;
   std::span<const StateName> state;

@@ -25,7 +25,7 @@ class Tensor {
   int64_t row_stride() const { return stride_; }
   bool contiguous() const { return rows() <= 1 || stride_ == cols(); }
 
-  /// Same memory under another shape of equal size; contiguous tensors only.
+  /// The same memory with another shape of equal size; contiguous tensors only.
   Tensor reshape(const Shape& shape) const;
   /// Rows [begin, begin + count) as a rank-2 tensor.
   Tensor row_range(int64_t begin, int64_t count) const;
@@ -36,7 +36,7 @@ class Tensor {
   /// Elements [begin, begin + count) of a contiguous tensor as a vector.
   Tensor flat_range(int64_t begin, int64_t count) const;
 
-  /// True when no other Tensor shares the elements: only then they may be changed in place.
+  /// True when no other Tensor shares the elements. They may be changed in place only then.
   bool unique() const { return storage_.use_count() == 1; }
 
   ConstView view() const { return {data(), dtype_, rows(), cols(), stride_}; }

@@ -70,7 +70,7 @@ View column_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, v.rows, count, v.stride};
 }
 
-/// The single T in device memory: a view of kUInt8 [sizeof(T)]. Only kernels may dereference it.
+/// Returns the T in device memory to which the view kUInt8 [sizeof(T)] points. Only kernels may dereference it.
 template <typename T>
 void check_struct(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);

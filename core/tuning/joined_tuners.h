@@ -23,7 +23,7 @@ class PreparingTuner : public Tuner {
   virtual std::vector<std::string> report() = 0;
 };
 
-/// Several tuners of one device as one. Each has its own sections; the device name is that of the first.
+/// Joins several tuners of one device. Each has its own sections. The device name is that of the first.
 class JoinedTuners final : public PreparingTuner {
  public:
   /// Must not be empty; the tuners must outlive this object.

@@ -24,7 +24,7 @@ std::string to_json(const TunedChoices& choices) {
 TunedChoices choices_from_json(std::string_view text, std::string_view source) {
   const auto problem = [&](const std::string& sentence) {
     return damaged_error("choices", source, ": expected choices of algorithms; ", sentence,
-                         "; remove it, and they are measured again");
+                         "; remove this file to measure the algorithms again");
   };
   TunedChoices choices;
   io::reading_json(problem, [&] {

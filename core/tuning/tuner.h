@@ -26,8 +26,8 @@ std::string to_json(const TunedChoices& choices);
 /// Damaged-data error that names `source` when the text was not written by to_json.
 TunedChoices choices_from_json(std::string_view text, std::string_view source);
 
-/// Returns the reason why choices `made` elsewhere cannot be used here: "device: X, made on Y" or "gemm: cublasLt
-/// 13.1.0, made with cublasLt 12.8.4". Empty if they can. A section missing on one side is not a reason.
+/// Returns why the choices `made` elsewhere cannot be used here: "device: X, made on Y" or "gemm: cublasLt 13.1.0, made
+/// with cublasLt 12.8.4". Empty if they can be used. A section that only one side has is not a reason.
 std::string why_not(const TunedChoices& here, const TunedChoices& made);
 /// Returns the operations of `asked` that have no choice in `made`.
 TunedChoices unanswered(const TunedChoices& asked, const TunedChoices& made);

@@ -18,19 +18,19 @@ constexpr int64_t kSearchBytes = int64_t{16} << 10;      // first read after a b
 constexpr size_t kLongText = size_t{1} << 20;
 constexpr int64_t kLongBytes = int64_t{16} << 20;  // larger pieces are loaded one at a time
 
-/// Up to n bytes from `offset` into `out`; fewer only at the end of the file.
+/// Reads n bytes from `offset` into `out`, or fewer at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
   out.resize(static_cast<size_t>(n));
   out.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(out)))));
 }
 
-/// The part of a block that can be searched: bytes of the file from `begin` on.
+/// The loaded bytes of a file, from offset `begin` on.
 struct Loaded {
   int64_t begin = 0;
   std::string bytes;
 };
 
-/// Bytes of every line that starts in [block.begin, block.end); the last line may extend past its end.
+/// Loads every line that starts in [block.begin, block.end). The last line may extend past block.end.
 Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block, const BlockReader::Turn& turn) {
   Loaded loaded;
   // The byte before the block shows whether a line starts at its first byte.
@@ -47,7 +47,8 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     loaded.bytes.erase(0, start);
     return loaded;
   }
-  // Finds the end of the last line first: a line that is not in the next piece is long, and held in memory once.
+  // Finds the end of the last line first. A line that does not end in the next piece is long, and only one copy of it
+  // may be in memory.
   const int64_t line = look + static_cast<int64_t>(loaded.bytes.rfind('\n') + 1);
   const int64_t had = look + static_cast<int64_t>(loaded.bytes.size());
   int64_t end = had;
@@ -93,9 +94,8 @@ size_t between_words(std::string_view text) {
 }
 
 std::string unsplit_reason(int64_t bytes) {
-  return str_cat("the next ", bytes >> 20,
-                 " MiB have no place where text can be split for this tokenizer, such as a space ",
-                 "after a letter; is this text? If so, insert line breaks");
+  return str_cat("the next ", bytes >> 20, " MiB have no place where this tokenizer may split text, such as a space ",
+                 "after a letter; insert line breaks if this is text");
 }
 
 bool blank_text(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
@@ -169,7 +169,7 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
   };
   check_size();
   std::string more;
-  // The first place to split at or after `from`; the end of the file if none.
+  // Finds the first split point at or after `from`; the end of the file if there is none.
   const auto split = [&](size_t from) -> TextSplitter::SplitPoint {
     if (rules_.between_words) {
       const size_t word = between_words(std::string_view(text.bytes).substr(from, kWordContext));
@@ -213,7 +213,8 @@ void BlockReader::read_text(const Block& block, Reading& reading) const {
   }
 }
 
-/// The documents of a block, one or several by the separator. Offsets of TextErrors are in the text.
+/// Visits the documents of a block of text: one, or several with a separator. Offsets of TextErrors count from the
+/// start of the text.
 void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading) const {
   const std::string_view text = all.text();
   bool inside = !begins || !rules_.separator;  // inside a document, or in the only one
@@ -239,7 +240,7 @@ void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading
   }
 }
 
-/// A long document in pieces, so that memory for encoding does not grow with it.
+/// Visits a long document in pieces, so that the memory for encoding does not grow with its length.
 void BlockReader::visit_long(const DocumentPiece& piece, Reading& reading) const {
   if (piece.text.empty() && !piece.ends && !piece.begins) return;
   DocumentPiece part = piece;
@@ -334,7 +335,8 @@ void BlockReader::read_object(const SourceFile& source, int64_t offset, std::spa
   try {
     visit_long({.text = field.text, .begins = true, .ends = true}, reading);
   } catch (const TextError& e) {
-    // The offset is in the text after unescaping; the line number helps the user.
+    // The error's offset counts in the unescaped text, which is no offset in the file. The line number tells the user
+    // the place.
     throw place_error(source, offset,
                       str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason), false);
   }
@@ -362,7 +364,7 @@ void BlockReader::read_array(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (block.end - block.begin > kMaxLineBytes)
     throw input_error("data build", source.shown, ": an element of its JSON array is longer than ", kMaxLineBytes,
-                      " bytes; split it");
+                      " bytes; split that element");
   if (block.end - block.begin > kLongBytes) reading.turn();
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
@@ -401,7 +403,8 @@ void BlockReader::read_array(const Block& block, Reading& reading) const {
   if (closed != (block.end == source.bytes)) throw fail(closed ? "more text after its ]" : "no ] at the end");
 }
 
-/// Documents end with each end-of-document id, or at the index's positions, and at the end of the file.
+/// A document ends at each end-of-document id (with an index: at the positions of the index), and at the end of the
+/// file.
 void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const TokenLayout& layout = *source.tokens;

@@ -36,8 +36,8 @@ struct DocumentRules {
   const Tokenizer* tokenizer = nullptr;  ///< used with SplitPoints::kWords
   DocumentSeparator separator;           ///< used for text files
   BadLines bad_lines = BadLines::kStop;
-  /// For counting words: long texts are split before a space between two ASCII letters, where every splitting pattern
-  /// splits (or by split_points, if there is none in 64 KB).
+  /// Used to count words. Long texts are then split before a space between two ASCII letters, where every splitting
+  /// pattern splits. If there is none in 64 KB, split_points applies.
   bool between_words = false;
   std::string text_field;  ///< name of the text field of JSON objects
   int64_t vocab_size = 0;  ///< for token files: ids are in [0, vocab_size),
@@ -51,8 +51,8 @@ struct ReadCounts {
   int64_t bad_places = 0;       ///< invalid UTF-8 or lone surrogates, skipped or replaced
 };
 
-/// Finds the documents in blocks of input files. Used by many threads at once; each block is read once and in roughly
-/// the order of the plan, since unpacked data of compressed files is held until it is read.
+/// Finds the documents in blocks of input files. Many threads may use it at once. Each block must be read once, and
+/// roughly in the order of the plan, since unpacked data of compressed files stays in memory until it is read.
 class BlockReader {
  public:
   BlockReader(const SourceList& sources, DocumentRules rules)
@@ -62,8 +62,8 @@ class BlockReader {
 
   using Visit = std::function<void(const DocumentPiece&)>;
   using Check = std::function<void(const Digest&)>;
-  /// Returns when all earlier blocks are consumed. Called before a long undivided text is loaded or visited, so that
-  /// only one is in memory.
+  /// A function that returns when all earlier blocks are consumed. It is called before a long undivided text is loaded
+  /// or visited, so that only one such text is in memory.
   using Turn = std::function<void()>;
 
   /// Calls `check` with the digest of the block's bytes, then `visit` for each piece in order. Documents without text
@@ -89,7 +89,7 @@ class BlockReader {
   void visit_documents(const Text& text, bool begins, Reading& reading) const;
   void visit_long(const DocumentPiece& piece, Reading& reading) const;
   void visit_mended(const DocumentPiece& piece, Reading& reading) const;
-  /// The file's first block has all of its text, the others none.
+  /// Reads a file that is not split: its first block has all of its text, its other blocks have none.
   void read_whole(const Block& block, SourceBytes& file, Reading& reading) const;
   void read_lines(const Block& block, Reading& reading) const;
   void read_array(const Block& block, Reading& reading) const;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "data/shards/hdf5_identity.h"
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True if a build may use this file name.
+/// True for the file names that a build may use.
 bool of_a_build(const std::string& name) {
   const std::string whole = io::without_partial(name).string();
   const bool shard = whole.ends_with(".h5");
@@ -65,8 +65,8 @@ void BuildClaim::refuse_foreign(const Manifest* old) const {
   }
   if (foreign.empty()) return;
   throw input_error("data build", folder_.path(), " holds ", foreign[0],
-                    foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files with names") : ", a name",
-                    " that a build uses, but no build has written ", foreign.size() > 1 ? "them" : "it",
+                    foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files") : "",
+                    ", named like a file of a build, but no build has written ", foreign.size() > 1 ? "them" : "it",
                     "; nothing was touched: choose another --out, or move ", foreign.size() > 1 ? "them" : "it",
                     " away");
 }
@@ -82,7 +82,7 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
       const auto index = static_cast<int64_t>(s);
       if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
       const ShardIdentity expected{std::string(name_of(part)), index, shards[s].digest};
-      throw input_error("data build", path, " is not what the manifest in its folder names (",
+      throw input_error("data build", path, " is not the shard that the manifest in its folder describes (",
                         old.old_form() ? "a shard" : expected.text(), " in ", shards[s].bytes,
                         " bytes): another file, or a damaged one; nothing was touched: move it away, or choose ",
                         "another --out");
@@ -91,7 +91,8 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
 }
 
 void BuildClaim::remove_dataset(const Manifest& old) {
-  // Named in the journal first: if killed after removing the manifest, the shards would have no owner.
+  // The journal names the shards before the manifest is removed. Otherwise a kill in between would leave shards without
+  // an owner.
   for (const Part part : kParts) journal_.name_shards(part, static_cast<int64_t>(old.part(part).shards.size()));
   fs::remove(folder_.at("manifest.json"));
   io::sync_directory(folder_.path());
@@ -121,9 +122,8 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
   try {
     manifest = read_manifest(folder.path());
   } catch (const Error& e) {
-    throw input_error(
-        "data build", folder.at("manifest.json"), " is not the manifest of a dataset that could be",
-        " replaced or compared with, nothing was touched; choose another --out, or move it away: ", e.what());
+    throw input_error("data build", folder.at("manifest.json"), " is not the manifest of a dataset, which a build ",
+                      "could replace; nothing was touched: choose another --out, or move it away: ", e.what());
   }
   for (const Part part : kParts) {
     const auto& shards = manifest.part(part).shards;
@@ -131,7 +131,7 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
       if (shards[s].file == shard_file(part, static_cast<int64_t>(s))) continue;
       throw input_error("data build", folder.at("manifest.json"), " names a shard ", printable(shards[s].file),
                         ", expected ", shard_file(part, static_cast<int64_t>(s)), ": not a valid manifest; nothing",
-                        " was touched: choose another --out, or move it away");
+                        " was touched: choose another --out, or move the manifest away");
     }
   }
   return manifest;

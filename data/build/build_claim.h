@@ -9,8 +9,8 @@
 
 namespace ashlar::data {
 
-/// The files of the output folder that a build may delete or overwrite: those named by its journal, or by a valid
-/// manifest whose shards they are. A folder with other files of such names is refused before anything is changed. The
+/// Knows which files of the output folder a build may delete or overwrite: those that its journal names, and the shards
+/// of a valid manifest. A folder that has other files with such names is refused before anything is changed. The
 /// destructor removes the copy of standard input, and the journal of a build that cannot be resumed.
 class BuildClaim {
  public:
@@ -25,10 +25,10 @@ class BuildClaim {
   /// Input error when the folder has shards, a plan, a spool or any build.* file that neither journal nor manifest
   /// names; `old` is the existing manifest, or null.
   void refuse_foreign(const Manifest* old) const;
-  /// Input error when a file with a shard's name is not the shard in the manifest to be replaced: another file, or
-  /// damaged. Reads no tokens.
+  /// Input error when a file with the name of a shard is damaged, or is not the shard in the manifest to be replaced.
+  /// Reads no tokens.
   void refuse_replaced(const Manifest& old) const;
-  /// After this the journal exists, and a kill at any moment leaves only files that it names.
+  /// Creates the journal. From then on, a kill at any moment leaves only files that the journal names.
   void begin() { journal_.begin(); }
 
   void remove_dataset(const Manifest& old);  ///< removes its manifest first

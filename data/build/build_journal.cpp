@@ -91,7 +91,8 @@ void BuildJournal::believe(const std::string& line) {
 
 void BuildJournal::begin() {
   if (whole_) return;
-  // A kill can only have left a part of the first line: other files are created after the line is durable.
+  // Only a part of the first line exists. A kill cannot have left other files, since they are created after the line is
+  // durable.
   if (exists_) fs::remove(path_);
   io::append_durably(path_, kHeader);
   io::sync_directory(directory_);

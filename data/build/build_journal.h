@@ -11,9 +11,9 @@
 
 namespace ashlar::data {
 
-/// `build.journal` of an unfinished build, created before its other files: which files of the output folder belong to
-/// the build, which shards are finished, and the digest of the text in each block of the input. One line per entry with
-/// its checksum, so that an incomplete line is detected.
+/// The file `build.journal` of an unfinished build. It is created before the build's other files. It records which
+/// files of the output folder belong to the build, which shards are finished, and the digest of the text in each block
+/// of the input. Each entry is a line with a checksum, so that an incomplete line is detected.
 class BuildJournal {
  public:
   /// Reads an existing journal. Input error when it is not a journal of this program.
@@ -36,9 +36,9 @@ class BuildJournal {
   void name_shards(Part part, int64_t count);  ///< durable on return, before the first shard is created
   int64_t named_shards(Part part) const { return named_[static_cast<int>(part)]; }
 
-  /// Entries whose file exists with the recorded size and checksum. Other shards are built again.
+  /// Returns the entries whose file exists and has the recorded size and checksum. Other shards are built again.
   std::vector<Entry> finished_shards() const;
-  /// Durable on return, together with all digests recorded before.
+  /// Adds a finished shard. On return, it and all digests recorded before are durable.
   void add(const Entry& entry);
 
   /// Records the digest of the text in block `block` of the plan.

@@ -31,7 +31,7 @@ std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_by
     const int64_t bytes = file.bytes;
     if (file.shape == TextShape::kJsonArray) {
       const std::vector<int64_t>& starts = file.element_starts;
-      // The first block includes the bracket, so that the blocks together contain every byte.
+      // The first block includes the opening bracket, so that the blocks together contain every byte.
       for (size_t i = 0; i < starts.size(); ++i) {
         blocks.push_back({.file = static_cast<int64_t>(f),
                           .begin = i == 0 ? 0 : starts[i],

@@ -12,9 +12,9 @@
 
 namespace ashlar::data {
 
-/// A piece of an input file, the unit of parallel work: nominally bytes [begin, end), of the content of a compressed
-/// file, or of the ids of a token file. It owns the text that starts in it: for text up to the next allowed split, for
-/// JSONL every line that starts in it, for a JSON array its elements.
+/// A piece of an input file, the unit of parallel work. Its nominal range is the bytes [begin, end) of the file, of the
+/// unpacked content of a compressed file, or of the ids of a token file. It owns what starts in that range: text up to
+/// the first split point at or after `end`; every line of a JSONL file; every element of a JSON array.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
@@ -26,8 +26,8 @@ struct Block {
 };
 static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
 
-/// Decides the content of each shard. Created before the first shard is written, so that shards can be written by any
-/// number of threads, and again after a kill, with the same bytes.
+/// Decides the content of each shard. It is created before the first shard is written, so that any number of threads,
+/// also after a kill, write the same bytes.
 struct BuildPlan {
   std::string fingerprint;  ///< hash of options and sizes; the text itself is compared by the digests of blocks
   std::string tokenizer_json;
@@ -54,7 +54,8 @@ struct BuildPlan {
 /// Splits files into blocks of `block_bytes`; token files between ids, JSON arrays at element starts.
 std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_bytes);
 
-/// Result of counting a block: tokens of each document or piece of one, including end-of-document ids.
+/// The result of counting a block: the number of tokens of each document or piece of a document, including
+/// end-of-document ids.
 struct BlockCount {
   struct Piece {
     int64_t tokens = 0;
@@ -67,12 +68,13 @@ struct BlockCount {
   std::optional<Digest> digest;  ///< digest of the text, if it was read
 };
 
-/// Fills the plan from the counts of its blocks, given in order, then `finish`.
+/// Fills the plan. Call `add` with the counts of the blocks in order, then `finish`.
 class PlanBuilder {
  public:
   PlanBuilder(BuildPlan& plan, double share) : plan_(plan) { plan_.share = share; }
   void add(int64_t block, const BlockCount& count);
-  /// Determines the split. Errors: no document with text, nothing left for the train part.
+  /// Determines the split into the two parts. Input error if no document has text, or if nothing is left for the train
+  /// part.
   void finish();
 
  private:

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A block with more tokens, from a document longer than blocks, is written in parts.
+/// A block with more tokens than this is written in parts. It comes from a document that is longer than a block.
 constexpr int64_t kHeldTokens = int64_t{4} << 20;
 
 /// A file's text has changed since it was read before.
@@ -37,7 +37,7 @@ struct SourceChanged {
   std::string what;  ///< the file and the place
 };
 
-/// State before the text is read: a scan, and the tokenizer unless its vocabulary must be learned.
+/// What is known before the text is read: a scan, and the tokenizer unless its vocabulary must be learned.
 struct Planned {
   explicit Planned(const CorpusScans& scans) : scan(scans.make()) {
     if (scans.tokenizer != nullptr) {
@@ -73,7 +73,7 @@ class Builder {
   std::string fingerprint() const;
   void check_tokens() const;
   void check_options() const;
-  /// `tokenizer` outlives them; null while its vocabulary is not known yet.
+  /// `tokenizer` must outlive the rules; null while its vocabulary is not known.
   DocumentRules document_rules(SplitPoints split_points, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
   bool resume_plan();
@@ -83,7 +83,7 @@ class Builder {
   void check_block(int64_t block, const Digest& digest) const;
   bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
-  /// The tokens of a block for the two parts, without those already written.
+  /// The tokens of a block for the two parts, without the tokens that are already written.
   struct Encoded {
     Digest digest;  ///< digest of the text of the block
     std::vector<int32_t> tokens[2];
@@ -112,7 +112,7 @@ class Builder {
   BuildReport result_;
 };
 
-/// Fingerprint of options and sizes: what is known without reading.
+/// The fingerprint of the options and of the sizes of the inputs, which are known without reading them.
 std::string Builder::fingerprint() const {
   std::string text = str_cat("build 2 ", scans_.identity, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
@@ -131,7 +131,7 @@ std::string Builder::fingerprint() const {
   return digest_of(text).hex();
 }
 
-/// Token files need a known vocabulary and a type large enough for its ids.
+/// Checks that the vocabulary is known if there are token files, and that their type is large enough for its ids.
 void Builder::check_tokens() const {
   const auto first = std::find_if(sources_.files.begin(), sources_.files.end(),
                                   [](const SourceFile& file) { return file.tokens.has_value(); });
@@ -146,7 +146,7 @@ void Builder::check_tokens() const {
     if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
     throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
                       "), too small for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
-                      ": the file has another tokenizer, or another type (--format uint32)");
+                      ": the file was made by another tokenizer, or holds another type (--format uint32)");
   }
 }
 
@@ -159,12 +159,12 @@ void Builder::check_options() const {
   };
   if (options_.document_separator != "none" && !any(false)) {
     throw input_error("data build", "--document-separator ", printable(options_.document_separator),
-                      " applies to text files, but no input is one; remove it");
+                      " applies to text files, but no input is one; remove --document-separator");
   }
   if (options_.text_field != BuildOptions{}.text_field && !any(true)) {
     throw input_error("data build", "--text-field ", printable(options_.text_field),
-                      " applies to JSON objects, but no input has any; remove it, or set the format of the",
-                      " files are with --format jsonl or json-array");
+                      " applies to JSON objects, but no input has any; remove --text-field, or set the ",
+                      "format of the files with --format jsonl or json-array");
   }
 }
 
@@ -276,7 +276,8 @@ BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& 
   return counted;
 }
 
-/// Throws when a block holds another text than it did for the plan or for an earlier process.
+/// Throws if the text of a block differs from the text for which the plan was made, or which an earlier process has
+/// read.
 void Builder::check_block(int64_t i, const Digest& digest) const {
   const Block& block = plan_.blocks[i];
   const Digest* noted = claim_.journal().block(i);
@@ -301,7 +302,7 @@ void Builder::check_space(int64_t bytes) const {
   const fs::space_info space = fs::space(options_.out, error);
   if (!error && space.available < static_cast<uint64_t>(bytes)) {
     throw resource_error("data build", options_.out, " needs ", bytes / 1'000'000 + 1, " MB more, the disk has ",
-                         space.available / 1'000'000, " MB free; free some or choose another --out");
+                         space.available / 1'000'000, " MB free; free space or choose another --out");
   }
 }
 
@@ -334,7 +335,7 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, PartWrite
   return out;
 }
 
-/// With the tail rule: moves tokens of the train part after the split to the validation part.
+/// For the tail rule: moves the tokens after the end of the train part to the validation part.
 void Builder::part_tail(int64_t i, Encoded& out) const {
   if (plan_.rule != SplitRule::kTail) return;
   const int64_t before = plan_.blocks[i].stream_start + out.written[0] + out.written[1];
@@ -352,7 +353,7 @@ void Builder::part_tail(int64_t i, Encoded& out) const {
   out.tokens[0].resize(static_cast<size_t>(keep));
 }
 
-/// Called in order: writes the available tokens of block i, all of them or a part.
+/// Called for the blocks in order. Writes the available tokens of block i, which may be only a part of them.
 void Builder::write(int64_t i, Encoded& encoded, bool last, PartWriter* writers) const {
   for (const Part part : kParts) {
     const int p = static_cast<int>(part);
@@ -376,7 +377,7 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
                                const std::function<void()>& flush) const {
   const DocumentEncoder encoder(*tokenizer_, options_.special_tokens);
   const bool tail = plan_.rule == SplitRule::kTail;
-  // With kParse a text may contain end-of-document ids, so only its ids show which document they belong to.
+  // With kParse a text may contain end-of-document ids, so only the ids show to which document a token belongs.
   const bool parsed = options_.special_tokens == SpecialPolicy::kParse && tokenizer_->has_special_tokens();
   int64_t document = block.first_document;
   std::vector<int32_t> ids;
@@ -480,7 +481,8 @@ void Builder::plan_and_write() {
 BuildReport Builder::run() {
   const auto stdins = std::count(options_.inputs.begin(), options_.inputs.end(), "-");
   if (stdins > 1)
-    throw input_error("data build", "standard input (-) is given ", stdins, " times; it can be read only once");
+    throw input_error("data build", "expected standard input (-) at most once, got it ", stdins,
+                      " times; remove the others");
   std::optional<Manifest> old;
   if (fs::exists(folder_.at("manifest.json")))
     old = options_.overwrite ? manifest_to_replace(folder_) : read_manifest(options_.out);

@@ -47,15 +47,15 @@ struct BuildReport {
   int64_t hidden_files = 0;       ///< skipped without include_hidden
 };
 
-/// Builds a dataset from text. Counts (and learns a vocabulary) in parallel, plans, then encodes in parallel and writes
-/// in order, in one pass with memory for one block per thread. If killed and run again with the same arguments, it
-/// resumes and produces the same bytes; the manifest is written last. A long text is divided between threads if its
-/// tokenizer allows splitting it, so that memory is bounded for any input. Standard input is first copied to the
-/// folder. Compressed files are unpacked on the fly, once per pass, and give the dataset of their content. Token files
-/// keep their ids; they need a tokenizer with a known vocabulary. The text itself is compared by digests of its blocks:
-/// a build resumes only with the same bytes, and a finished dataset counts as complete only for them. Deletes and
-/// overwrites only files named by its journal or a valid manifest. Throws input errors (bad input, with file, line and
-/// byte offset; a folder with another dataset) and resource errors (disk full).
+/// Builds a dataset from text. It counts tokens in parallel (and learns a vocabulary if needed), makes the plan, then
+/// encodes in parallel and writes in order. Encoding and writing are one pass, with memory for one block per thread. A
+/// killed build that is run again with the same arguments resumes and gives the same bytes; the manifest is written
+/// last. A long text is divided among threads if its tokenizer allows that, so that memory is bounded for any input.
+/// Standard input is first copied to the folder. Compressed files are unpacked once per pass, in memory. Token files
+/// keep their ids and need a tokenizer with a known vocabulary. The texts are compared by the digests of their blocks:
+/// a build resumes only with the same bytes, and a finished dataset counts as complete only for the same bytes. Deletes
+/// and overwrites only files named by its journal or a valid manifest. Throws input errors (bad input, with file, line
+/// and byte offset; a folder with another dataset) and resource errors (disk full).
 BuildReport build_dataset(const BuildOptions& options);
 
 }  // namespace ashlar::data

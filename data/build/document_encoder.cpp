@@ -18,7 +18,7 @@ int64_t DocumentEncoder::encode(const DocumentPiece& piece, std::vector<int32_t>
   } else if (policy_ == SpecialPolicy::kParse) {
     tokenizer_.encode(piece.text, ids);
     spellings = std::count(ids.begin() + first, ids.end(), eod_);
-    // A text that ends with the spelling already has its end.
+    // A text that ends with the spelling of the end-of-document token already has its end-of-document id.
     if (piece.ends && static_cast<int64_t>(ids.size()) > first && ids.back() == eod_) return spellings;
   } else {
     std::vector<SpecialSpelling> found;
@@ -31,8 +31,8 @@ int64_t DocumentEncoder::encode(const DocumentPiece& piece, std::vector<int32_t>
     }
     if (std::find(ids.begin() + first, ids.end(), eod_) != ids.end())
       throw TextError{
-          0, str_cat("the end-of-document token (id ", eod_, ") is an ordinary token of this tokenizer, and the ",
-                     "text contains it; with --special-tokens parse it ends documents")};
+          0, str_cat("the text contains the end-of-document token (id ", eod_, "), which is an ordinary token of ",
+                     "this tokenizer; --special-tokens parse ends documents at that token")};
   }
   if (piece.ends) ids.push_back(eod_);
   return spellings;

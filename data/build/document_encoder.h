@@ -9,8 +9,8 @@
 
 namespace ashlar::data {
 
-/// Treatment of the spelling of a special token in a text, such as <|endoftext|>: as ordinary text, as that token (an
-/// end-of-document token then ends a document), or as an error.
+/// What happens to the spelling of a special token in a text, such as <|endoftext|>. kText: it is ordinary text.
+/// kParse: it becomes the token (and an end-of-document token ends a document). kRefuse: it is an error.
 enum class SpecialPolicy : uint8_t { kText, kParse, kRefuse };
 constexpr auto names_of(SpecialPolicy) { return enum_names<SpecialPolicy>("text", "parse", "refuse"); }
 
@@ -23,8 +23,8 @@ class DocumentEncoder {
   /// Appends the ids of a piece to `ids` and returns the number of special-token spellings in it (under kParse only
   /// those of the end-of-document token). Throws TextError, also for a spelling under kRefuse.
   int64_t encode(const DocumentPiece& piece, std::vector<int32_t>& ids) const;
-  /// Calls `visit(ids of a document or a part of it, whether it ends with them)` for the ids that `encode` appended for
-  /// a piece. Under kParse a text may contain end-of-document ids.
+  /// Calls `visit(ids, ends)` for each document, or part of one, in the ids that `encode` appended for a piece. `ends`:
+  /// the document ends with these ids. Under kParse one text may give several documents.
   template <typename Visit>
   void each_document(const DocumentPiece& piece, std::span<const int32_t> ids, const Visit& visit) const {
     if (policy_ == SpecialPolicy::kParse && special_ && !piece.has_ids) {

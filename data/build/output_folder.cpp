@@ -13,12 +13,12 @@ namespace ashlar::data {
 
 namespace fs = std::filesystem;
 
-// Delegation makes the object fully constructed first, so that the destructor runs if the rest throws.
+// After the delegated constructor the object counts as constructed, so the destructor runs if the code below throws.
 OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
   path_ = path;
   std::error_code ignored;
   for (fs::path folder = path_; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
-    made_.push_back(folder);
+    created_.push_back(folder);
   io::create_directories(path_);
   if (::access(path_.c_str(), W_OK | X_OK) != 0) throw io::system_error("data build", "write to", path_, errno);
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -26,15 +26,15 @@ OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
   // On a file system without locks no lock is used.
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd);
-    made_.clear();  // these folders belong to the other build
+    created_.clear();  // these folders belong to the other build
     throw input_error("data build", "another build is writing to ", path, "; wait for it or choose another --out");
   }
   fd_ = fd;
 }
 
 OutputFolder::~OutputFolder() {
-  for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
-  // The lock is released last: a build that starts now must not lose the folder.
+  for (const fs::path& folder : created_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
+  // The lock is released last, so that a build that starts now does not lose the folder.
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -6,9 +6,9 @@
 
 namespace ashlar::data {
 
-/// The folder that a build writes to: created with its parents if needed, and locked for one build at a time. The
-/// destructor removes folders that this object created and that are empty: a build that fails early leaves nothing, one
-/// that can be resumed keeps its plan, journal and shards.
+/// The folder that a build writes to. It is created with its parents if needed, and locked, so that only one build uses
+/// it at a time. The destructor removes the folders that this object created if they are empty. So a build that fails
+/// early leaves nothing, and a build that can be resumed keeps its plan, journal and shards.
 class OutputFolder {
  public:
   /// Throws an input error when another build holds the folder, system errors when it cannot be created or written.
@@ -25,8 +25,8 @@ class OutputFolder {
   OutputFolder() = default;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  ///< innermost first
-  int fd_ = -1;                              ///< holds the lock
+  std::vector<std::filesystem::path> created_;  ///< innermost first
+  int fd_ = -1;                                 ///< holds the lock
 };
 
 }  // namespace ashlar::data

@@ -13,8 +13,8 @@
 
 namespace ashlar::data {
 
-/// Writes the shards of one part from its token stream, in order; shards finished by an earlier run are skipped. A full
-/// shard is closed, made durable, renamed and recorded in the journal by a second thread.
+/// Writes the shards of one part from its token stream, in order. Shards that an earlier run has finished are skipped.
+/// A full shard is closed, made durable, renamed and recorded in the journal by a second thread.
 class PartWriter {
  public:
   struct Args {
@@ -26,15 +26,17 @@ class PartWriter {
   };
   explicit PartWriter(const Args& args);
 
-  /// Before the first feed: marks an existing shard.
+  /// Marks a shard that exists. Called before the first `feed`.
   void mark_done(int64_t shard, const ShardInfo& info);
   int64_t tokens_missing() const;
-  /// True if any of tokens [begin, end) was missing at the start. Constant while shards are written, so thread-safe.
+  /// True if any of the tokens [begin, end) was missing at the start. The result does not change while shards are
+  /// written, so the call is thread-safe.
   bool needs(int64_t begin, int64_t end) const;
 
-  /// Tokens [position, position + tokens.size()) of the part; documents begin at `starts`, counted from `position`.
+  /// Passes the tokens [position, position + tokens.size()) of the part. Documents begin at `starts`, counted from
+  /// `position`.
   void feed(int64_t position, std::span<const int32_t> tokens, std::span<const int64_t> starts);
-  /// All shards, after every token was fed.
+  /// Returns all shards. Called after all tokens were passed.
   std::vector<ShardInfo> finish();
 
  private:

@@ -41,7 +41,7 @@ class Corpus {
     for (const SourceFile& file : sources_.files) {
       if (!file.tokens) continue;
       throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
-                        "); expected text to train a tokenizer");
+                        "); expected text to train a tokenizer on; leave this file out");
     }
   }
 
@@ -86,7 +86,7 @@ class Corpus {
   std::vector<Block> blocks_;
 };
 
-/// tokenizer.json as the `tokenizers` library writes it.
+/// The text of a tokenizer.json, as the `tokenizers` library writes it.
 std::string tokenizer_json(const TrainedBpe& trained, const std::vector<std::string>& special) {
   const ByteCharacters characters;
   std::vector<std::string> written;
@@ -114,10 +114,12 @@ std::string config_json(const TokenizerTraining& training) {
 
 void check(const TokenizerTraining& training) {
   std::vector<std::string> special = training.special_tokens;
-  if (special.empty()) throw input_error("tokenizer train", "expected a special token that ends documents, got none");
+  if (special.empty())
+    throw input_error("tokenizer train", "expected a special token that ends documents, got none; add --special TOKEN");
   std::sort(special.begin(), special.end());
   const bool twice = std::adjacent_find(special.begin(), special.end()) != special.end();
-  if (twice || special[0].empty()) throw input_error("tokenizer train", "special tokens must differ and not be empty");
+  if (twice || special[0].empty())
+    throw input_error("tokenizer train", "expected special tokens that differ and are not empty; change --special");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"}) {
     const std::string path = (fs::path(training.out) / name).string();
     std::error_code ignored;

@@ -6,12 +6,12 @@
 
 namespace ashlar::data {
 
-/// Ignored target (PyTorch: ignore_index): past a document's end under document masking, or beyond the end of the
-/// validation part. The loss skips it; `valid_targets` does not count it.
+/// The value of a target that is ignored (PyTorch: ignore_index): after the end of a document under document masking,
+/// or beyond the end of the validation part. The loss skips it, and `valid_targets` does not count it.
 inline constexpr int32_t kIgnoreIndex = -1;
 
 /// One micro-batch on the host: B rows (samples) of T tokens, N = B*T flattened row by row.
-/// Row b is global sample `first_sample + b` of the run on any mesh: dropout is keyed by it.
+/// Row b is the global sample `first_sample + b` of the run on any mesh. Dropout uses this number as its key.
 struct Batch {
   int64_t B = 0;
   int64_t T = 0;
@@ -30,12 +30,13 @@ struct DocumentRule {
   bool restart_positions = false;  ///< positions count from the start of the document within the row
 };
 
-/// Writes row b of `batch` (already sized by `resize_batch`) from `tokens`: T+1 of them, or fewer at the end of a part.
-/// In a row of n <= T tokens the last target and the rest are ignored; ids past the end are `eod` (no valid target
-/// depends on them). Adds to valid_targets.
+/// Writes row b of `batch` (already sized by `resize_batch`) from `tokens`, which are T+1 tokens, or fewer at the end
+/// of a part. With n <= T tokens the targets from the n-th on are ignored, and the ids after the n-th are `eod` (no
+/// valid target depends on them). Adds to valid_targets.
 void fill_row(Batch& batch, int64_t b, std::span<const int32_t> tokens, int32_t eod, const DocumentRule& rule);
 
-/// Sets shapes and clears: B rows of T, valid_targets 0. Keeps capacity, so that a ring of batches does not reallocate.
+/// Sets the shapes to B rows of T tokens and valid_targets to 0. Keeps the capacity, so that a ring of batches does not
+/// reallocate.
 void resize_batch(Batch& batch, int64_t B, int64_t T, const DocumentRule& rule);
 
 /// Fills `batch.order` by a stable counting sort of ids; `counts` is scratch, resized to vocab_size + 1.

@@ -24,7 +24,7 @@ void check_vocabulary(const TokenDataset& dataset, const StreamOptions& options)
   const int32_t ids = dataset.manifest().vocab_size;
   if (ids > options.vocab_size) {
     throw input_error("data", dataset.directory(), " has ids up to ", ids - 1, ", but the model's vocab.size is ",
-                      options.vocab_size, "; use at least ", ids);
+                      options.vocab_size, "; set vocab.size to at least ", ids);
   }
 }
 
@@ -62,7 +62,8 @@ TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOpti
     if (i > 0 && !same_tokenizer(dataset->tokenizer(), inputs_[0].dataset->tokenizer())) {
       throw input_error("data", dataset->directory(), " and ", inputs_[0].dataset->directory(),
                         " have different tokenizers (", dataset->manifest().tokenizer_hash, " and ",
-                        inputs_[0].dataset->manifest().tokenizer_hash, "); a mixture needs one");
+                        inputs_[0].dataset->manifest().tokenizer_hash,
+                        "); a mixture needs datasets with the same tokenizer");
     }
     // The same dataset may be named twice; each entry has its own order.
     const Philox::Counter key = Philox::block(seed, hash64("data.order"), i);
@@ -142,7 +143,8 @@ ValidationStream::ValidationStream(std::unique_ptr<TokenDataset> dataset, const 
   const int64_t tokens = dataset_->tokens(Part::kValidation);
   if (tokens < 2) {
     throw input_error("data", dataset_->directory(), " has ", tokens,
-                      " tokens in its validation part, at least 2 are needed; build it with a", " larger --validation");
+                      " tokens in its validation part, expected at least 2; build the dataset with a",
+                      " larger --validation");
   }
   windows_ = ceil_div(tokens - 1, options_.sequence_length);
   sequences_ = max_sequences == 0 ? windows_ : std::min(max_sequences, windows_);
@@ -161,7 +163,8 @@ int64_t ValidationStream::length_of(int64_t window) const {
   return std::min(T, dataset_->tokens(Part::kValidation) - 1 - window * T);
 }
 
-/// Sizes a batch for `rows` sequences from `batch.first_sample`. Only the last window of the part may be short.
+/// Sets the size of a batch for `rows` sequences from `batch.first_sample` on. Only the last window of the part may be
+/// short.
 void ValidationStream::size_batch(Batch& batch, int64_t rows) const {
   const int64_t most = options_.sequence_length, multiple = options_.rows_multiple;
   int64_t T = most;

@@ -17,7 +17,7 @@ namespace ashlar::data {
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Writes the next micro-batch of this dp index into `batch` (buffers reused). False at the end.
+  /// Writes the next micro-batch of this dp index into `batch`, whose buffers are reused. Returns false at the end.
   virtual bool next(Batch& batch) = 0;
 };
 
@@ -30,23 +30,24 @@ struct StreamOptions {
   int64_t dp_size = 1;
   DocumentRule documents;
   int64_t vocab_size = 0;  ///< vocabulary of the model; a dataset with a larger one is an error
-  /// The token count of a micro-batch of a ValidationStream is a multiple of this, even for short ones: the number of
-  /// ranks that shard its rows.
+  /// The number of ranks that shard the rows of a micro-batch. The number of tokens in each micro-batch of a
+  /// ValidationStream is a multiple of it, also in short ones.
   int64_t rows_multiple = 1;
 };
 
-/// A dataset of a mixture. A stream owns its dataset: one reader is for one thread.
+/// A dataset of a mixture. A stream owns its datasets, since a reader is for one thread.
 struct WeightedDataset {
   std::unique_ptr<TokenDataset> dataset;
   double weight = 1;
 };
 
-/// Checks from manifests alone what a TrainStream over these would refuse: no dataset, weights that no sampler can
-/// represent exactly, a train part shorter than a window, a larger vocabulary. Input errors.
+/// Checks, from the manifests alone, what a TrainStream over these datasets would refuse: no dataset, weights that no
+/// sampler can represent exactly, a train part shorter than a window, or a vocabulary larger than the model's. Input
+/// errors.
 void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
 
-/// The endless training stream over one dataset or a mixture. Datasets of a mixture share one tokenizer (hash); another
-/// is an input error that names both. The position is one integer, counted in global samples.
+/// The endless training stream over one dataset or a mixture. The datasets of a mixture must have the same tokenizer
+/// (hash); otherwise an input error names both. The position is one integer, counted in global samples.
 class TrainStream final : public BatchSource {
  public:
   TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed, int64_t position);
@@ -56,12 +57,12 @@ class TrainStream final : public BatchSource {
   const TokenDataset& dataset(int64_t i) const { return *inputs_[i].dataset; }
   int64_t windows(int64_t i) const { return inputs_[i].order.windows(); }
 
-  /// Bytes of tokens held now, and the maximum: two groups per dataset.
+  /// The bytes of tokens that are held now, and their maximum. At most two groups per dataset are held.
   int64_t resident_bytes() const;
   int64_t max_resident_bytes() const;
 
  private:
-  /// The windows of one chunk as one run of n*T + 1 tokens, so that a window is contiguous.
+  /// The windows of one chunk: n*T + 1 consecutive tokens, so that each window is contiguous.
   using Run = std::vector<int32_t>;
   struct Group {
     int64_t epoch = -1, group = -1;
@@ -83,12 +84,12 @@ class TrainStream final : public BatchSource {
   std::vector<int32_t> counts_;
 };
 
-/// Sequences of the validation part of one dataset, in order, once. Window w is tokens [wT, wT+T], and the last one may
-/// be short, so every token except the first is a target exactly once (apart from document masking). `max_sequences` =
-/// n of the W windows are read, spread evenly: windows floor(i W / n); 0 or n >= W: all of them. They are the same on
-/// any mesh and with any micro-batch size; the dp indices share them. A batch has no empty row or column, as far as
-/// `rows_multiple` allows: the last one may be smaller, and a dp index may have fewer batches than another, or none.
-/// Needs at least two tokens.
+/// Reads the sequences of the validation part of one dataset once, in order. Window w is tokens [wT, wT+T]. The last
+/// window may be short, so every token except the first is a target exactly once (apart from document masking). If
+/// `max_sequences` is n, n of the W windows are read, spread evenly: windows floor(i W / n). With n = 0 or n >= W all
+/// are read. The windows are the same on any mesh and for any micro-batch size, and are divided among the dp indices. A
+/// batch has no empty row or column, as far as `rows_multiple` allows. So the last batch may be smaller, and a dp index
+/// may have fewer batches than another, or none. Needs at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
   ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_sequences = 0);

@@ -6,7 +6,8 @@
 
 namespace ashlar::data {
 
-/// Entropies of simple models of the data, in nats per token: a trained model should be well below the bigram.
+/// Entropies of simple models of the data, in nats per token. The loss of a trained model should be well below that of
+/// the bigram.
 struct CorpusEntropy {
   /// H = -sum_v p(v) ln p(v), p the frequencies of the validation part itself.
   double unigram = 0;

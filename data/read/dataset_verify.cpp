@@ -50,7 +50,7 @@ class Verifier {
     int64_t index, first_chunk;
   };
 
-  /// Records an error, except out of memory or disk: that does not mean damage.
+  /// Records an error as damage. Errors for lack of memory or disk space are not damage and are thrown again.
   void add(const Error& e, const std::string& before = "") {
     if (e.code() == ExitCode::kResource) throw e;
     add(before + e.what());
@@ -90,7 +90,7 @@ class Verifier {
     }
   }
 
-  /// The digest of the tokens; meaningful if every chunk is valid.
+  /// Returns the digest of the tokens, which is valid only if every chunk is.
   Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
                       int64_t first_chunk) {
     Digest digest;

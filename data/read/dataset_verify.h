@@ -13,9 +13,9 @@ struct VerifyReport {
   std::vector<std::string> damage;  ///< one line each: file, then dataset and chunk if known
 };
 
-/// Reads every byte of a dataset: the manifest against its checksum, each shard against its size and whole-file
-/// checksum, then each chunk of each HDF5 dataset, ids against the vocabulary, document starts for order. A flipped bit
-/// anywhere is found. Throws an input error when there is no dataset.
+/// Reads every byte of a dataset and finds any flipped bit. Checks the manifest against its checksum; each shard
+/// against its size and the checksum of the file; each chunk of each HDF5 dataset; that the ids are in the vocabulary;
+/// and that the starts of documents ascend. Throws an input error when there is no dataset.
 VerifyReport verify_dataset(const std::string& directory);
 
 }  // namespace ashlar::data

@@ -22,7 +22,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next micro-batch, or null at the end of the source. Valid until the next call.
+  /// Returns the next micro-batch, or null at the end of the source. It is valid until the next call.
   const Batch* next();
 
   /// Milliseconds that next() has waited for data since the last call of this function.

@@ -22,8 +22,8 @@ using Wide = unsigned __int128;
 
 Wide gcd(Wide a, Wide b) { return b == 0 ? a : gcd(b, a % b); }
 
-/// digits * 10^exponent, the shortest decimal number that parses as the weight: what the user typed. At most 17 digits,
-/// the last not zero.
+/// A weight as digits * 10^exponent: the shortest decimal number that parses as the weight, which is what the user
+/// typed. It has at most 17 digits, and the last is not zero.
 struct Decimal {
   uint64_t digits = 0;
   int exponent = 0;
@@ -49,7 +49,7 @@ Decimal decimal(double weight) {
   return d;
 }
 
-/// The smallest integers in the ratio of the weights; empty if they need more than 128 bits.
+/// Returns the smallest integers whose ratios are those of the weights; empty if they need more than 128 bits.
 std::vector<Wide> whole_weights(const std::vector<double>& weights) {
   constexpr int kMostPlaces = 21;  // 1e17 * 1e21 < 2^127
   std::vector<Decimal> decimals;
@@ -81,7 +81,8 @@ std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
   return prefix;
 }
 
-/// Level one has two permutations per epoch (chunks with one more window, and the others), level two one per group.
+/// Level one has two permutations per epoch, one of the chunks with one more window and one of the other chunks. Level
+/// two has one permutation per group.
 constexpr uint64_t kSurplusRngStream = 1, kPlainRngStream = 2, kGroupRngStream = 3;
 
 }  // namespace
@@ -134,7 +135,7 @@ int64_t WindowOrder::permuted_chunk(int64_t entry, int64_t epoch) const {
   const int64_t surplus = surplus_before(entry);
   const int64_t num_surplus = surplus_before(regular_);
   if (surplus_before(entry + 1) > surplus) {
-    // The k-th chunk with a window more is the first c with ceil((c+1)*rest/T) > k.
+    // The k-th chunk that has one more window is the first c with ceil((c+1)*rest/T) > k.
     const int64_t k = KeyedPermutation(num_surplus, key, kSurplusRngStream)(surplus);
     return k * T_ / rest_;
   }
@@ -171,11 +172,9 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   prefix_ = cumulative(whole_weights(weights));
   if (!prefix_.empty()) return;
   const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
-  throw input_error("data", "the weights of ", names[least - weights.begin()], " (", *least, ") and ",
-                    names[most - weights.begin()], " (", *most,
-                    ") differ too much or have too many digits: scaled to integers,",
-                    " the weights sum to more than 2^62, so the mix cannot be sampled exactly;",
-                    " use fewer digits, or drop the source with the smallest weight");
+  throw input_error("data", "expected weights that sum to at most 2^62 when they are scaled to integers, got ", *least,
+                    " for ", names[least - weights.begin()], " and ", *most, " for ", names[most - weights.begin()],
+                    "; use fewer digits, or drop the source with the smallest weight");
 }
 
 int64_t Mixture::left_count(int64_t samples, int64_t lo, int64_t mid, int64_t hi) const {

@@ -6,8 +6,8 @@
 
 namespace ashlar::data {
 
-/// A keyed bijection of [0, n), evaluated pointwise without storage: a balanced Feistel network of Philox rounds over
-/// the next power of four, iterated until the value is inside (fewer than four steps on average).
+/// A keyed permutation of [0, n) that computes each value when asked and stores nothing: a balanced Feistel network of
+/// Philox rounds over the next power of four, iterated until the value is below n (fewer than four steps on average).
 /// Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3.
 class KeyedPermutation {
  public:
@@ -29,14 +29,15 @@ struct WindowAddress {
   int64_t window = 0;  ///< tokens [window*T, window*T + T]
 };
 
-/// The shuffled order of the windows of one part: pure, O(1) at any position, each window once per epoch.
+/// The shuffled order of the windows of one part. It depends only on the arguments, costs O(1) at any position, and has
+/// each window once per epoch.
 ///
 /// N tokens have W = (N-1)/T windows, grouped by chunks of S tokens. Chunk c has n(c) = ceil((c+1)S/T) - ceil(cS/T)
-/// windows, which has at most two values; the last chunk may be short. Level one permutes chunks among those with
-/// equally many windows, so that entry e of the order has n(e) windows like chunk e (a short chunk stays last). The
-/// sample at which an entry or a group of 64 entries begins is then a closed formula without a table. When T divides S
-/// all whole chunks have equally many windows and level one permutes all of them. Level two permutes the windows of a
-/// group. Keys are (seed, epoch) and (seed, epoch, group).
+/// windows, which has at most two values; the last chunk may be short. Level one permutes chunks that have the same
+/// number of windows, so that entry e of the order has n(e) windows, as chunk e has (a short chunk stays last). A
+/// closed formula then gives the sample at which an entry or a group of 64 entries begins, without a table. When T
+/// divides S all whole chunks have equally many windows and level one permutes all of them. Level two permutes the
+/// windows of a group. Keys are (seed, epoch) and (seed, epoch, group).
 class WindowOrder {
  public:
   static constexpr int64_t kGroupChunks = 64;
@@ -59,20 +60,20 @@ class WindowOrder {
   uint64_t seed_;
 };
 
-/// The dataset of a global sample, and its index among the samples of that dataset.
+/// The dataset of a global sample, and the index of the sample among the samples of that dataset.
 struct MixtureAddress {
   int64_t dataset = 0;
   int64_t sample = 0;
 };
 
-/// A weighted mixture, exact to the sample and O(log datasets) at any position: a binary tree over the datasets, where
-/// each node assigns floor(s*left/total + 1/2) of its first s samples to its left half. Weights are the decimal numbers
-/// that the user typed, converted to the smallest integers in their ratio. Wherever s*weight/sum is an integer for all
-/// datasets at once, the counts are exactly those; in between they are off by at most half a sample per level.
+/// A weighted mixture with exact counts; a look-up at any position costs O(log datasets). It is a binary tree over the
+/// datasets, in which each node assigns floor(s*left/total + 1/2) of its first s samples to its left half. Weights are
+/// the decimal numbers that the user typed, converted to the smallest integers with the same ratios. Where s*weight/sum
+/// is an integer for all datasets, these are the counts; elsewhere a count is off by at most half a sample per level.
 class Mixture {
  public:
-  /// `names` only for error texts. No dataset, a weight that is not finite and positive, or weights whose integers add
-  /// up to more than 2^62 (some are about 1e18 times others): input error.
+  /// `names` are used in error texts only. Input error if there is no dataset, if a weight is not finite and positive,
+  /// or if the integers add up to more than 2^62 (some weights are about 1e18 times others).
   Mixture(const std::vector<std::string>& names, const std::vector<double>& weights);
 
   MixtureAddress at(int64_t sample) const;

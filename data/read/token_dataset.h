@@ -29,7 +29,7 @@ class TokenDataset {
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return *manifest_; }
   Fingerprint fingerprint() const { return fingerprint_of(*manifest_); }
-  /// Notes for the user, one line each, e.g. that the dataset is in the old format.
+  /// Warnings for the user, one line each, e.g. that the dataset is in the old format.
   std::vector<std::string> warnings() const;
   /// Another reader of the same dataset, for another thread; shares the manifest.
   std::unique_ptr<TokenDataset> reopened() const;
@@ -47,8 +47,8 @@ class TokenDataset {
 
   /// Number of shards of both parts, the train part first: indices of check_shard.
   int64_t num_shards() const;
-  /// Opens one shard and compares it with the manifest, without its chunks: damaged-data error when it is missing,
-  /// truncated or another shard. Closes it again.
+  /// Opens one shard, compares it with the manifest without reading its chunks, and closes it. Damaged-data error when
+  /// the shard is missing or truncated, or when the file is another shard.
   void check_shard(int64_t shard) const;
 
   /// Host memory held for reading, in bytes (scratch chunk, without open files).

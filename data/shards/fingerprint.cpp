@@ -18,7 +18,7 @@ bool same_tokenizer(const Tokenizer& one, const Tokenizer& other) {
 }
 
 Fingerprint fingerprint_of(const Manifest& manifest) {
-  // The chunk size is part of it: the order of samples depends on it.
+  // The chunk size is included, since the order of samples depends on it.
   std::string text = str_cat("chunks of ", kChunkTokens);
   for (const Part part : kParts) {
     const PartInfo& info = manifest.part(part);

@@ -45,7 +45,7 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
-  // A failed system call is described in a paragraph; one quoted text in it has the reason.
+  // HDF5 describes a failed system call in a paragraph. The quoted text after these words is the reason.
   static constexpr std::string_view kQuoted = "error message = '";
   const size_t quoted = reason.find(kQuoted);
   if (quoted != std::string::npos) {

@@ -28,9 +28,9 @@ class Hdf5Handle {
   Closer closer_ = nullptr;
 };
 
-/// While it exists, HDF5 prints nothing in this thread: errors are reported by us, with the file name. The first one in
-/// a process also disables HDF5's cleanup at exit, which prints ("infinite loop closing library") after a failed open;
-/// every file is closed by its owner before that.
+/// While it exists, HDF5 prints nothing in this thread; Ashlar reports the errors, with the file name. The first object
+/// in a process also disables HDF5's cleanup at exit, which would print "infinite loop closing library" after a failed
+/// open. The cleanup is not needed, since every file is closed by its owner before the exit.
 class Hdf5Quiet {
  public:
   Hdf5Quiet();

@@ -22,7 +22,7 @@ struct ShardIdentity {
 /// False on an HDF5 error.
 bool write_identity(const Hdf5Handle& file, const ShardIdentity& identity);
 
-/// Nothing if the file has no complete identity: a shard in the old format, or damage.
+/// Returns nothing if the file has no complete identity: a shard in the old format, or a damaged file.
 std::optional<ShardIdentity> read_identity(const Hdf5Handle& file);
 
 }  // namespace ashlar::data

@@ -25,8 +25,8 @@ Error damaged(const std::string& path, std::string_view what, std::string_view r
   return damaged_error("data", path, ": ", what, ": ", reason, "; restore the file or build the dataset again");
 }
 
-/// HDF5 dereferences null pointers if an allocation fails while a file is opened. So the needed memory is allocated and
-/// released first.
+/// HDF5 dereferences null pointers if an allocation fails while a file is opened. This function first allocates and
+/// releases the memory that opening needs, so that a lack of memory is reported before.
 void require_memory_to_open() {
   constexpr size_t kBytes = size_t{16} << 20;
   void* const probe =
@@ -45,7 +45,7 @@ Hdf5Handle open_file(const std::string& path) {
                       " distribution's libhdf5");
   }
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Shards are never modified after they have their name, and some file systems refuse locks.
+  // Locks are off. A shard is never modified once it has its name, and some file systems refuse locks.
   H5Pset_file_locking(access.get(), false, true);
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
 }
@@ -62,12 +62,14 @@ Hdf5Handle open_shard(const ShardReader::Args& args) {
                         "; the manifest lists it; restore the file or build the dataset again");
   Hdf5Handle file = open_file(args.path);
   const std::string reason = file.valid() ? "" : hdf5_reason();
-  // The identity is checked first: another complete shard has another size but is neither truncated nor too long.
+  // The identity is checked before the size, since another complete shard may have another size without being truncated
+  // or too long.
   const auto found = file.valid() && !args.manifest.old_form() ? read_identity(file) : std::nullopt;
   const ShardIdentity expected{std::string(name_of(args.part)), args.index, info.digest};
   if (found && *found != expected) {
-    throw damaged_error("data", args.path, ": the manifest expects ", expected.text(), ", the file is ", found->text(),
-                        ": another shard, or one of another dataset; restore the file or build the dataset again");
+    throw damaged_error(
+        "data", args.path, ": the manifest expects ", expected.text(), ", the file is ", found->text(),
+        ": this is another shard, or a shard of another dataset; restore the file or build the dataset again");
   }
   if (bytes != info.bytes) {
     throw damaged(args.path, bytes < info.bytes ? "truncated" : "too long",
@@ -126,7 +128,8 @@ uint32_t fletcher32(std::span<const uint8_t> bytes) {
     first = (first + ((uint32_t{bytes[i]} << 8) | low)) % 65535;
     second = (second + first) % 65535;
   }
-  // HDF5 folds instead of dividing: if a sum is a multiple of 65535 and not all bytes are zero, the result is 65535.
+  // HDF5 adds the upper 16 bits to the lower ones instead of dividing. So if a sum is a multiple of 65535 and not all
+  // bytes are zero, its result is 65535, not 0.
   const bool any = std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
   if (any && first == 0) first = 65535;
   if (any && second == 0) second = 65535;

@@ -53,17 +53,18 @@ class ShardReader {
   /// Compares the file with its entry in the manifest: identity (part, index, token digest; absent in the old format),
   /// then size, shape and type.
   explicit ShardReader(const Args& args);
-  /// True if all of that matches. Reads headers and attributes only; false for a file that is not a shard.
+  /// True if the file matches its entry in the manifest. Reads only headers and attributes. False for a file that is
+  /// not a shard.
   static bool accepts(const Args& args);
   ~ShardReader();
   ShardReader(const ShardReader&) = delete;
   ShardReader& operator=(const ShardReader&) = delete;
 
   int64_t num_token_chunks() const;
-  /// The tokens of one chunk, in the shard's type, as bytes; `out` is replaced.
+  /// Reads the tokens of one chunk into `out`, as bytes in the type of the shard.
   void read_tokens(int64_t chunk, std::vector<uint8_t>& out) const;
   int64_t num_document_chunks() const;
-  /// Starts of documents, one chunk's worth; `out` is replaced.
+  /// Reads one chunk of the starts of documents into `out`.
   void read_documents(int64_t chunk, std::vector<int64_t>& out) const;
 
  private:

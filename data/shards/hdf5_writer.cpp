@@ -114,8 +114,8 @@ ShardWriter::ShardWriter(const Args& args) : impl_(std::make_unique<Impl>()) {
   ASHLAR_CHECK(args.tokens > 0, path, ": ", args.tokens, " tokens");
   const Hdf5Quiet quiet;
   impl_->file = create_file(path);
-  // Room for whole chunks: HDF5 needs a fixed maximum of at least one chunk, and only a fixed maximum gives the compact
-  // index.
+  // The maximum size is a number of whole chunks. HDF5 needs a maximum of at least one chunk, and it writes the compact
+  // index only if the maximum is fixed.
   const auto chunk = static_cast<hsize_t>(kChunkTokens);
   const auto size = static_cast<hsize_t>(args.tokens);
   const DatasetShape token_shape{.name = "tokens",
@@ -181,7 +181,7 @@ void ShardWriter::finish() {
   if (!write_identity(w.file, {std::string(name_of(w.args.part)), w.args.index, w.digest})) {
     throw write_failed(w.args.path);
   }
-  // Closing writes the metadata: a full disk may show only now.
+  // Closing writes the metadata, so a full disk may be noticed only here.
   const bool good = w.token_set.close() && w.document_set.close() && w.file.close();
   if (!good) throw write_failed(w.args.path);
   w.failed = false;

@@ -163,7 +163,7 @@ Manifest parse_manifest(const std::string& text, const std::string& directory) {
       str_cat(path, " does not match its checksum; restore the file or build the dataset again");
   if (j.value("format", json()) != kFormat && !j.contains("checksum")) {
     throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat,
-                      "\": another kind of manifest; give another folder");
+                      "\": another kind of manifest; give the folder of a dataset");
   }
   // The checksum is valid for all future versions.
   if (!seal_holds(text)) throw damaged_error("data", damaged);
@@ -178,7 +178,7 @@ Manifest parse_manifest(const std::string& text, const std::string& directory) {
   } catch (const std::logic_error&) {
     // from std::stoul.
   } catch (const json::exception&) {
-    // A missing or mistyped entry is damage like any changed byte.
+    // A missing entry or one of a wrong type counts as damage, like any changed byte.
   }
   throw damaged_error("data", damaged);
 }

@@ -15,7 +15,7 @@ class JsonArrayScan {
   /// Records about one element per `block_bytes`.
   explicit JsonArrayScan(int64_t block_bytes) : block_bytes_(block_bytes) {}
   void add(std::string_view bytes);
-  /// Starts of blocks: each at the first byte of an element, ascending.
+  /// Moves out the starts of the blocks, ascending. Each is the first byte of an element.
   std::vector<int64_t> take_starts() { return std::move(starts_); }
 
  private:
@@ -25,8 +25,8 @@ class JsonArrayScan {
   std::vector<int64_t> starts_;
 };
 
-/// The end of the element that begins at `begin`: where its brackets close, or before the next comma or bracket; npos
-/// if the text ends before.
+/// Returns the end of the element that begins at `begin`: after its closing bracket, or, for a plain value, before the
+/// next comma or bracket. Returns npos if the text ends before that.
 size_t json_element_end(std::string_view text, size_t begin);
 
 }  // namespace ashlar::data

@@ -15,7 +15,8 @@ namespace {
 constexpr int kMaxDepth = 200;
 constexpr size_t kShownKey = 40;  // bytes of a key in a message
 
-/// Writes a text over the bytes that it is read from, if it does not overtake the reader; otherwise elsewhere.
+/// Writes a text over the bytes from which it is read, as long as the writer is not ahead of the reader; otherwise
+/// elsewhere.
 class InPlace {
  public:
   InPlace(char* begin, std::string& room) : begin_(begin), to_(begin), room_(room) {}
@@ -211,7 +212,7 @@ class LineReader {
     return 0xFFFDU;
   }
 
-  /// at_ is past the backslash.
+  /// Parses an escape sequence; at_ is after its backslash.
   void escape(InPlace* out) {
     const int c = peek();
     static constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";
@@ -243,7 +244,7 @@ class LineReader {
     out->append(character, bytes_ + at_);
   }
 
-  /// Parses the string at at_, into `out` unless null.
+  /// Parses the string at at_ and writes it to `out`, if not null.
   void string(InPlace* out) {
     expect('"');
     for (;;) {

@@ -13,10 +13,10 @@
 
 namespace ashlar::data {
 
-/// The bytes of one input by offset: the content of a compressed file, the ids of a token file. Thread-safe. A
-/// compressed file is unpacked once, in order; unpacked data stays in memory from the first byte that is not released.
-/// If many threads read blocks in parallel and release them when done, memory is about the size of those blocks.
-/// Reading released bytes is correct too, but unpacks from the start again.
+/// The bytes of one input, read by offset: of the file, of the unpacked content of a compressed file, or of the ids of
+/// a token file. Thread-safe. A compressed file is unpacked once, in order. Unpacked data stays in memory from the
+/// first byte on that is not released. If threads read blocks in parallel and release them when done, the memory is
+/// about the size of those blocks. Released bytes can be read again, but the file is then unpacked from the start.
 class SourceBytes {
  public:
   explicit SourceBytes(const SourceFile& file);

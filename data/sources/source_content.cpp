@@ -57,7 +57,7 @@ bool control(char c) {
   return (byte < 0x20 && !(byte >= 0x08 && byte <= 0x0d) && byte != 0x1b) || byte == 0x7f;
 }
 
-/// Safetensors: a 64-bit length, then JSON of about that length.
+/// Recognises safetensors: a 64-bit length, then JSON.
 bool safetensors(std::string_view head) {
   return head.size() > 10 && head.substr(5, 3) == "\0\0\0"sv && head.substr(8, 2) == "{\"";
 }

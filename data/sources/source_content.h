@@ -18,7 +18,7 @@ BinaryForm known_binary(std::string_view head);
 /// data exceeds the limit except in very short pieces.
 class TextCheck {
  public:
-  /// Checks bytes at `offset` of the file; continues the window if they follow the previous ones.
+  /// Checks bytes at `offset` of the file. If they follow the previous bytes, they belong to the same window.
   void look(int64_t offset, std::string_view bytes);
   /// Start of the first window that is not text; -1 if none. Includes the last, incomplete window.
   int64_t first_binary() const;

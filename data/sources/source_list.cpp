@@ -59,7 +59,8 @@ bool holds_megatron_index(const std::string& path) {
   return fs::is_regular_file(path, ignored) && is_megatron_index(read_sample(io::InputFile(path), 0));
 }
 
-/// Assigns X.idx to each X.bin with a Megatron index beside it, and replaces an input X.idx by its .bin.
+/// Assigns to each X.bin the Megatron index X.idx in its folder, if there is one, and replaces an input X.idx by its
+/// X.bin.
 std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
   std::set<std::string> bins;
   std::vector<Candidate> paired;
@@ -185,7 +186,7 @@ std::string binary_in(const Content& content) {
   return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
 }
 
-/// Determines how JSON is read; an ambiguous file is an error.
+/// Copies the detected shape of a JSON file to its entry. An ambiguous file is an error.
 void copy_shape(const Candidate& from, Content& content, SourceFile& out) {
   const ShapeFound& shape = content.shape;
   if (!shape.doubt.empty()) {
@@ -215,8 +216,8 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   const bool raw = format == SourceFormat::kUint16 || format == SourceFormat::kUint32;
   if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // the first ids may look like anything
   if (claimed != Packing::kNone && out.packing == Packing::kNone) {
-    throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; get",
-                      " it again, or rename it to match its content");
+    throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; ",
+                      "download the file again, or rename it to match its content");
   }
   Content content;
   if (out.packing != Packing::kNone) {
@@ -272,8 +273,8 @@ void add_folder(const std::string& folder, bool hidden, std::vector<Candidate>& 
   for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path, .index = ""});
 }
 
-/// Every file once, whatever the paths: what is trained on twice unknown to the user counts double. Returns the bytes
-/// of all.
+/// Refuses a file that is given twice, also by different paths, since its text would count double without the user's
+/// knowledge. Returns the total size of the files in bytes.
 int64_t refuse_twice(const std::vector<Candidate>& candidates) {
   std::map<std::pair<dev_t, ino_t>, const Candidate*> seen;
   int64_t bytes = 0;
@@ -286,7 +287,7 @@ int64_t refuse_twice(const std::vector<Candidate>& candidates) {
     const std::string& first = at->second->shown;
     throw input_error("data build", candidate.shown, " is an input twice",
                       first == candidate.shown ? "" : str_cat(": it is the same file as ", first),
-                      "; name it once (a file that shall count double belongs into a mixture with its weight)");
+                      "; give each input once (to weight a file, build a dataset of it and train on a mixture)");
   }
   return bytes;
 }
@@ -313,7 +314,8 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
     } else if (S_ISREG(st.st_mode)) {
       candidates.push_back({.path = input, .shown = input});
     } else {
-      throw input_error("data build", input, " is neither a file nor a folder; pipe it into - instead");
+      throw input_error("data build", input,
+                        " is neither a file nor a folder; pipe its content into `data build -` instead");
     }
   }
   if (query.format == SourceFormat::kAuto) candidates = pair_megatron(std::move(candidates));
@@ -353,11 +355,12 @@ SourceList list_sources(const SourceQuery& query) {
                       "--format bytes");
   }
   if (list.files.empty()) {
-    throw input_error(
-        "data build", "the input holds no text (", list.empty_files, " empty files",
-        list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
-        list.hidden_files > 0 ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden takes") : "",
-        "); first input: ", query.inputs[0]);
+    throw input_error("data build", "the input holds no text (", list.empty_files, " empty files",
+                      list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
+                      list.hidden_files > 0
+                          ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden would read")
+                          : "",
+                      "); first input: ", query.inputs[0]);
   }
   return list;
 }

@@ -12,8 +12,9 @@
 
 namespace ashlar::data {
 
-/// Format of inputs. kAuto: JSON and token files are detected by content, everything else is text. kBytes reads every
-/// file unchanged, compressed or binary, as one document. The last two are files that contain only ids.
+/// Format of inputs. kAuto: JSON and token files are detected by content, and everything else is text. kBytes: every
+/// file, also a compressed or binary one, is one document of its unchanged bytes. kUint16, kUint32: files that contain
+/// only ids.
 enum class SourceFormat : uint8_t { kAuto, kText, kJsonLines, kJsonArray, kBytes, kUint16, kUint32 };
 
 /// One input file. A text file is one document (or several, with a DocumentSeparator); each line of a JSONL file and
@@ -50,12 +51,12 @@ struct SourceQuery {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
-/// Inspects every input by content: gzip and zstd are unpacked once to find their size, JSON arrays are scanned, of
-/// other files the beginning, middle and end are read. kAuto detects JSON with shape_of; NumPy arrays, llm.c's shards,
-/// Megatron's .bin with its .idx, and .bin files that are not text (nanoGPT's uint16) are token files. Errors: no
-/// input, a missing input, a file given twice (by any paths), nothing to read, an output folder inside an input folder,
-/// a truncated or broken compressed file, a file that is neither text nor tokens (with its format), JSON whose
-/// documents are ambiguous.
+/// Inspects every input by content. Files in gzip and zstd format are unpacked once to find their size, JSON arrays are
+/// scanned, and of other files the beginning, middle and end are read. kAuto detects JSON with shape_of. These are
+/// token files: NumPy arrays, llm.c's shards, Megatron's .bin with its .idx, and .bin files that are not text
+/// (nanoGPT's uint16). Input errors: no input, a missing input, a file given twice (by any paths), nothing to read, an
+/// output folder inside an input folder, a truncated or broken compressed file, a file that is neither text nor tokens
+/// (its format is named), and JSON whose documents are ambiguous.
 SourceList list_sources(const SourceQuery& query);
 
 /// Copies a descriptor to a file until its end.

@@ -8,9 +8,9 @@
 
 namespace ashlar::data {
 
-/// Treatment of JSON lines that cannot be parsed and of invalid UTF-8. kStop: an error. kSkip: skips the line, or in
-/// other text the bytes. kReplace: U+FFFD for the bytes and for a surrogate without its pair; a line that still cannot
-/// be parsed is skipped.
+/// What happens to JSON lines that cannot be parsed, and to invalid UTF-8. kStop: an error. kSkip: the line is skipped,
+/// or in other text the invalid bytes. kReplace: U+FFFD replaces the bytes and lone surrogates; a line that still
+/// cannot be parsed is skipped.
 enum class BadLines : uint8_t { kStop, kSkip, kReplace };
 constexpr auto names_of(BadLines) { return enum_names<BadLines>("stop", "skip", "replace"); }
 using ashlar::name_of;

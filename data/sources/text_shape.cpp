@@ -21,7 +21,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-/// End of the JSON value at the beginning of a text.
+/// The JSON value at the beginning of a text.
 struct Value {
   bool good = false;       ///< valid, or valid up to the end of the text
   size_t end = 0;          ///< end of a complete value
@@ -37,7 +37,7 @@ Value value_at(std::string_view text, bool whole) {
   }
 }
 
-/// Numbers of lines by the character that they begin with; blank lines do not count.
+/// The numbers of lines by their first character. Blank lines do not count.
 struct Lines {
   int64_t objects = 0, arrays = 0, others = 0;
   bool first_is_object = false;

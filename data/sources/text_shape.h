@@ -14,10 +14,10 @@ struct ShapeFound {
   std::string doubt;  ///< not empty: description of an ambiguous file
 };
 
-/// Detected from the first bytes of a file; `whole`: they are the whole file. `name` (without extensions of compressed
-/// files) is used only if the bytes are ambiguous. JSON lines: every line is an object, or most are and the name does
-/// not contradict. An array: a valid prefix of one whose first element is an object. Other JSON is ambiguous, since
-/// training on it as prose would be a silent mistake. Everything else is text.
+/// Detects the shape from the first bytes of a file; `whole`: they are the whole file. `name` (without the extension of
+/// a compressed file) is used only if the bytes are ambiguous. JSON lines: every line is an object, or most lines are
+/// and the name does not contradict. JSON array: the bytes are a valid prefix of an array whose first element is an
+/// object. Other JSON is ambiguous, since it must not be silently trained on as prose. Everything else is text.
 ShapeFound shape_of(std::string_view head, bool whole, const std::string& name);
 
 /// Skips a UTF-8 byte order mark.

@@ -57,7 +57,8 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
 bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
   if (at == 0 || white(text[at - 1])) return false;
   if (text_.empty()) return true;
-  // No separator, including its line break, may cross the place; the search sees all that do.
+  // No separator, including its line break, may cross the place. The searched range contains every separator that
+  // could.
   const size_t reach = text_.size() + 2;
   const size_t begin = at - std::min(at, reach - 1);
   const size_t found = text.substr(0, std::min(text.size(), at - 1 + text_.size())).find(text_, begin);
@@ -66,7 +67,7 @@ bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
 
 std::optional<size_t> TextSplitter::joint(std::string_view text, size_t at) const {
   const size_t low = at - std::min(at, kContext), high = std::min(text.size(), at + kContext);
-  // The valid UTF-8 around the place.
+  // The valid UTF-8 text around the place.
   size_t begin = low, end = high;
   while (begin < at && continuation(text[begin])) ++begin;
   while (end > at && end < text.size() && continuation(text[end])) --end;

@@ -40,7 +40,7 @@ T value_at(std::string_view bytes, size_t offset) {
 
 constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 
-/// The text after 'key': in the header, without leading spaces.
+/// Returns the text after `'key':` in the header, without leading spaces.
 std::string_view numpy_field(std::string_view header, std::string_view key) {
   const size_t at = header.find(str_cat("'", key, "':"));
   if (at == std::string_view::npos) return "";
@@ -101,7 +101,7 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
                  "; get it again");
   }
   if (there != layout.tokens * bytes_of(layout.type))
-    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type), " bytes more");
+    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type), " more bytes");
   return layout;
 }
 
@@ -150,7 +150,8 @@ std::optional<TokenLayout> recognised_tokens(std::string_view head, int64_t byte
 TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, const std::string& shown) {
   if (bytes % bytes_of(type) != 0) {
     throw input_error("data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
-                      " bytes are not a multiple of ", bytes_of(type), ": truncated, or something else");
+                      " bytes are not a multiple of ", bytes_of(type),
+                      ": the file is truncated, or has another format");
   }
   return {.form = form, .type = type, .offset = 0, .tokens = bytes / bytes_of(type)};
 }
@@ -189,7 +190,7 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   }
   sequences_ = value_at<int64_t>(head, 18);
   documents_ = value_at<int64_t>(head, 26);
-  // An index may have one more byte per sequence (its mode), which does not affect ids.
+  // An index may have one more byte per sequence, the mode of the sequence, which does not affect ids.
   const int64_t most = file_.size_bytes() / 8;
   const bool sane = sequences_ >= 0 && documents_ >= 1 && sequences_ <= most && documents_ <= most;
   const int64_t plain = sane ? kMegatronHeader + sequences_ * 12 + documents_ * 8 : -1;
@@ -208,7 +209,8 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
                   std::as_writable_bytes(std::span(pointers).first(static_cast<size_t>(n))));
     for (int64_t i = 0; i < n; ++i) {
       if (sizes[i] < 0 || pointers[i] != tokens_ * bytes_of(type_))
-        throw refuse("has sequence ", at + i, " not right after the one before it; write the dataset again");
+        throw refuse("has sequence ", at + i,
+                     " that does not begin where the one before it ends; write the dataset again");
       tokens_ += sizes[i];
     }
   }

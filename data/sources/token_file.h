@@ -46,7 +46,7 @@ class MegatronIndex {
 
   TokenType type() const { return type_; }
   int64_t tokens() const { return tokens_; }
-  /// Starts of documents among tokens (begin, end], ascending, including the end of the file.
+  /// Starts of documents in (begin, end], counted in tokens, ascending. The end of the file counts as a start.
   std::vector<int64_t> starts(int64_t begin, int64_t end) const;
 
  private:
@@ -58,8 +58,8 @@ class MegatronIndex {
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
 };
 
-/// Appends the ids stored in `bytes` (whole ids) to `ids`. Stops at an id outside [0, vocab_size) and returns its index
-/// and value.
+/// Appends the ids stored in `bytes` (whole ids) to `ids`. Stops at the first id outside [0, vocab_size) and returns
+/// its index and value.
 struct OutsideVocabulary {
   int64_t index = 0;
   int64_t id = 0;  ///< values above 2^63 are given as 2^63 - 1

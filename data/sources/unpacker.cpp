@@ -23,7 +23,7 @@ uint64_t window_of(std::string_view head) {
     const uint64_t base = uint64_t{1} << (10 + (byte(5) >> 3));
     return base + base / 8 * (byte(5) & 7U);
   }
-  // Single segment: the window is the content.
+  // In a frame of a single segment the window is as large as the content.
   const size_t id_bytes = (descriptor & 3U) == 3 ? 4 : descriptor & 3U;
   const size_t size_bytes = descriptor >> 6 == 0 ? 1 : size_t{1} << (descriptor >> 6);
   uint64_t size = size_bytes == 2 ? 256 : 0;

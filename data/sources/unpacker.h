@@ -16,9 +16,9 @@ enum class Packing : uint8_t { kNone, kGzip, kZstd };
 /// Detected from the first bytes, not from the name. Four bytes are enough.
 Packing packing_of(std::string_view head);
 
-/// The content of a compressed file, in order. All members of a gzip file and all frames of a zstd file form one text,
-/// as with gzip -d and zstd -d; zeros after the last gzip member are padding. Holds a few hundred kilobytes, and for
-/// zstd the window of the file (up to 128 MB; a larger one is refused).
+/// Reads the content of a compressed file, in order. All members of a gzip file and all frames of a zstd file form one
+/// text, as with gzip -d and zstd -d. Zeros after the last gzip member are padding. Memory: a few hundred kilobytes,
+/// and for zstd also the window of the file (up to 128 MB; a file with a larger window is refused).
 /// Source: RFC 1952 (gzip), RFC 8878 (zstd).
 class Unpacker {
  public:

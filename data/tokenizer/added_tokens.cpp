@@ -58,8 +58,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
     if (!vocabulary.add(token.content, token.id)) {
       throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
                         vocabulary.used(token.id)
-                            ? str_cat(", which is that of ", printable(vocabulary.token(token.id)))
-                            : ", but another one in the vocabulary");
+                            ? str_cat(", which is the id of ", printable(vocabulary.token(token.id)))
+                            : ", but the vocabulary gives it another id");
     }
     token.pattern = token.content;
     if (token.normalized && normalizer != nullptr) {

@@ -104,7 +104,8 @@ void Fields::must_be_off(std::string_view key) {
 
 void Fields::finish() const {
   for (const auto& [key, value] : object_.items()) {
-    if (!read_.contains(key)) throw error(key, "unknown field, which may change ids");
+    if (!read_.contains(key))
+      throw error(key, "unknown field, which may change token ids; remove the field if it has no effect");
   }
 }
 

@@ -109,7 +109,7 @@ class FolderTokens {
     }
     const auto content = value.is_object() ? value.find("content") : value.end();
     if (!value.is_object() || content == value.end() || !content->is_string())
-      throw error("tokenizer_config.json", str_cat(escaped(where), ": expected a token with its content"));
+      throw error("tokenizer_config.json", str_cat(escaped(where), ": expected a token as an object with \"content\""));
     token.content = content->get<std::string>();
     const auto flag = [&](const char* name, bool otherwise) {
       const auto at = value.find(name);
@@ -131,7 +131,8 @@ class FolderTokens {
     int32_t id = -1;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), id);
     if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || id < 0 || id > kMaxId)
-      throw error("tokenizer_config.json", str_cat("added_tokens_decoder: bad entry ", printable(digits)));
+      throw error("tokenizer_config.json",
+                  str_cat("added_tokens_decoder: expected token ids as keys, got ", printable(digits)));
     return id;
   }
 

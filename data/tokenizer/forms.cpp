@@ -110,7 +110,7 @@ void FormTokenizer::keep(TokenizerFiles files) {
       const auto id = id_of(name);
       if (!id)
         throw input_error("tokenizer", files_.shown, ": ", key, " is ", printable(name),
-                          ", which is not one of its tokens");
+                          ", which is not a token of this tokenizer");
       return id;
     }
     const std::vector<std::string> special = special_tokens();

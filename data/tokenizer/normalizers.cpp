@@ -148,8 +148,8 @@ std::string read_content(Fields& fields) {
 
 void check_growth(size_t bytes, const Regex::Scratch& scratch) {
   if (bytes <= scratch.most_bytes) return;
-  throw input_error("tokenizer", "expected its rules to make at most ", scratch.most_bytes,
-                    " bytes, 64 times the text: repeated replacements multiply it");
+  throw input_error("tokenizer", "expected the normalizer to make at most ", scratch.most_bytes,
+                    " bytes, 64 times the text, got more: its replacements multiply the text");
 }
 
 Regex read_pattern(Fields& fields, std::string_view key) {

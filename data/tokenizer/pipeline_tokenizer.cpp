@@ -144,13 +144,13 @@ void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, s
     const size_t at = piece.find(token);
     if (at == std::string_view::npos) continue;
     const size_t character = at + static_cast<size_t>(std::max(1, next_code_point(piece.substr(at)).bytes));
-    const size_t cut = character < at + token.size() ? character : at;
-    if (cut == 0 || cut >= piece.size()) {
+    const size_t split = character < at + token.size() ? character : at;
+    if (split == 0 || split >= piece.size()) {
       throw TextError{0, str_cat("\"", token, "\" is one character that is a special token, and has no ids as text")};
     }
     ids.resize(first);
-    encode_apart(piece.substr(0, cut), scratch, ids);
-    encode_apart(piece.substr(cut), scratch, ids);
+    encode_apart(piece.substr(0, split), scratch, ids);
+    encode_apart(piece.substr(split), scratch, ids);
     return;
   }
 }

@@ -84,7 +84,7 @@ bool Regex::next(Finder& finder, Scratch& scratch) const {
       pcre2_get_error_message(result, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
       // Pattern and text are the user's; a bad pattern takes exponential time.
       throw input_error("tokenizer", where_, ": the pattern cannot be matched at byte ", finder.at, " of a text of ",
-                        text.size(), " bytes (", message, "); it takes too many steps for such a text");
+                        text.size(), " bytes (", message, "); the pattern takes too many steps for this text");
     }
     const size_t* const bounds = pcre2_get_ovector_pointer(data);
     // An empty match right after a match does not count.

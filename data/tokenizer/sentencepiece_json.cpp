@@ -71,9 +71,9 @@ Json bpe(const SentencePieceModelFile& model) {
   std::vector<Merge> merges;
   for (const auto& [text, joined] : ids) {
     const float score = model.pieces[static_cast<size_t>(joined)].score;
-    for (size_t cut = 1; cut < text.size(); ++cut) {
-      if ((static_cast<uint8_t>(text[cut]) & 0xC0U) == 0x80U) continue;
-      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+    for (size_t split = 1; split < text.size(); ++split) {
+      if ((static_cast<uint8_t>(text[split]) & 0xC0U) == 0x80U) continue;
+      const auto left = ids.find(text.substr(0, split)), right = ids.find(text.substr(split));
       if (left != ids.end() && right != ids.end()) merges.push_back({score, joined, left->second, right->second});
     }
   }

@@ -217,12 +217,14 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   // The library uses about 50 bytes of memory per byte of text, and time grows faster than linearly.
   while (splittable_ && text.size() > kLongText) {
-    size_t cut = kLongText;
-    const auto good = [&] { return text[cut] == ' ' && ascii_letter(text[cut - 1]) && ascii_letter(text[cut + 1]); };
-    while (cut + 1 < text.size() && !good()) ++cut;
-    if (cut + 1 >= text.size()) break;
-    encode_part(text.substr(0, cut), ids);
-    text.remove_prefix(cut + 1);
+    size_t split = kLongText;
+    const auto good = [&] {
+      return text[split] == ' ' && ascii_letter(text[split - 1]) && ascii_letter(text[split + 1]);
+    };
+    while (split + 1 < text.size() && !good()) ++split;
+    if (split + 1 >= text.size()) break;
+    encode_part(text.substr(0, split), ids);
+    text.remove_prefix(split + 1);
   }
   encode_part(text, ids);
 }
@@ -283,15 +285,16 @@ void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files
   const auto config = object_in(files, "tokenizer_config.json");
   for (const char* key : {"legacy", "add_prefix_space"}) {
     if (config.value(key, nlohmann::json()) == nlohmann::json(false))
-      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: the tokenizer class LlamaTokenizer with \"",
-                        key, "\": false is not supported for a SentencePiece model: the slow and the fast class of ",
-                        "transformers give other ids to a text that begins with a space; give its tokenizer.json");
+      throw input_error(
+          "tokenizer", files.shown, ": tokenizer_config.json: the tokenizer class LlamaTokenizer with \"", key,
+          "\": false is not supported for a SentencePiece model: the slow and the fast class of ",
+          "transformers give different ids to a text that begins with a space; use the tokenizer.json instead");
   }
   if (file.unigram || file.charsmap.size() > 4 || file.remove_extra_spaces || !file.escape_spaces || !file.dummy_prefix)
     throw input_error("tokenizer", files.shown,
                       ": the tokenizer class LlamaTokenizer is not supported for a SentencePiece model that is not BPE "
                       "or that normalises texts (charsmap, remove_extra_whitespaces, add_dummy_prefix): ",
-                      "transformers gives other ids than its library; give its tokenizer.json");
+                      "transformers gives other ids than the SentencePiece library; use the tokenizer.json instead");
 }
 
 }  // namespace
@@ -326,7 +329,7 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
       throw input_error(
           "tokenizer", files.shown, ": tokenizer_config.json: the added token ", printable(token.content),
           " with \"single_word\": true is not supported for a SentencePiece model: the slow and the fast ",
-          "class of transformers differ in what a word is; give its tokenizer.json");
+          "class of transformers differ in what a word is; use the tokenizer.json instead");
   }
   if (own.name == "LlamaTokenizer") {
     check_llama(*file, files);

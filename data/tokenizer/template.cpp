@@ -15,7 +15,7 @@ std::vector<int32_t> ids_of_special(Fields& specials, const std::string& name, c
   Fields special = specials.object(name);
   special.ignore({"id", "tokens"});
   std::vector<int32_t> ids;
-  if (special.length("ids") > kMaxAround) throw special.error("ids", str_cat("expected at most ", kMaxAround));
+  if (special.length("ids") > kMaxAround) throw special.error("ids", str_cat("expected at most ", kMaxAround, " ids"));
   for (const json& id : special.array("ids")) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocabulary.size())
       throw special.error("ids", str_cat("expected token ids from 0 to ", vocabulary.size() - 1, ", got ", id.dump()));
@@ -33,7 +33,10 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
   for (size_t i = 0; i < fields.length("single"); ++i) {
     Fields piece = fields.element("single", i);
     if (piece.has("Sequence")) {
-      if (text_seen || piece.object("Sequence").text("id") != "A") throw piece.error("Sequence", "expected A, once");
+      if (text_seen || piece.object("Sequence").text("id") != "A")
+        throw piece.error(
+            "Sequence",
+            "expected exactly one Sequence in the template, with \"id\": \"A\" (the text); edit the template");
       text_seen = true;
     } else {
       const std::string name = piece.object("SpecialToken").text("id");
@@ -47,7 +50,7 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
   }
   if (made.before.size() + made.behind.size() > kMaxAround)
     throw fields.error("single", str_cat("adds more than ", kMaxAround, " ids around a text"));
-  if (!text_seen) throw fields.error("single", "expected A, the place of the text");
+  if (!text_seen) throw fields.error("single", "expected A, which stands for the text");
   return made;
 }
 
@@ -55,7 +58,7 @@ int32_t id_of_pair(Fields& fields, std::string_view key, const Vocabulary& vocab
   const json& pair = fields.array(key);
   const bool good = pair.size() == 2 && pair[1].is_number_integer() && pair[1].get<int64_t>() >= 0 &&
                     pair[1].get<int64_t>() < vocabulary.size();
-  if (!good) throw fields.error(key, "expected [token, id]");
+  if (!good) throw fields.error(key, "expected a token and its id, such as [\"<s>\", 0]");
   return pair[1].get<int32_t>();
 }
 

@@ -143,8 +143,8 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
     return made;
   }
   if (auto known = published(ranks)) return *known;
-  throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks, " ranks, unlike any published file; give its",
-                    " \"pattern\" and \"special\" (names and ids) in a file about.json in its folder");
+  throw input_error("tokenizer", files.shown, ": ", name, " has ", ranks, " ranks, unlike any published file; give the",
+                    " \"pattern\" and \"special\" (names and ids) in a file about.json in the same folder");
 }
 
 /// Tokens that transformers' files list must be among the special tokens: ranks contain none.
@@ -156,7 +156,7 @@ void check_listed(const TokenizerFiles& files, const std::string& name, const Sp
     if (known == splitting.special.end())
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder (or added_tokens.json) has ",
                         printable(token.content), " with the id ", token.id, ", which is not a special token of ", name,
-                        "; list all of them with their ids under \"special\" of about.json in its folder");
+                        "; list all special tokens with their ids under \"special\" in about.json in the same folder");
     if (token.lstrip || token.rstrip || token.single_word)
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder: ", printable(token.content),
                         ": lstrip, rstrip and single_word are not supported for tiktoken ranks");
@@ -174,7 +174,8 @@ class TiktokenTokenizer final : public FormTokenizer {
       if (id_too_far(rank, ranks.size()))
         throw input_error("tokenizer", name, ": the rank ", rank, " is far beyond the ", ranks.size(), " tokens");
       if (!ids.emplace(bytes, rank).second || !vocabulary_.add(characters_.written(bytes), rank))
-        throw input_error("tokenizer", name, ": the rank ", rank, " or its token appears twice");
+        throw input_error("tokenizer", name, ": expected each rank and token once, got rank ", rank,
+                          " or its token twice");
       if (bytes.size() == 1) byte_ids[static_cast<uint8_t>(bytes[0])] = rank;
     }
     const auto missing = std::find(byte_ids.begin(), byte_ids.end(), -1);

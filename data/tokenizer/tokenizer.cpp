@@ -137,7 +137,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   std::unique_ptr<Tokenizer> tokenizer = kind->from_json(json);
   if (tokenizer->to_json() != json.dump()) {
     throw input_error("tokenizer", "the ", name,
-                      " tokenizer here was written by another version: ", text.substr(0, 60));
+                      " tokenizer was written by another version of ashlar: ", text.substr(0, 60));
   }
   return tokenizer;
 }

@@ -87,9 +87,9 @@ class Tokenizer {
   /// 16 hex digits of to_json(): equal hashes mean equal files. Different files may define the same tokenizer:
   /// fingerprint().
   std::string hash() const;
-  /// 32 hex digits of what determines ids of texts, texts of ids, and the end-of-document id; nothing else. Equal for
-  /// one tokenizer in all its forms: a built-in kind and its exported tokenizer.json, or a folder with another chat
-  /// template, model_max_length, padding, key order or white space.
+  /// A digest, as 32 hex digits, of everything that determines encoding, decoding and the end-of-document id, and of
+  /// nothing else. Equal for all forms of one tokenizer: a built-in kind and its exported tokenizer.json, or a folder
+  /// with another chat template, model_max_length, padding, key order or white space.
   std::string fingerprint() const;
 
   std::vector<int32_t> encode(std::string_view text) const;

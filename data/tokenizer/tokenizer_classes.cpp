@@ -160,11 +160,12 @@ std::string class_in_config(const json& config) {
 }
 
 Error refusal(const TokenizerFiles& files, const std::string& name, std::string_view why, bool pairs) {
-  return input_error("tokenizer", files.shown, ": the tokenizer class ", printable(name), " is not supported for ",
-                     pairs ? "vocab.json with merges.txt" : "a SentencePiece model", ": ", why,
-                     "; give its tokenizer.json, which AutoTokenizer.from_pretrained(...).save_pretrained(DIR) of ",
-                     "transformers writes",
-                     pairs ? "" : ", or the .model in a separate folder for the ids of the SentencePiece library");
+  return input_error(
+      "tokenizer", files.shown, ": the tokenizer class ", printable(name), " is not supported for ",
+      pairs ? "vocab.json with merges.txt" : "a SentencePiece model", ": ", why,
+      "; use the tokenizer.json instead, which AutoTokenizer.from_pretrained(...).save_pretrained(DIR) of ",
+      "transformers writes",
+      pairs ? "" : ", or the .model in a separate folder for the ids of the SentencePiece library");
 }
 
 TokenizerClass class_for(const TokenizerFiles& files, bool pairs) {
@@ -186,7 +187,8 @@ json object_in(const TokenizerFiles& files, const std::string& name) {
   io::reading_json(
       [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
       [&] { value = io::parse_json(*text); });
-  if (!value.is_object()) throw input_error("tokenizer", files.shown, ": ", name, ": expected an object");
+  if (!value.is_object())
+    throw input_error("tokenizer", files.shown, ": ", name, ": expected a JSON object, got a JSON ", value.type_name());
   return value;
 }
 

@@ -59,8 +59,8 @@ std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
     const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
                       flags.is_object() && flags.contains("content") && flags["content"].is_string();
     if (!good)
-      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: bad entry ",
-                        printable(id));
+      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: expected token ",
+                        "ids as keys and objects with \"content\" as values, got the key ", printable(id));
     const std::string content = flags["content"];
     added[content] = added_token(content, std::stoi(id), flags);
   }
@@ -130,7 +130,7 @@ Error disagreement(const TokenizerFiles& files, const char* file, const std::str
 void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
   const auto missing_error = [&](const char* what) {
     return input_error("tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
-                       " in tokenizer_config.json: releases of transformers differ in its default");
+                       " in tokenizer_config.json: releases of transformers have different defaults for this key");
   };
   if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
     throw missing_error("\"add_prefix_space\": false");
@@ -154,11 +154,11 @@ void check_lines(const TokenizerFiles& files) {
   if (!first.empty() && !first.starts_with("#version"))
     throw disagreement(files, "merges.txt",
                        str_cat("expected the line \"#version: 0.2\" before the merges, got ", printable(first),
-                               ": classes of transformers 4 skip the first line; add that line before it"));
+                               ": transformers 4 skips the first line; add that line before it"));
   if (!last.empty() && last != first)
     throw disagreement(files, "merges.txt",
                        str_cat("expected a line break after the last merge, ", printable(last),
-                               ": classes of transformers 4 skip it without one; add it"));
+                               ": transformers 4 skips a last line without a line break; add it"));
 }
 
 /// Differences between a slow (Python) class of transformers 4.57 and the tokenizers library.
@@ -177,7 +177,7 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
     if (ignored && flag(config, key))
       throw disagreement(files, kConfig,
                          str_cat("\"", key, "\": true is not supported for vocab.json with merges.txt: transformers 4 ",
-                                 "ignores it, transformers 5 does not"));
+                                 "ignores that key, transformers 5 does not"));
   }
   for (const AddedToken& token : added) {
     if (token.single_word)
@@ -188,9 +188,10 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
   const ByteCharacters characters;
   for (int byte = 0; byte < 256; ++byte) {
     if (!vocab.contains(characters.written(std::string(1, static_cast<char>(byte)))))
-      throw disagreement(files, "vocab.json",
-                         str_cat("expected a token for each of the 256 bytes, got none for byte ", byte,
-                                 ": the slow class of transformers reads it as unk_token, the fast one drops it"));
+      throw disagreement(
+          files, "vocab.json",
+          str_cat("expected a token for each of the 256 bytes, got none for byte ", byte,
+                  ": the slow tokenizer of transformers reads it as unk_token, and the fast one drops it"));
   }
 }
 

@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
-// fp32 moves 8 to 12 B per element forward and 12 to 20 B backward; an exponential and a division (about 25 flops) keep
-// it near the memory bound with AVX-512 and above it with AVX2. Threads process contiguous rows; a contiguous matrix is
-// one long row.
+// fp32 moves 8 to 12 B per element forward and 12 to 20 B backward. With an exponential and a division (about 25 flops)
+// per element, the time is near the memory bound with AVX-512 and longer with AVX2. Threads process contiguous rows; a
+// contiguous matrix is one long row.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -23,7 +23,7 @@
 #ifndef ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 #define ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 namespace ashlar::cpu {
-/// Rows per partial sum of xielu's scalars: a function of their width only.
+/// Rows per partial sum of xielu's scalars. It depends on the width of the rows only.
 inline int64_t xielu_rows(int64_t cols) { return rows_grain(cols, kExpensiveGrain); }
 inline int64_t xielu_blocks(const ConstView& x) { return (x.rows + xielu_rows(x.cols) - 1) / xielu_rows(x.cols); }
 }  // namespace ashlar::cpu
@@ -33,7 +33,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Base of activations without clamp and offset: the linear half is unchanged.
+/// Base of activations without clamp and offset, which leave the linear half unchanged.
 struct Plain {
   template <class D>
   HWY_INLINE VecOf<D> linear(D, VecOf<D> up) const {
@@ -146,7 +146,7 @@ void with_kind(Activation kind, const F& f) {
   }
 }
 
-/// Any kind with clamp and offset. Comparisons are ordered to keep NaN.
+/// Any kind with clamp and offset. Comparisons are ordered so that NaN propagates.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -215,7 +215,7 @@ void backward_row(const Act& act, const T* dy, const T* x, const T* up, T* dx, T
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered to keep NaN.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN propagates.
 template <typename A>
 struct Xielu {
   A p, n;              ///< softplus(alpha_p), beta + softplus(alpha_n)
@@ -227,7 +227,7 @@ struct Xielu {
     return {softplus(alpha_p), static_cast<A>(kXieluBeta) + softplus(alpha_n), logistic(alpha_p), logistic(alpha_n)};
   }
 
-  /// expm1(min(x, eps)); for x > 0 it is that of eps.
+  /// expm1(min(x, eps)).
   template <class D>
   static HWY_INLINE VecOf<D> below(D d, VecOf<D> x) {
     const auto eps = hn::Set(d, static_cast<A>(kXieluEps));
@@ -240,7 +240,7 @@ struct Xielu {
     const auto under = hn::Mul(hn::Set(d, n), hn::Sub(below(d, x), x));
     return hn::MulAdd(beta, x, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), above, under));
   }
-  /// dy f'(x); accumulates dy's contributions to the sums for dalpha_p and dalpha_n.
+  /// Returns dy f'(x), and adds dy's contributions to the sums for dalpha_p and dalpha_n.
   template <class D>
   HWY_INLINE VecOf<D> backward(D d, VecOf<D> x, VecOf<D> dy, VecOf<D>& sum_p, VecOf<D>& sum_n) const {
     const auto beta = hn::Set(d, static_cast<A>(kXieluBeta));

@@ -50,15 +50,15 @@ bool ArenaAllocator::reserve(int64_t bytes) {
   void* const range = mmap(nullptr, static_cast<size_t>(whole + kHugePage), PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return false;
-  // mmap aligns to huge pages only on recent kernels; unaligned ends are unmapped.
+  // mmap aligns to huge pages only on recent kernels, so the unaligned ends are unmapped.
   char* const begin = static_cast<char*>(range);
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range));
   const int64_t skip = round_up(address, kHugePage) - address;
   if (skip > 0) munmap(begin, static_cast<size_t>(skip));
   munmap(begin + skip + whole, static_cast<size_t>(kHugePage - skip));
-  // Optional: without huge pages first touches are slower.
+  // May fail: without huge pages only the first touches are slower.
   madvise(begin + skip, static_cast<size_t>(whole), MADV_HUGEPAGE);
-  // Not adjacent to the previous segment: blocks of two segments never merge.
+  // The offset leaves a gap after the previous segment, so that blocks of two segments never merge.
   const int64_t offset = segments_.empty() ? 0 : segments_.back().end() + kAlignment;
   segments_.push_back({.base = begin + skip, .offset = offset, .reserved_bytes = whole});
   const int64_t usable = cap_bytes_ > 0 ? cap_bytes_ : whole;

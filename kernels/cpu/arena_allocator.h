@@ -9,12 +9,12 @@
 
 namespace ashlar::cpu {
 
-/// First-fit arena over address ranges, reserved on demand, with huge pages requested. Blocks are allocated at the
-/// lowest free offset that fits, 256-byte aligned, and merged when released, so the high-water offsets of the ranges
-/// equal the resident memory. A request that fits in no range creates a new one, as large as all earlier ones but at
-/// most 1 GiB, or as large as the request. Memory is committed in steps of 64 MiB and not returned before destruction:
-/// a step that repeats its sizes makes no system call and no page fault. Free blocks are poisoned under
-/// AddressSanitizer. Not thread-safe.
+/// First-fit arena over address ranges that are reserved on demand, with huge pages if available. Blocks are allocated
+/// at the lowest free offset that fits, 256-byte aligned, and merged when released. So the high-water offsets of the
+/// ranges equal the resident memory. A request that fits in no range creates a new one, as large as all earlier ones
+/// but at most 1 GiB, or as large as the request. Memory is committed in steps of 64 MiB and not returned before
+/// destruction, so a training step that repeats its sizes makes no system call and no page fault. Free blocks are
+/// poisoned under AddressSanitizer. Not thread-safe.
 class ArenaAllocator final : public Allocator {
  public:
   /// Reserves no addresses yet. `cap_bytes` > 0: limit of the arena, in one range.
@@ -62,7 +62,7 @@ class ArenaAllocator final : public Allocator {
   std::unordered_map<const void*, Block> live_;
 };
 
-/// A block of an allocator with the lifetime of a scope: scratch space of a kernel.
+/// A block of an allocator that is released at the end of a scope: scratch space of a kernel.
 class ScopedBlock {
  public:
   ScopedBlock(Allocator& allocator, int64_t bytes) : allocator_(allocator), data_(allocator.allocate(bytes)) {}

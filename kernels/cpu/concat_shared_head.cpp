@@ -1,6 +1,6 @@
 // Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P), backward the reverse with an addition for
-// each of the H S shared ones. Threads process contiguous rows; a row's sums add the heads in order.
+// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P). Backward does the reverse, with an addition
+// for each of the H S shared elements of a row. Threads process contiguous rows; a row's sums add the heads in order.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -55,7 +55,7 @@ void add_rows(const ConcatSharedHeadBackward& a, int64_t begin, int64_t end) {
       if (accumulate) sum = hn::Add(load(d, dshared + c, part), sum);
       store(d, sum, dshared + c, part);
     });
-    // 2. each head's own
+    // 2. the own columns of each head
     T* down = row_of<T>(a.down, n);
     for (int64_t h = 0; h < a.heads; ++h, down += own) {
       const T* from = dy + h * width + shared;

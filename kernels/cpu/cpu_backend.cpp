@@ -59,8 +59,8 @@ std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<Sync
 
 std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<SynchronousEvent>(); }
 
-// Few enough rows that logits use about 64 MB, enough that the weight gradient's pass over [V, C] is comparatively
-// cheap.
+// The number of rows is small enough that logits use about 64 MB, and large enough that the pass of the weight gradient
+// over [V, C] is comparatively cheap.
 int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{64} << 20) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
@@ -68,7 +68,7 @@ int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
 
 void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
   ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
-  // A checkpoint's snapshot has gigabytes, and one core cannot saturate memory bandwidth.
+  // Uses all threads, since a checkpoint's snapshot has gigabytes and one core cannot saturate the memory bandwidth.
   const auto* from = static_cast<const std::byte*>(device.data);
   parallel_for(threads_, device.size() * size_of(device.dtype), int64_t{1} << 20, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<std::byte*>(host) + begin, from + begin, static_cast<size_t>(end - begin));

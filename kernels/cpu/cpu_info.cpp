@@ -19,9 +19,9 @@ Isa detected_isa() {
   return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
 }
 
-/// Intel's vdpbf16ps has half the rate of its fp32 multiply-adds (Sapphire Rapids: 148 and 276 GFLOP/s on two cores),
-/// AMD's twice (Zen 4: 472 and 236). Decided by vendor name and not by a measurement, since results must not depend on
-/// noise.
+/// On Intel, vdpbf16ps has half the rate of fp32 multiply-adds (Sapphire Rapids: 148 and 276 GFLOP/s on two cores); on
+/// AMD it has twice the rate (Zen 4: 472 and 236). The choice depends on the vendor name and not on a measurement,
+/// since results must not depend on noise.
 Isa preferred_isa(Isa detected) {
   return detected == Isa::kAvx512Bf16 && __builtin_cpu_is("intel") ? Isa::kAvx512 : detected;
 }

@@ -34,9 +34,9 @@ struct CpuInfo {
 /// Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
-/// Multiply-add rate in FLOP/s of the cores of `threads` on registers only, measured now for about `seconds`: fp32 and
-/// fp64 FMA at the vector width of `isa`; for bf16 the dot-product instruction, or the fp32 rate without one. The
-/// reference of every "percent of peak".
+/// Measures, for about `seconds`, the multiply-add rate in FLOP/s of the cores of `threads` on registers only: for fp32
+/// and fp64 the FMA at the vector width of `isa`; for bf16 the dot-product instruction, or without one the fp32 rate.
+/// Every "percent of peak" is relative to it.
 double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds);
 
 }  // namespace ashlar::cpu

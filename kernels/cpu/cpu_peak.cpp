@@ -10,7 +10,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/threads.h"
 
-// Multiply-adds on registers only: enough independent chains to hide the latency of two units, no loads.
+// Multiply-adds on registers only, without loads. There are enough independent chains to hide the latency of two units.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -90,7 +90,7 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
   const Rounds rounds = dot                        ? &dot_rounds
                         : dtype == DType::kFloat64 ? ASHLAR_FOR_ISA(isa, fma_rounds<double>)
                                                    : ASHLAR_FOR_ISA(isa, fma_rounds<float>);
-  // A thread's time is its own CPU time: preemption does not count as a slower core.
+  // The time of a thread is its CPU time, so that preemption does not count as a slower core.
   const auto cpu_seconds = [] {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -119,7 +119,8 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
     rates.push_back(rate);
   } while (Clock::now() < end);
   ASHLAR_CHECK(sink != 0, "the loop was optimised away");
-  // Other programs can only slow a slice down, so the rate is the upper decile. The maximum may be noise of the clock.
+  // Other programs can only make a slice slower, so the result is the upper decile of the rates. The maximum may be
+  // noise of the clock.
   std::sort(rates.begin(), rates.end());
   return rates[rates.size() * 9 / 10];
 }

@@ -1,6 +1,6 @@
-// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits. Statistics
-// sweep a row for its maximum and then, mostly from cache, for its sum of exponentials; the gradient is one more sweep
-// that also writes 2 or 4 B per element. Each reads 4 B (fp32) and computes one exponential (about 20 flops) per
+// Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits. Statistics
+// read a row for its maximum and then, mostly from cache, for its sum of exponentials. The gradient is one more pass,
+// which also writes 2 or 4 B per element. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per
 // element. Memory-bound with AVX-512, near it with AVX2. Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
@@ -115,7 +115,7 @@ void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
   const TagOf<A> d;
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
   const A* z = row_of<A>(a.logits, n);
-  // 1. max(z, acc) drops NaN; the row's sum shows it.
+  // 1. max(z, acc) drops NaN, but the sum of the row keeps it.
   const A row_max = reduce_lanes(d, a.shape.valid_cols, lowest, MaxOp(),
                                  [&](auto acc, int64_t c, auto part)
                                      ASHLAR_SIMD { return hn::Max(z_of_row.z(load(d, z + c, part)), acc); });
@@ -164,7 +164,8 @@ void loss_max_count_impl(const LossMaxCount& a, Threads& threads) {
   });
 }
 
-/// Gradient of the z-loss of a row's largest logit, added to the columns with the maximum. kWanted false: no z-loss.
+/// The gradient of the z-loss of a row's largest logit, which is added to the columns with the maximum. kWanted false:
+/// there is no z-loss.
 template <bool kWanted>
 struct LargestGrad {
   template <class D>
@@ -249,7 +250,7 @@ void rescale_rows(const LossRescale& a) {
   const A* global = static_cast<const A*>(a.global_max.data);
   A* sum = static_cast<A*>(a.row_sum.data);
   for (int64_t n = 0; n < a.row_sum.size(); ++n) {
-    // Without a finite logit in this slice the sum is 0 or NaN: both are kept.
+    // Without a finite logit in this slice the sum is 0 or NaN, and is kept.
     if (local[n] == -std::numeric_limits<A>::infinity()) continue;
     sum[n] = static_cast<A>(sum[n] * std::exp(static_cast<double>(local[n]) - static_cast<double>(global[n])));
   }

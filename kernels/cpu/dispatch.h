@@ -5,8 +5,8 @@
 
 namespace ashlar::cpu {
 
-/// A function compiled for several instruction sets. The backend chooses, not Highway, whose choice is one for the
-/// whole process, so that a process can have backends for several of them.
+/// A function that is compiled for several instruction sets. The backend chooses one of them. Highway's own choice
+/// would be one for the whole process, but a process may have backends for several instruction sets.
 template <typename Function>
 Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline) {
   switch (isa) {
@@ -20,7 +20,7 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 
 }  // namespace ashlar::cpu
 
-/// `function` of this place's HWY_NAMESPACE, compiled for `isa`; in a file's HWY_ONCE part.
+/// `function` of the HWY_NAMESPACE at this place, compiled for `isa`. Use it in the HWY_ONCE part of a file.
 #define ASHLAR_FOR_ISA(isa, function) \
   ::ashlar::cpu::for_isa(isa, &N_AVX3::function, &N_AVX2::function, &HWY_STATIC_DISPATCH(function))
 

@@ -35,7 +35,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Keeps an element iff uniform(word) >= p: with t = ceil(p * 2^24) that is (word >> 8) >= t, exactly.
+/// Keeps an element iff uniform(word) >= p, which is exactly (word >> 8) >= ceil(p * 2^24).
 class Dropout {
  public:
   explicit Dropout(const DropoutArgs& a)
@@ -51,7 +51,7 @@ class Dropout {
            static_cast<uint64_t>(cols);
   }
 
-  /// Words of elements e .. e+count-1 (count <= kTile); returns where element e's word lies in `buffer`.
+  /// Computes the words of elements e .. e+count-1 (count <= kTile). Returns the place of element e's word in `buffer`.
   HWY_INLINE const uint32_t* words(uint64_t e, int64_t count, uint32_t* buffer) const {
     const uint64_t first = e / 4;
     const uint64_t last = (e + static_cast<uint64_t>(count) + 3) / 4;
@@ -317,7 +317,7 @@ namespace {
 
 template <typename T>
 void fill_rows(const MutView& dst, T value, Threads& threads) {
-  // Copies of a small block: the compiler's loop over single elements is several times slower.
+  // Copies in small blocks, since the compiler's loop over single elements is several times slower.
   constexpr int64_t kBlock = 256;
   T block[kBlock];
   std::fill_n(block, kBlock, value);

@@ -1,7 +1,7 @@
 // Table lookup and its gradient.
 // Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
-// rows of its ids. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are
-// added in ascending order; threads process (run of equal ids, block of columns).
+// rows of its ids. Backward: ids are stably sorted, so every table row has one writer, and rows of dy are added in
+// ascending order. Threads process (run of equal ids, block of columns).
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -51,7 +51,7 @@ void embedding_forward_impl(const EmbeddingForward& a, Threads& threads) {
   });
 }
 
-/// dtable[id][c0, c1) by mode from rows order[first, last) of dy, which all have this id.
+/// Computes dtable[id][c0, c1), by mode, from rows order[first, last) of dy, which all have this id.
 template <typename T>
 void add_run(const EmbeddingBackward& a, const int32_t* ids, const int32_t* order, int64_t first, int64_t last,
              int64_t c0, int64_t c1) {
@@ -88,7 +88,7 @@ void embedding_backward_impl(const EmbeddingBackward& a, Threads& threads) {
     };
     const int64_t low = first_at_least(a.first_id);
     const int64_t high = first_at_least(a.first_id + a.dtable.rows);
-    // 3. runs of equal ids: a run belongs to the entry where it starts
+    // 3. runs of equal ids; the entry at which a run starts processes it
     const int64_t column_blocks = (cols + kColumns - 1) / kColumns;
     const int64_t entry_blocks = (high - low + kEntries - 1) / kEntries;
     parallel_for(threads, column_blocks * entry_blocks, std::max<int64_t>(1, kCheapGrain / (kColumns * kEntries)),

@@ -6,7 +6,8 @@
 
 namespace ashlar::cpu {
 
-// Rows [begin, end) of a call on the calling thread: for kernels that run several calls in turn while rows are cached.
+// Rows [begin, end) of a call, on the calling thread. For kernels that run several calls in turn while the rows are in
+// the cache.
 
 using ResidualRows = void (*)(const ResidualForward& args, int64_t begin, int64_t end);
 using NormRows = void (*)(const NormForward& args, int64_t begin, int64_t end);

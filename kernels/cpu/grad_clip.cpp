@@ -1,4 +1,5 @@
-// 1. Sums of squares by tensor for the gradient norm: chunk sums, then each segment's in order. 2 to 8 B for 2 flops in
+// 1. Sums of squares by tensor for the gradient norm: the sums of chunks, then for each segment their sum in order. 2
+// to 8 B for 2 flops in
 //    double. Threads process chunks.
 // 2. The norm, the clip scale and the skip from them: a few hundred numbers.
 

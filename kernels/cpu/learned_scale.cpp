@@ -1,6 +1,6 @@
 // A matrix times one learned number, and the gradients of both.
 // Memory-bound: forward moves 2 storage elements per element for 1 flop, backward 3 for 3. Threads process whole rows.
-// ds: a sum for each row, added in row order in double, so that the thread count does not change a bit.
+// ds: the sums of rows are added in row order in double, so that the thread count does not change a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// The scalar in the type of the arithmetic.
+/// Returns the scalar in the type of the arithmetic.
 template <typename T>
 HWY_INLINE VecOf<TagOf<T>> factor_of(const ConstView& s) {
   const TagOf<T> d;

@@ -4,8 +4,8 @@
 #include "kernels/cpu/gemm/column_sums.h"
 #include "kernels/cpu/gemm/gemm.h"
 
-// The three products of a linear layer are one matrix product each: 2*N*M*K flops, bound by the FMA rate except for a
-// handful of rows, where reading w bounds them. Threads, packing and the choice of kernel: gemm.h.
+// Each of the three products of a linear layer is one matrix product: 2*N*M*K flops, bound by the FMA rate, or for a
+// few rows by reading w. gemm.h describes threads, packing and the choice of the kernel.
 
 namespace ashlar::cpu {
 

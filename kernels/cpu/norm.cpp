@@ -1,7 +1,7 @@
-// LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
+// LayerNorm and RMSNorm of each row or each head of a row, whole and in parts.
 // Memory-bound: forward moves 2 storage elements per element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
-// a row stays in L1 between the sweeps over it. Threads process contiguous rows. dgamma and dbeta: partial sums of
-// fixed blocks of rows, added in block order, so that the thread count does not change a bit.
+// a row stays in L1 between the sweeps over it. Threads process contiguous rows. dgamma and dbeta: the partial sums of
+// fixed blocks of rows are added in block order, so that the thread count does not change a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -24,7 +24,7 @@ namespace ashlar::cpu {
 constexpr int64_t kMinBlockRows = 16;
 constexpr int64_t kMaxBlocks = 64;
 
-/// Rows per partial sum of dgamma and dbeta: a function of the number of rows only.
+/// Rows per partial sum of dgamma and dbeta. It depends on the number of rows only.
 inline int64_t block_rows(int64_t rows) { return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks); }
 inline int64_t num_blocks(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
 
@@ -190,7 +190,7 @@ HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool 
                                   int64_t cols, A& sum_h, A& sum_hx) {
   const TagOf<T> d;
   const auto mean_v = hn::Set(d, mean);
-  // rstd multiplies the whole sum: one product per row instead of one per element.
+  // rstd multiplies the whole sum, which is one product per row instead of one per element.
   sum_lanes_twice(d, cols, sum_h, sum_hx, [&](auto& h_acc, auto& hx_acc, int64_t c, auto part) ASHLAR_SIMD {
     const auto h = hn::Mul(load(d, dy + c, part), gain(d, gamma, unit_offset, c, part));
     h_acc = hn::Add(h_acc, h);
@@ -199,7 +199,7 @@ HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool 
   sum_hx *= rstd;
 }
 
-/// dx of one row by mode, and this row's contribution to dgamma, dbeta in the block's partial sums.
+/// Computes dx of one row, by mode, and adds the row's contribution to dgamma and dbeta to the block's partial sums.
 template <typename T, typename A>
 HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd, A mean_h,
                                    A mean_hx, GradMode mode, T* dx, A* dgamma, A* dbeta, int64_t cols) {

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Elements of one segment, with their start. W is the weights' type.
+/// Elements of one segment, and where they start in each tensor. W is the type of the weights.
 template <typename A, typename W>
 struct UpdateRange {
   int64_t size;

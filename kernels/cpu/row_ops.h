@@ -17,7 +17,8 @@ inline int64_t rows_grain(int64_t cols, int64_t grain) {
   return std::max<int64_t>(1, grain / std::max<int64_t>(1, cols));
 }
 
-/// Rounding of one number to storage, and back. fp64 goes to bf16 through round-to-odd: one rounding, not two.
+/// Rounds one number to storage, and converts it back. fp64 goes to bf16 through round-to-odd, so that it is rounded
+/// once and not twice.
 inline void store_rounded(double value, float* p) { *p = static_cast<float>(value); }
 inline void store_rounded(double value, double* p) { *p = value; }
 inline void store_rounded(double value, BF16* p) {
@@ -25,7 +26,7 @@ inline void store_rounded(double value, BF16* p) {
   uint32_t bits = std::bit_cast<uint32_t>(f);
   const double back = f;
   if (back != value && (bits & 0x7fffffffU) < 0x7f800000U && (bits & 1U) == 0) {
-    // Inexact with an even last bit: step to the odd neighbour on the other side of `value`.
+    // If the number is inexact and its last bit is even, take the odd neighbour on the other side of `value`.
     const bool away = (value > back) == (value > 0);
     bits = away ? bits + 1 : bits - 1;
     f = std::bit_cast<float>(bits);

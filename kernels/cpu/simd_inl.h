@@ -5,7 +5,7 @@
 // Sums use a fixed number of lanes on every instruction set, folded in a fixed order, so that AVX2 and AVX-512 (both
 // with fused multiply-add) give the same bits.
 
-// The guard toggles: Highway includes this once per target.
+// The include guard is toggled, since Highway includes this file once per target.
 #if defined(ASHLAR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_SIMD_INL_H_
 #undef ASHLAR_KERNELS_CPU_SIMD_INL_H_
@@ -21,7 +21,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/vector_inl.h"
 
-/// After a lambda's parameters: compiled for the target and always inlined into its kernel.
+/// Written after the parameters of a lambda, which is then compiled for the target and always inlined into its kernel.
 #undef ASHLAR_SIMD
 #define ASHLAR_SIMD HWY_ATTR __attribute__((always_inline))
 
@@ -30,7 +30,7 @@ namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The vectors for computing with a storage type: float for fp32 and bf16, double for fp64.
+/// The vectors that compute with a storage type: of float for fp32 and bf16, of double for fp64.
 template <typename T>
 using TagOf = hn::ScalableTag<std::conditional_t<std::is_same_v<T, double>, double, float>>;
 template <class D>
@@ -84,7 +84,7 @@ HWY_INLINE VecOf<D> keep_lanes(D d, VecOf<D> v, VecOf<D> otherwise, First part) 
   return hn::IfThenElse(hn::FirstN(d, part.n), v, otherwise);
 }
 
-/// All lanes combined by halving: lane i with lane i + n/2, and so on.
+/// Combines all lanes by halving: lane i with lane i + n/2, and so on.
 template <class D, class Op>
 HWY_INLINE hn::TFromD<D> fold([[maybe_unused]] D d, VecOf<D> v, const Op& op) {
   if constexpr (kLanesOf<D> == 1) {
@@ -147,7 +147,7 @@ HWY_INLINE hn::TFromD<D> sum_lanes(D d, int64_t cols, const F& f) {
   return reduce_lanes(d, cols, hn::Zero(d), AddOp(), f);
 }
 
-/// Two sums over a row in one sweep: f(a, b, c, part) adds to both. Results in sum_a, sum_b.
+/// Computes two sums over a row in one pass: f(a, b, c, part) adds to both. The results are in sum_a and sum_b.
 template <class D, class F>
 HWY_INLINE void sum_lanes_twice(D d, int64_t cols, hn::TFromD<D>& sum_a, hn::TFromD<D>& sum_b, const F& f) {
   constexpr int64_t kN = kLanesOf<D>;

@@ -18,9 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// exp(x) for x <= 88, NaN kept (a NaN loss must show); results below the smallest normal number are 0. fp32: x = n ln2
-/// + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 fitted at Chebyshev nodes to 1.1e-8: about 1 ulp and
-/// half the instructions of Highway's Exp, which is used for fp64.
+/// exp(x) for x <= 88. NaN stays NaN, since a NaN loss must be noticed. Results below the smallest normal number are 0.
+/// fp32: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 fitted at Chebyshev nodes to 1.1e-8.
+/// The error is about 1 ulp, with half the instructions of Highway's Exp, which is used for fp64.
 template <class D>
 HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
   using A = hn::TFromD<D>;
@@ -44,7 +44,8 @@ HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
   }
 }
 
-/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. NaN must be kept by the caller's product with x.
+/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. They drop NaN, so the caller must multiply by x to keep
+/// it.
 template <class D>
 HWY_INLINE void logistic(D d, VecOf<D> x, VecOf<D>& s, VecOf<D>& r) {
   using A = hn::TFromD<D>;

@@ -23,7 +23,7 @@ int64_t now_ns() {
 
 void pause() { __builtin_ia32_pause(); }
 
-// Returns when woken, when the word differs from `old`, or spuriously.
+// Sleeps until it is woken or the word differs from `old`. It may also return without a reason.
 void sleep_on(const void* word, uint32_t old, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, old, nullptr, nullptr, bits);
 }

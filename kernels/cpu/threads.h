@@ -9,13 +9,13 @@
 
 namespace ashlar::cpu {
 
-/// The compute threads of a backend: the caller, and size() - 1 of its own that wait for work. A waiting thread (for
-/// work, at a barrier, for the end of a region) spins for `spin_us` microseconds, then sleeps in the kernel (futex). If
-/// other programs need cores too, longer spinning takes the core from the thread that is waited for; immediate sleeping
-/// costs an interrupt at each of the thousands of waits of a step.
+/// The compute threads of a backend: the caller, and size() - 1 threads of this object that wait for work. A thread
+/// that waits (for work, at a barrier, for the end of a region) spins for `spin_us` microseconds, then sleeps in the
+/// kernel (futex). If other programs need the cores too, longer spinning may take a core from the thread that is waited
+/// for. Sleeping at once would cost an interrupt at each of the thousands of waits of a step.
 class Threads {
  public:
-  /// Longer than the gaps of a step on dedicated cores, shorter than a scheduler's time slice.
+  /// Longer than the waits within a step on dedicated cores, and shorter than a time slice of the scheduler.
   static constexpr int64_t kSpinMicroseconds = 100;
 
   /// Starts the threads. `spin_us` = 0: sleep at once, best for more threads than cores. Throws resource_error (exit 6)
@@ -52,8 +52,8 @@ class Threads {
     const void* work = nullptr;
     int count = 1;
   };
-  /// True if a thread spins before it sleeps. After several unsuccessful spins it does not, for increasingly many
-  /// waits: the awaited thread probably shares its core or has none.
+  /// Decides whether a thread spins before it sleeps. After several unsuccessful spins it does not spin for
+  /// increasingly many waits, since the awaited thread probably shares its core or has none.
   class Waiter {
    public:
     bool spins();

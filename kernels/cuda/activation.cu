@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
-// Memory-bound: bf16 moves 4 to 6 B per element forward and 6 to 10 B backward; an exponential and a division (about 25
-// instructions) stay below what an H100 issues in that time. Rows (a contiguous matrix is one long row) are split into
-// vectors; a thread processes several vectors and writes each output once.
+// Memory-bound: bf16 moves 4 to 6 B per element forward and 6 to 10 B backward. An H100 can issue more instructions in
+// that time than an exponential and a division need (about 25). Rows (a contiguous matrix is one long row) are split
+// into vectors; a thread processes several vectors and writes each output once.
 
 #include "core/backend/activation.h"
 
@@ -16,7 +16,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// Base of activations without clamp and offset: the linear half is unchanged.
+/// Base of activations without clamp and offset, which leave the linear half unchanged.
 struct Plain {
   template <typename A>
   __device__ __forceinline__ A linear(A up) const {
@@ -126,7 +126,7 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
   }
 }
 
-/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered to keep NaN.
+/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered so that NaN propagates.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered to keep NaN.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN propagates.
 template <typename A>
 struct Xielu {
   A p, n;  ///< softplus(alpha_p), beta + softplus(alpha_n)
@@ -292,7 +292,8 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   partials[2 * int64_t{blockIdx.x} + 1] = sums[1];
 }
 
-/// One block of two warps, each for one scalar: adds the blocks' partial sums by lane in order, then the lanes.
+/// Runs as one block of two warps, one for each scalar. Each lane adds partial sums of blocks in order; then the lanes
+/// are added.
 template <typename T>
 __global__ void __launch_bounds__(64)
     xielu_scalars_kernel(const AccumulateOf<T>* partials, int blocks, const T* scalars, AccumulateOf<T>* dscalars,
@@ -341,7 +342,8 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
 
 void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
   if (args.kind == Activation::kXielu) {
-    // For an empty matrix the sums are zero. Rows are kept separate: one order of addition for all strides.
+    // For an empty matrix the sums are zero. Rows are kept separate, so that the order of addition is the same for all
+    // strides.
     return with_storage("activation_backward", args.x.dtype, [&](auto t) {
       using T = decltype(t);
       using A = AccumulateOf<T>;

@@ -1,7 +1,7 @@
 // Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: bf16 forward reads 2 (S + H P) B per row and writes 2 H (S + P), backward the reverse with an addition
-// for each of the H S shared columns. A group of threads processes a row. Each thread processes some units of it, the
-// shared ones first, so that shared columns are read once and each sum is computed by one thread.
+// Memory-bound: with bf16, forward reads 2 (S + H P) B per row and writes 2 H (S + P). Backward does the reverse, with
+// an addition for each of the H S shared columns. A group of threads processes a row. Each thread processes some units
+// of it, the shared ones first, so that shared columns are read once and each sum is computed by one thread.
 
 #include "core/backend/concat_shared_head.h"
 

@@ -1,6 +1,6 @@
-// Cross-entropy over (a slice of) the vocabulary: statistics of rows, the loss, the gradient of logits. Memory-bound:
-// statistics read the logits once, with a running maximum and sum of exponentials; the gradient reads them once more
-// and writes in place: 6 B per element in bf16, two exponentials. A block processes one row.
+// Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits.
+// Memory-bound: statistics read the logits once, with a running maximum and sum of exponentials; the gradient reads
+// them once more and writes in place: 6 B per element in bf16, two exponentials. A block processes one row.
 
 #include "core/backend/cross_entropy.h"
 
@@ -73,7 +73,7 @@ struct RunningSum {
   using A = AccumulateOf<T>;
   A max = -infinity<A>(), sum = 0;
 
-  /// The subtracted shift: -inf itself would give NaN for -inf - -inf.
+  /// The shift to subtract. It is 0 if the maximum is -inf, since -inf - -inf would be NaN.
   __device__ __forceinline__ static A shift_of(A max) { return max == -infinity<A>() ? A{0} : max; }
   __device__ __forceinline__ void rescale(A new_max) {
     sum *= exp_of<T>(max - shift_of(new_max));
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     const T* const row = logits[n];
     RunningSum<T> mine;
     for (int first = group.rank * W; first < slice.valid_cols; first += kAhead * threads * W) {
-      // 1. maximum. max(z, max) drops NaN; the sum shows it.
+      // 1. maximum. max(z, max) drops NaN, but the sum keeps it.
       Vec<T, W> vec[kAhead];
       A max = mine.max;
       ASHLAR_UNROLL
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <typename A>
 __global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* row_sum, int64_t rows) {
   const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  // Without a finite logit in this slice the sum is 0 or NaN: both are kept.
+  // Without a finite logit in this slice the sum is 0 or NaN, and is kept.
   if (n >= rows || local_max[n] == -infinity<A>()) return;
   row_sum[n] =
       static_cast<A>(row_sum[n] * exponential(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
@@ -278,8 +278,8 @@ struct CappedGrad {
   const A* max_count;
 };
 
-/// Blocks per multiprocessor. Four leave 32 registers: on Hopper that suffices for the plain kernel, on other
-/// architectures it would spill.
+/// Blocks per multiprocessor. With four, a thread has 32 registers. That is enough for the plain kernel on Hopper; on
+/// other architectures it would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kMostGradBlocks = 4;
 #else
@@ -357,7 +357,7 @@ Slice slice_of(const LossShape& shape, const ConstView& logits) {
           .logit_scale = shape.logit_scale};
 }
 
-/// Threads of a block: a row's vectors, up to kMaxThreads.
+/// Threads of a block: one for each vector of a row, at most kMaxThreads.
 unsigned row_threads(int64_t cols, int64_t width) {
   return static_cast<unsigned>(std::min<int64_t>(kMaxThreads, div_up(std::max<int64_t>(cols, 1), width * 32) * 32));
 }

@@ -29,8 +29,8 @@ CudaBackend::~CudaBackend() = default;
 
 std::string CudaBackend::description() const { return device_.description(); }
 
-// The rate of a square product that takes about a millisecond: of cublasLt on a GPU; on an emulated GPU of the host's
-// loops, where "percent of peak" says nothing about a GPU.
+// Measures a square product that takes about a millisecond. On a GPU it is computed by cublasLt. On an emulated GPU it
+// is computed by loops on the host, and "percent of peak" says nothing about a GPU.
 double CudaBackend::measure_peak(DType dtype, double seconds) {
   using Clock = std::chrono::steady_clock;
   const std::unique_ptr<Stream> stream = make_stream();
@@ -63,8 +63,8 @@ double CudaBackend::measure_peak(DType dtype, double seconds) {
   return rate;
 }
 
-// Few enough rows that logits use about 1 GB, enough that the weight gradient's pass over [V, C] is comparatively
-// cheap.
+// The number of rows is small enough that logits use about 1 GB, and large enough that the pass of the weight gradient
+// over [V, C] is comparatively cheap.
 int64_t CudaBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{1} << 30) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);

@@ -38,8 +38,8 @@ class CudaBackend : public Backend, public Tunable {
 #undef ASHLAR_LAUNCH
 
  private:
-  /// Scratch memory of one call: it belongs to the stream, and the next call on the same stream gets the same memory.
-  /// Grows in the first steps, then stays. Aligned to 256.
+  /// Returns scratch memory for one call, aligned to 256. It belongs to the stream, and the next call on the same
+  /// stream gets the same memory. It grows in the first steps only.
   void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
   Device device_;

@@ -8,8 +8,8 @@
 #include "kernels/cuda/dev/vector.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
-/// Helpers of kernel launchers: they choose the types of a kernel and divide its work. All depends on shapes and
-/// addresses only, never on the device, so that bits are equal on every GPU.
+/// Helpers of kernel launchers: they choose the types of a kernel and divide its work. The result depends only on
+/// shapes and addresses, never on the device, so that bits are equal on every GPU.
 namespace ashlar::ASHLAR_DEV {
 
 /// f(std::true_type()) or f(std::false_type()).
@@ -20,8 +20,8 @@ void with_flag(bool flag, const F& f) {
 
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Multiprocessors of the largest supported GPU (an H100 has 132): kernels with persistent blocks start a multiple 1,
-/// 2, 4 ... of this number.
+/// The number of multiprocessors of the largest supported GPU (an H100 has 132). Kernels with persistent blocks start
+/// 1, 2, 4 ... times this number of blocks.
 inline constexpr int64_t kMultiprocessors = 132;
 
 inline unsigned num_blocks(int64_t wanted, int64_t most) {

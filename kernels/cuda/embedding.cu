@@ -1,7 +1,7 @@
 // Table lookup and its gradient.
 // Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
-// rows of its ids. Backward: the batch's stable sort of its ids gives every table row one writer, and rows of dy are
-// added in ascending order.
+// rows of its ids. Backward: ids are stably sorted, so every table row has one writer, and rows of dy are added in
+// ascending order.
 
 #include "core/backend/embedding.h"
 

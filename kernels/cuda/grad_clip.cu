@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// A warp for each slot: its segments' chunks in order. If there is no room for all chunks, every sum is NaN.
+/// A warp for each slot adds the chunks of its segments in order. If there is no room for all chunks, every sum is NaN.
 __global__ void __launch_bounds__(kThreads)
     sum_chunks_kernel(const SquaresSegment* segments, int64_t num_segments, const double* partials, int64_t most_chunks,
                       double* sums, int64_t slots) {

@@ -1,7 +1,7 @@
 // A matrix times one learned number, and the gradients of both.
-// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward 3 for 3. Rows are split into vectors;
-// a thread processes several. ds: each block sums the parts of its threads, and a second kernel of one block sums those
-// of the blocks.
+// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward moves 3 for 3 flops. Rows are split
+// into vectors; a thread processes several. ds: each block adds the partial sums of its threads, and a second kernel
+// with one block adds the sums of the blocks.
 
 #include "core/backend/learned_scale.h"
 
@@ -97,7 +97,7 @@ void CudaBackend::launch(const LearnedScaleBackward& args, Stream& stream) {
     using T = decltype(t);
     using A = AccumulateOf<T>;
     const bool sums = args.param_mode != GradMode::kSkip, writes = args.dx_mode != GradMode::kSkip;
-    // By rows for any strides: the order of the sum depends only on the shape.
+    // Rows are processed separately for any strides, so that the order of the sum depends only on the shape.
     const Pieces pieces = split_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
     const unsigned blocks = args.x.size() == 0 ? 0 : pieces.blocks();
     auto* const partials = sums ? static_cast<A*>(scratch(stream, int64_t{blocks} * int64_t{sizeof(A)})) : nullptr;

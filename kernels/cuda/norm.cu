@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts; their gradients are in
+// LayerNorm and RMSNorm of each row or each head of a row, whole and in parts; their gradients are in
 // norm_backward.cu. Memory-bound: forward reads and writes one storage element per element (4 B in bf16) for about 8
 // flops. A group of threads holds a row in registers between its steps, so that it is read once, and loads its next row
 // before it reduces the current one; wider rows are read again by each step. Blocks go from row to row and keep the
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormPar
   }
 }
 
-// Sums over rows.
+// Sums of each row.
 
 /// A group of threads for each row: sum of x and of (x - center)^2, as needed, in one read.
 template <typename T, bool kVector>

@@ -1,8 +1,9 @@
 // Gradients of LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
-// Memory-bound: one storage element each of dy, of x, and of dx if it is accumulated is read and one is written (6 or 8
-// B in bf16) for 15 flops. A group of threads holds its rows in registers between the sums and dx, so that each is read
-// once; wider rows use two kernels. Blocks go from row to row and keep gains and their partial sums of dgamma and dbeta
-// in registers; a second kernel adds these partial sums in a fixed order. For rows of heads a block processes one head.
+// Memory-bound: for 15 flops it reads one storage element of dy, one of x, and one of dx if dx is accumulated, and
+// writes one (6 or 8 B in bf16). A group of threads holds its rows in registers between the sums and dx, so that each
+// is read once; wider rows use two kernels. Blocks go from row to row and keep gains and their partial sums of dgamma
+// and dbeta in registers; a second kernel adds these partial sums in a fixed order. For rows of heads a block processes
+// one head.
 
 #include "core/backend/norm.h"
 

@@ -7,8 +7,8 @@
 /// The thread layouts of the norm kernels, and the norm of one row by the group of threads that holds it in registers.
 namespace ashlar::ASHLAR_DEV {
 
-/// Vectors of a row held by a thread: 16 numbers of bf16 and fp32. Vector p of rank r is vector p * lanes + r of the
-/// row.
+/// The number of vectors of a row that one thread holds: 16 elements of bf16 or fp32. Vector p of rank r is vector p *
+/// lanes + r of the row.
 template <typename T>
 inline constexpr int kHeld = sizeof(T) == 4 ? 4 : 2;
 inline constexpr int kMaxRowLanes = 512;
@@ -109,7 +109,7 @@ template <typename T>
 RowLayout norm_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, 256);
 }
-/// Thread layout for kernels that sum over rows.
+/// Thread layout for the kernels that compute one sum per row.
 template <typename T>
 RowLayout sums_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), 4, kMaxRowLanes, 256);
@@ -131,7 +131,7 @@ inline ColumnTiles column_tiles(int64_t rows, int64_t cols, int64_t width) {
   return tiles;
 }
 
-/// True if a kernel may use the row kernels' vectors: every vector whole and aligned.
+/// True if every vector of the rows is whole and aligned, so that a kernel may use vectors.
 template <typename... Views>
 bool norm_vectors(int64_t cols, int64_t width, const Views&... views) {
   return cols % width == 0 && rows_aligned_for(width, views...);

@@ -25,7 +25,7 @@ struct RopeParams {
   int64_t rows;
   int heads, rotated_heads, head_dim, dims;
   bool inverse, accumulate;
-  bool copy_rest;     ///< y is not x: what is not rotated is copied
+  bool copy_rest;     ///< y is not x, so columns that do not rotate are copied
   int lanes;          ///< threads that share a row
   int items;          ///< items of a head: vectors of pairs
   int heads_at_once;  ///< lanes = items * heads_at_once, if the items are not more than a block's threads
@@ -37,7 +37,7 @@ inline constexpr int kPairs = !kVector                     ? 1
                               : kStyle == RopeStyle::kHalf ? kWidth<T>
                                                            : kWidth<T> / 2;
 
-/// An adjacent pair may be misaligned where vectors are aligned: it is then moved element by element.
+/// An adjacent pair may be misaligned although vectors are aligned. It is then moved element by element.
 template <bool kVector, int W, typename T, typename A>
 __device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
   if (accumulate) {
@@ -129,7 +129,7 @@ void launch_rope(const Rope& a, Stream& stream) {
                        rows_aligned_for(kWidth<T>, a.x, a.y) && rows_aligned_for(kTablePairs, a.cos, a.sin);
   with_flag(vectors, [&](auto vector) {
     const int64_t pairs = kPairs<T, kStyle, vector.value>;
-    // Several heads per group while the rows alone do not fill the device: each loads the tables once more.
+    // If the rows alone do not fill the device, several heads are processed at once, and each loads the tables again.
     const int64_t items = std::max<int64_t>(1, a.dims / 2 / pairs);
     int64_t at_once = 1;
     while (at_once < a.rotated_heads && 2 * at_once * items <= kThreads &&

@@ -122,7 +122,7 @@ std::optional<config::Device> take_device(std::string_view command, std::vector<
   std::optional<config::Device> device;
   for (const std::string& word : take_overrides(words)) {
     if (!word.starts_with(kKey))
-      throw input_error(command, printable(word), ": expected no key other than run.device; remove it");
+      throw input_error(command, printable(word), ": expected no key other than run.device; remove this argument");
     if (!parse_enum(word.substr(kKey.size()), device.emplace()))
       throw input_error(command, printable(word), ": expected run.device=cpu or run.device=cuda");
   }

@@ -60,18 +60,18 @@ class WorkDirectory {
       std::error_code error;
       const bool there = std::filesystem::exists(path_, error);
       if (there && (!std::filesystem::is_directory(path_, error) || !std::filesystem::is_empty(path_, error))) {
-        throw input_error(kWhere, "expected a new or empty directory, got ", printable(path_.string()),
-                          "; its checkpoints are removed afterwards; choose another one");
+        throw input_error(kWhere, "expected a new or empty directory, since its content is removed at the end, got ",
+                          printable(path_.string()), "; choose another directory");
       }
       io::create_directories(path_);
       owned_ = true;
-      made_ = !there;
+      created_ = !there;
     });
   }
   ~WorkDirectory() {
     std::error_code error;  // results are printed already; the next call reports what remains
     if (owned_) std::filesystem::remove_all(path_ / "checkpoints", error);
-    if (made_) std::filesystem::remove(path_, error);
+    if (created_) std::filesystem::remove(path_, error);
   }
   WorkDirectory(const WorkDirectory&) = delete;
   WorkDirectory& operator=(const WorkDirectory&) = delete;
@@ -79,7 +79,7 @@ class WorkDirectory {
 
  private:
   std::filesystem::path path_;
-  bool owned_ = false, made_ = false;
+  bool owned_ = false, created_ = false;
 };
 
 /// Milliseconds.

@@ -222,7 +222,7 @@ data::BuildOptions build_options(Arguments& given) {
       options.document_separator.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw input_error(given.command(), "option --document-separator = ", printable(options.document_separator),
                       ": expected none, blank-line, or a text of at most ", data::DocumentSeparator::kMaxBytes,
-                      "  bytes that is not only white space");
+                      " bytes that is not only white space");
   }
   options.out = text_option(given, "--out", "");
   options.tokenizer = text_option(given, "--tokenizer", options.tokenizer);

@@ -20,15 +20,15 @@ namespace ashlar::launch {
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
-    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part; for a run on a\n"
-    "mixture on that of each dataset, and the weighted mean.\n"
+    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part. For a run on a\n"
+    "mixture: the loss on each dataset, and their weighted mean.\n"
     "\n"
     "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --data DIR             dataset (default: those the run was trained on)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
     "  --sequences N          per dataset, spread evenly over its part; default 0: the whole part\n"
-    "  --batches N            older form: N times --batch sequences\n"
+    "  --batches N            older form of --sequences: N times --batch\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N            per rank (default: the cores of its machine / its ranks there)\n"
     "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or\n"
@@ -114,8 +114,8 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
     throw input_error("eval", m.checkpoint.string(),
                       " has no sequence length (an import); give one with --sequence-length T");
   if (config.pos.type == model::PosType::kLearned && T > config.pos.max_positions) {
-    throw input_error("eval", "--sequence-length ", T, ": the model has learned positions for ",
-                      config.pos.max_positions, "; give at most that");
+    throw input_error("eval", "--sequence-length ", T, ": expected at most ", config.pos.max_positions,
+                      ", the size of the model's table of learned positions; lower --sequence-length");
   }
   training::log_dataset_warnings(m.mesh->control(), datasets, log);
   std::vector<data::WeightedDataset> read;
@@ -181,8 +181,8 @@ int run_eval_command(Words words, Session& session) {
   for (const training::UncountedSource& s : result.uncounted) log.info(to_line(s));
   if (result.sources.empty())
     throw comm::AllRanksError(ExitCode::kInput, "eval",
-                              "no valid targets, so there is no val_loss; expected a validation part with targets "
-                              "that are not masked; build one or give one with --data DIR");
+                              "expected a validation part with targets that are not masked, got none, so there is no "
+                              "val_loss; give another dataset with --data DIR");
   const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // significant digits
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)

@@ -21,8 +21,8 @@ namespace ashlar::launch {
 const char* const kGenerateHelp =
     "ashlar generate CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
-    "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint. Ids that no token of\n"
-    "the tokenizer has are never drawn. Non-finite logits end it with exit code 4.\n"
+    "Continues a text with the model of a checkpoint, or of a run directory's newest checkpoint. Ids without a token\n"
+    "in the tokenizer are never drawn. Non-finite logits end the command with exit code 4.\n"
     "\n"
     "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --prompt TEXT       the text to continue (default: the beginning of a document)\n"
@@ -118,7 +118,9 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::Lo
   }
   const int64_t vocab = m.engine->options().model.vocab_size;
   for (const int32_t id : prompt) {
-    if (id >= vocab) throw input_error("generate", "token id ", id, " in the prompt; the model has ids below ", vocab);
+    if (id >= vocab)
+      throw input_error("generate", "--prompt or --ids: expected token ids below ", vocab, ", the vocabulary of the ",
+                        "model, got ", id, "; change the prompt");
   }
   return prompt;
 }

@@ -54,7 +54,7 @@ std::string stripped(std::string text) {
   return joined;
 }
 
-void take_word(const std::string& word, const Line& line, Machine& machine) {
+void parse_word(const std::string& word, const Line& line, Machine& machine) {
   const size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
   const bool slots = is_one_of(key, kSlots), most = is_one_of(key, kMost);
@@ -105,7 +105,7 @@ int64_t hostfile_slots(std::string_view text, int64_t cores, std::string_view na
     Machine& machine = machines[here ? "localhost" : host];
     ++machine.mentions;
     if (machine.mentions > 1) machine.slots = machine.counted ? machine.slots + 1 : machine.mentions;
-    for (std::string word; words >> word;) take_word(word, line, machine);
+    for (std::string word; words >> word;) parse_word(word, line, machine);
     machine.counted = machine.counted || machine.mentions > 1;
   }
   int64_t slots = 0;

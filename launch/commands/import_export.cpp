@@ -37,7 +37,7 @@ const char* const kImportHelp =
     "program does not support is an error that names it.\n"
     "\n"
     "  --no-tokenizer     without the tokenizer\n"
-    "  --ignore-key KEY   an unknown key of config.json without effect; repeatable\n";
+    "  --ignore-key KEY   accepts an unknown key of config.json that has no effect; repeatable\n";
 
 const char* const kExportHelp = R"(ashlar export CHECKPOINT HF_DIR [options]
 

@@ -149,7 +149,7 @@ int run_launch_command(Words words, Session& session) {
   if (command[0] == "launch") throw input_error("launch", "expected a command such as train, got launch", kUsage);
   check_command(command[0]);
   if (restarts > 0 && command[0] != "train")
-    throw input_error("launch", "expected --restarts with the command train, which resumes from checkpoints, got ",
+    throw input_error("launch", "expected --restarts only with the command train, which resumes from checkpoints, got ",
                       printable(command[0]), "; remove --restarts");
   if (!wanted.hosts.empty() && !wanted.hostfile.empty()) {
     throw input_error("launch", "expected --host or --hostfile, got both; give one");

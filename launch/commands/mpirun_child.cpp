@@ -200,7 +200,7 @@ int MpirunChild::run(std::vector<std::string> line) {
   if (read(failed.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error))) {
     waitpid(child, nullptr, 0);
     throw input_error("launch", printable(line[0]), " cannot be started: ", std::strerror(error),
-                      "; see whether it runs by itself");
+                      "; check that it runs by itself");
   }
 
   Streams streams{

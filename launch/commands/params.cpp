@@ -111,8 +111,8 @@ int run_params_command(Words words, Session& session) {
     one.vocab_size = one.vocab_pad_to = 1;
     const model::ParameterCount count = model::count_parameters(one);
     print_table(count, by_vocabulary(count.total()), log);
-    log.info(str_cat("vocab.size is not known: it is not given, and ", reason,
-                     ". Set it for the whole count, e.g. vocab.size=257 for the bytes tokenizer"));
+    log.info(str_cat("vocab.size is not given, and ", reason,
+                     "; set vocab.size for the whole count, e.g. vocab.size=257 for the bytes tokenizer"));
     if (T > 0) log.info(describe_kv_cache(m, T));
     return 0;
   }

@@ -123,7 +123,7 @@ fs::path run_directory_of(std::span<const std::string> words) {
   if (fs::is_directory(files[0])) return files[0];
   const std::string run_dir = config::read_config(files[0], overrides).run_dir();
   if (run_dir.empty())
-    throw input_error("launch", "--restarts needs the run directory, and run.dir is invalid; see ashlar params");
+    throw input_error("launch", "--restarts: expected a valid run.dir, got an invalid one; see ashlar params CONFIG");
   return run_dir;
 }
 

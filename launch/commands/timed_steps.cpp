@@ -53,7 +53,7 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
   if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // the bytes tokenizer's: no dataset is opened here
   config::RunConfig config = config::resolve(raw, facts).config;
   if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
-    throw input_error(command, "train.sequence_length and train.micro_batch are needed; give them in ", file,
+    throw input_error(command, "train.sequence_length and train.micro_batch are needed; set both in ", file,
                       " or as overrides");
   config.train.micro_batch = std::max<int64_t>(config.train.micro_batch, 1);
   return config;

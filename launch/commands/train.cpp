@@ -79,7 +79,7 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   while (const auto key = arguments.option("--ignore-key")) ignored_keys.push_back(*key);
   if (!from && !ignored_keys.empty())
     throw input_error("train", "--ignore-key ", printable(ignored_keys[0]),
-                      ": expected only with --from HF_DIR; remove it");
+                      ": expected only with --from HF_DIR; remove --ignore-key");
   std::vector<std::string> files = arguments.positionals();
   a.overrides = take_overrides(files);
   if (files.size() != (from ? 0 : 1))
@@ -110,23 +110,23 @@ Origins find_origins(const config::RawConfig& raw, bool restart, comm::ControlPl
 
 /// Sets keys that are not given to their values in the checkpoint or run that the run continues or starts from; returns
 /// these keys.
-std::vector<config::DerivedValue> take_values(config::RawConfig& raw, const Origins& from) {
+std::vector<config::DerivedValue> apply_stored_values(config::RawConfig& raw, const Origins& from) {
   const std::optional<std::string> init_from = raw.init_from();
-  std::vector<config::DerivedValue> taken;
+  std::vector<config::DerivedValue> applied;
   if (from.own && init_from)
-    taken =
+    applied =
         config::apply_checkpoint_model(raw, from.own->config.model, from.own->path.string(), config::Differing::kStays);
   if (from.start)
-    taken = config::apply_checkpoint_model(raw, from.start->config.model, from.start->path.string(),
-                                           config::Differing::kError);
+    applied = config::apply_checkpoint_model(raw, from.start->config.model, from.start->path.string(),
+                                             config::Differing::kError);
   if (from.own) {
     const auto kept = config::apply_run_values(raw, from.own->config, from.own->path.string());
-    taken.insert(taken.end(), kept.begin(), kept.end());
+    applied.insert(applied.end(), kept.begin(), kept.end());
   }
   if (init_from && !from.own && !from.start)
     throw input_error("config", "run.init_from = ", *init_from,
                       ": expected a checkpoint, an import or a run directory with checkpoints, got none");
-  return taken;
+  return applied;
 }
 
 /// A dataset that cannot be opened is an error of the configuration, reported with the others.
@@ -154,7 +154,7 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   config::Facts facts{.ranks = session.bootstrap.control().size(),
                       .local_ranks = session.bootstrap.local_size(),
                       .hardware_threads = session.cores.machine};
-  const std::vector<config::DerivedValue> taken = take_values(raw, from);
+  const std::vector<config::DerivedValue> applied = apply_stored_values(raw, from);
   ResolvedRun run;
   // Assigned, not an initializer: if an initializer throws, g++ 12 destroys the earlier aggregate members twice.
   run.datasets = open_datasets(raw, manifests);
@@ -163,7 +163,7 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   training::Continuation continuation;
   if (from.start) continuation = training::check_start(*from.start, raw, records);
   run.resolved = config::resolve(raw, facts);
-  run.resolved.derived.insert(run.resolved.derived.end(), taken.begin(), taken.end());
+  run.resolved.derived.insert(run.resolved.derived.end(), applied.begin(), applied.end());
   continuation.say(session.log);
   const config::RunConfig& c = run.resolved.config;
   data::check_train_data(run.datasets, {.sequence_length = c.train.sequence_length,

@@ -21,8 +21,9 @@ void check_imported(const fs::path& hf_directory, const fs::path& out) {
   const auto source = reader.metadata().find(hf::kSourceKey);
   const bool same = source != reader.metadata().end() && source->second == hf::source_digest(hf_directory);
   if (same && fs::exists(out / "config.toml")) return;
-  throw input_error("train", out.string(), same ? " is an incomplete import" : " is the import of another model",
-                    ", expected that of ", hf_directory.string(), "; choose another run.dir, or remove it");
+  throw input_error("train", out.string(), ": expected a complete import of ", hf_directory.string(), ", got ",
+                    same ? "an incomplete one" : "the import of another model",
+                    "; choose another run.dir, or remove this directory");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace ashlar::config {
 namespace {
 
-/// True if a size of 0 stands for a missing value. A model alone needs no vocabulary or sequence length, so they may be
-/// absent there.
+/// True if the value is below the key's minimum, which means it was never set: e.g. the vocabulary size and sequence
+/// length stay 0 in a configuration that has only a model.
 bool is_missing(const KeySpec& spec, const Value& value) {
   const auto below = [&](double v) { return v < spec.low || (spec.low_open && v == spec.low); };
   if (const int64_t* v = std::get_if<int64_t>(&value)) return below(static_cast<double>(*v));
@@ -136,8 +136,9 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
     // A different optimizer kind is one error. Differences of the defaults that follow from it are not listed.
     if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
-      errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before, ", as the run in ",
-                               wanted.run.dir, " has it; set it back, or choose another run.dir to begin a new run"));
+      errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before,
+                               ", the value of the run in ", wanted.run.dir, "; set ", change.key,
+                               " back, or choose another run.dir to begin a new run"));
     else
       free_changes.push_back(std::move(change));
   }

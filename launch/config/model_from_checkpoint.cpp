@@ -66,9 +66,9 @@ class CheckpointModel {
   bool is_allowed(const std::string& key) const { return std::ranges::find(allowed_, key) != allowed_.end(); }
 
   void refuse(const std::string& key, const std::string& got, const Value& stored) {
-    raw_.errors.push_back(str_cat(
-        key, " = ", got, ": expected ", value_text(stored), ", as ", where_,
-        " has it; remove the key to use that value, or allow the change with run.init_change = [\"", key, "\"]"));
+    raw_.errors.push_back(str_cat(key, " = ", got, ": expected ", value_text(stored), ", the value in ", where_,
+                                  "; remove the key to use that value, or allow the change with run.init_change = [\"",
+                                  key, "\"]"));
   }
 
   RawValues& raw_;

@@ -158,7 +158,7 @@ void unknown_key(RawValues& raw, std::string_view section, std::string_view key,
   const std::string nearest = nearest_key(section, key);
   const std::string what = !nearest.empty() ? str_cat("unknown key; did you mean ", nearest, "?")
                            : known_section(section)
-                               ? str_cat("unknown key; ashlar explain ", section, " lists those of its section")
+                               ? str_cat("unknown key; ashlar explain ", section, " lists the keys of that section")
                                : str_cat("unknown section; expected one of ", section_list());
   raw.errors.push_back(str_cat(name, ": ", what, " (", place, ")"));
 }
@@ -222,9 +222,8 @@ toml::table parse_toml(RawValues& raw, const std::string& text) {
     std::string joined;
     for (const std::string& line : lines) joined += line + "\n";
     if (const std::optional<size_t> line = too_deep(joined)) {
-      found = {
-          {.text = str_cat(escaped(raw.name), ":", *line + 1, ": expected keys, lists and tables in at most ",
-                           io::kMaxJsonDepth, " levels, got more; a configuration has three: section.key = [values]")}};
+      found = {{.text = str_cat(escaped(raw.name), ":", *line + 1, ": expected at most ", io::kMaxJsonDepth,
+                                " levels of nested lists and tables, got more; a list in a section has three")}};
       break;
     }
     try {

@@ -36,8 +36,8 @@ void resolve_mesh(Resolver& r) {
   bool divide = true;
   const auto check_divisor = [&](std::string_view key, int64_t size) {
     if (ranks % size == 0) return;
-    r.error(key, " = ", size, ": expected a divisor of the number of ranks, ", ranks, "; set it to 1 or start with ",
-            "another mpirun -np");
+    r.error(key, " = ", size, ": expected a divisor of the number of ranks, ", ranks, "; set ", key,
+            " = 1, or start another number of ranks (mpirun -np)");
     r.mark_invalid(key);
     divide = false;
   };
@@ -46,8 +46,8 @@ void resolve_mesh(Resolver& r) {
   check_divisor("mesh.data", mesh.data);
   if (divide && r.valid({"mesh.tensor", "mesh.pipeline", "mesh.data"}) &&
       mesh.tensor * mesh.pipeline * mesh.data != ranks)
-    r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data = ", mesh.tensor, " * ",
-            mesh.pipeline, " * ", mesh.data, " to be the number of ranks, ", ranks,
+    r.error("mesh.data = ", mesh.data, ": expected mesh.tensor * mesh.pipeline * mesh.data to be the number of ranks, ",
+            ranks, ", got ", mesh.tensor, " * ", mesh.pipeline, " * ", mesh.data,
             "; change mesh.tensor, mesh.pipeline, mesh.data or the number of ranks");
 }
 
@@ -58,20 +58,20 @@ void resolve_train(Resolver& r) {
   const bool divides = t.global_batch % mesh.data == 0;
   if (valid && !divides)
     r.error("train.global_batch = ", t.global_batch, ": expected a multiple of mesh.data = ", mesh.data,
-            "; every replica gets the same number of sequences");
+            ", since every replica gets the same number of sequences; change train.global_batch or mesh.data");
   if (r.given("train.micro_batch") || t.global_batch > 0) {
     r.derive("train.micro_batch", std::max<int64_t>(1, t.global_batch / mesh.data), {"train.global_batch", "mesh.data"},
              "train.global_batch / mesh.data");
     if (valid && divides && t.global_batch > 0 && t.global_batch % (t.micro_batch * mesh.data) != 0)
-      r.error("train.micro_batch = ", t.micro_batch, ": expected train.global_batch = ", t.global_batch,
-              " to be a multiple of micro_batch * mesh.data = ", t.micro_batch * mesh.data,
+      r.error("train.micro_batch = ", t.micro_batch,
+              ": expected a divisor of train.global_batch / mesh.data = ", t.global_batch / mesh.data,
               "; change train.micro_batch, train.global_batch or mesh.data");
   }
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (r.valid({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
       t.micro_batch > kMostRows / t.sequence_length)
-    r.error("train.micro_batch = ", t.micro_batch, ": expected micro_batch * sequence_length of at most ", kMostRows,
-            " tokens; make it smaller, the rest of the batch is accumulated");
+    r.error("train.micro_batch = ", t.micro_batch, ": expected train.micro_batch * train.sequence_length of at most ",
+            kMostRows, " tokens; lower train.micro_batch (a step accumulates the gradients of its micro-batches)");
 }
 
 /// Converts the deprecated key train.eval_batches to train.eval_sequences.
@@ -90,7 +90,7 @@ void resolve_evaluation(Resolver& r) {
   r.derive("train.eval_sequences", static_cast<int64_t>(std::min(sequences, spec.high)),
            {"train.eval_batches", "train.micro_batch", "mesh.data"},
            str_cat("train.eval_batches ", batches, " * train.micro_batch ", micro_batch, " * mesh.data ", replicas,
-                   "; that older key counts micro-batches, the run keeps the number of sequences"));
+                   "; train.eval_batches, an older key, counts micro-batches; the run keeps the number of sequences"));
 }
 
 /// Checks the mesh against the model and the batch. The product of the mesh sizes has been checked before.
@@ -103,14 +103,16 @@ void check_mesh(Resolver& r) {
   }
   const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
   if (r.valid({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
-    r.error("mesh.pipeline = ", c.mesh.pipeline, ": expected mesh.pipeline * mesh.virtual_stages = ", chunks,
-            " chunks of at least one layer, got model.n_layers = ", c.model.n_layers, "; use fewer stages");
+    r.error("mesh.pipeline = ", c.mesh.pipeline, ", mesh.virtual_stages = ", c.mesh.virtual_stages,
+            ": expected at most model.n_layers = ", c.model.n_layers, " chunks (each needs a layer), got ",
+            c.mesh.pipeline, " * ", c.mesh.virtual_stages, " = ", chunks,
+            "; lower mesh.pipeline or mesh.virtual_stages");
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
       r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))
-    r.error("mesh.sequence_parallel = true: expected mesh.tensor = ", c.mesh.tensor,
-            " to divide train.micro_batch * train.sequence_length = ", rows,
-            "; change one of these keys or set mesh.sequence_parallel = false");
+    r.error("mesh.sequence_parallel = true: expected train.micro_batch * train.sequence_length to be a multiple of ",
+            "mesh.tensor = ", c.mesh.tensor, ", got ", rows,
+            "; change one of these keys, or set mesh.sequence_parallel = false");
 }
 
 /// Checks the requirements of cuDNN's attention on the run if no other implementation is allowed. The requirements of
@@ -169,11 +171,11 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
     if (r.valid({key, "run.dtype"}) && static_cast<A>(beta) >= A{1})
       r.error(key, " = ", value_text(beta), ": expected at most ",
               value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
-              ", where the moments are kept, and a running mean without decay grows without bound; lower it");
+              ", the dtype of the moments, and a running mean without decay grows without bound; lower it");
   }
   if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
-            ", the smallest normal number of ", type, ": no weight would change; raise it");
+            ", the smallest normal number of ", type, ", since no weight would change; raise optimizer.lr");
   const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
   if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
   // The smallest gradient whose square does not vanish in v, rounded up to two digits. For smaller gradients the step
@@ -183,11 +185,11 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
   if (r.valid({"optimizer.eps"}) && eps < least)
     r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least),
             ", since squares of smaller gradients are 0 in ", type,
-            ", where the second moment v is kept: the step m / ",
-            "(sqrt(v) + eps) would be unbounded, and 0 / 0 if eps is 0 in it too; raise it");
+            ", where the second moment v is kept; the step m / ",
+            "(sqrt(v) + eps) would then be unbounded, or 0 / 0 if eps is also 0 in that dtype; raise it");
   if (r.valid({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
     r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
-            ", since squares of smaller gradients are 0 in ", type, "; raise it");
+            ", since the squares of smaller gradients are 0 in ", type, "; raise optimizer.clip");
 }
 
 void check_optimizer(Resolver& r) {
@@ -217,7 +219,7 @@ void resolve_schedule(Resolver& r) {
     if (valid && r.valid({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
       r.error("schedule.decay_steps = ", s.decay_steps,
               ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
-              r.origin("schedule.decay_steps"), "; give a shorter decay or a shorter warm-up");
+              r.origin("schedule.decay_steps"), "; lower schedule.decay_steps or schedule.warmup_steps");
   } else {
     r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
              "train.steps - schedule.warmup_steps");

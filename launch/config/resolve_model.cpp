@@ -19,8 +19,9 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   if (!head_dim_given && r.valid({"model.d_model", "model.n_heads", "model.head_dim"})) {
     const int64_t head_dim = m.d_model / m.n_heads;
     if (m.d_model % m.n_heads != 0 || head_dim < 1 || head_dim > 512) {
-      r.error("model.n_heads = ", m.n_heads, ": expected model.d_model / n_heads = ", m.d_model, " / ", m.n_heads,
-              " to be a whole number from 1 to 512; change n_heads or d_model, or give model.head_dim");
+      r.error("model.n_heads = ", m.n_heads,
+              ": expected model.d_model / model.n_heads to be a whole number from 1 to 512, got ", m.d_model, " / ",
+              m.n_heads, "; change model.n_heads or model.d_model, or set model.head_dim");
       r.mark_invalid("model.head_dim");
     }
   }
@@ -39,7 +40,7 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   if (r.given("vocab.size")) {
     if (dataset && m.vocab_size < *dataset)
       r.error("vocab.size = ", m.vocab_size, ": expected at least the ", *dataset,
-              " ids of the dataset; raise it, or remove the key to take the dataset's");
+              " ids of the dataset; raise vocab.size, or remove the key to use the dataset's size");
   } else if (dataset) {
     r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
   } else {
@@ -102,7 +103,7 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
     if (r.valid({"pos.max_positions", "train.sequence_length"}) && sequence_length > m.pos.max_positions)
       r.error("train.sequence_length = ", sequence_length,
               ": expected at most pos.max_positions = ", m.pos.max_positions,
-              "; shorten the sequences or enlarge the table");
+              ", the size of the learned position table; lower train.sequence_length or raise pos.max_positions");
   }
   r.only_when("rope.fraction", rope && !r.given("rope.dims"), {"pos.type", "rope.dims"});
   if (!rope) return;

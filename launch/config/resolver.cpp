@@ -34,7 +34,7 @@ bool Resolver::given(std::string_view key) const { return raw_.given[key_index(k
 
 std::string Resolver::origin(std::string_view key) const {
   const auto kept = raw_.kept_from.find(key_index(key));
-  return kept == raw_.kept_from.end() ? "" : str_cat(" (", key, " is that of ", kept->second, ")");
+  return kept == raw_.kept_from.end() ? "" : str_cat(" (", key, " comes from ", kept->second, ")");
 }
 
 bool Resolver::valid(std::initializer_list<std::string_view> keys) const {
@@ -66,8 +66,8 @@ void Resolver::derive(std::string_view key, const Value& value, std::initializer
 
 void Resolver::not_applicable(const KeySpec& spec) {
   const std::string key = spec.name();
-  error(key, " = ", escaped(value_text(value_of(spec)), 200), ": expected only when ", spec.when.text,
-        "; remove it, or give ", key, "=default on the command line");
+  error(key, " = ", escaped(value_text(value_of(spec)), 200), ": expected only when ", spec.when.text, "; remove ", key,
+        ", or give ", key, "=default on the command line");
 }
 
 }  // namespace ashlar::config

@@ -53,8 +53,8 @@ bool is_utf8(std::string_view text) {
 
 /// File names may contain any bytes; TOML, manifests and metrics are UTF-8.
 std::string not_utf8(std::string_view key, std::string_view text, std::string_view place) {
-  return str_cat(key, " = ", printable(text), ": expected UTF-8, as the run's config.toml and checkpoints are, got ",
-                 "other bytes; rename it, or use a symbolic link to it (", place, ")");
+  return str_cat(key, " = ", printable(text), ": expected UTF-8, which config.toml and checkpoints require, got other ",
+                 "bytes; rename the file or directory, or give a symbolic link to it (", place, ")");
 }
 
 bool has_word(const std::vector<std::string_view>& words, std::string_view word) {
@@ -141,7 +141,7 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
   const auto got = [&] { return escaped(value_text(value), 200); };
   const auto wrong = [&] { return value_error(s, got(), place); };
   const auto refused = [&](std::string_view expected) {
-    return str_cat(s.name(), " = ", got(), ": not supported by this version, which has only ", expected,
+    return str_cat(s.name(), " = ", got(), ": not supported by this version; expected ", expected,
                    *s.instead != '\0' ? "; " : "", s.instead, " (", place, ")");
   };
   const auto all_in_range = [&](const auto& list) {

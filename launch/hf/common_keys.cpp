@@ -38,15 +38,15 @@ void read_common_keys(JsonReader& reader, HfConfig& out) {
 
   // Keys that would change the model in every class.
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
-    if (reader.boolean({key}, false)) reader.refuse(key, "cross-attention is not supported; expected false");
+    if (reader.boolean({key}, false)) reader.refuse(key, "expected false: cross-attention is not supported");
   }
-  if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "attention is always causal; expected true");
+  if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "expected true: attention is always causal");
   if (reader.raw("quantization_config") != nullptr)
-    reader.refuse("quantization_config", "not supported; expected plain weights");
+    reader.refuse("quantization_config", "expected none: quantised weights are not supported");
   if (!reader.was_read("per_layer_config") && reader.raw("per_layer_config") != nullptr)
-    reader.refuse("per_layer_config", "the class has no settings by layer; expected none");
+    reader.refuse("per_layer_config", "expected none: the class has no settings per layer; remove this key");
   if (const nlohmann::json* pruned = reader.raw("pruned_heads"); pruned != nullptr && !pruned->empty()) {
-    reader.refuse("pruned_heads", "pruned heads are not supported; expected none");
+    reader.refuse("pruned_heads", "expected none: pruned heads are not supported");
   }
 }
 

@@ -68,8 +68,9 @@ ExportFolder::Names read_journal(const fs::path& path) {
     const bool good = std::ranges::all_of(names.beside, may_be_beside);
     if (counted && good && names.shards > 0 && names.shards <= kMost) return names;
   }
-  throw input_error("export", printable(path.string()),
-                    " is no journal of this program; nothing was touched: choose another directory, or move it away");
+  throw input_error(
+      "export", printable(path.string()),
+      " is not a journal of this program; nothing was touched: choose another directory, or move that file away");
 }
 
 }  // namespace
@@ -80,14 +81,14 @@ ExportFolder::ExportFolder(fs::path path, Names names, Log& log) : ExportFolder(
   names_ = std::move(names);
   std::error_code ignored;
   for (fs::path folder = path_; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
-    made_.push_back(folder);
+    created_.push_back(folder);
   io::create_directories(path_);
   try {
     lock();
     take_over(log);
     claim();
   } catch (const Error&) {
-    for (const fs::path& folder : made_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
+    for (const fs::path& folder : created_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
     throw;
   }
 }
@@ -148,7 +149,7 @@ void ExportFolder::remove() noexcept {
     for (const std::string& name : all_of(names_)) ::unlink((path_ / name).c_str());
     // The journal is removed last, so that the next export can complete an interrupted removal.
     ::unlink((path_ / kJournalFile).c_str());
-    for (const fs::path& folder : made_) ::rmdir(folder.c_str());
+    for (const fs::path& folder : created_) ::rmdir(folder.c_str());
   } catch (const std::exception&) {
     // The journal stays, since it names the files that are left.
   }

@@ -48,7 +48,7 @@ class ExportFolder {
   void claim();
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  // innermost first
+  std::vector<std::filesystem::path> created_;  // innermost first
   Names names_;
   int fd_ = -1;  // of the folder, holds the lock
 };

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/base/hex.h"
 #include "core/base/philox.h"
 #include "core/io/atomic_file.h"
@@ -60,7 +60,8 @@ std::vector<int64_t> integers_of(const io::Metadata& metadata, const char* key) 
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const size_t used = static_cast<size_t>(end - text.data());
     if (error != std::errc() || (used < text.size() && text[used] != ',')) {
-      throw damaged_error("hf", "checkpoint metadata ", key, " = ", printable(found->second), ": expected integers");
+      throw damaged_error("hf", "checkpoint metadata ", key, " = ", printable(found->second),
+                          ": expected integers separated by commas; import the model again");
     }
     values.push_back(value);
     if (used == text.size()) return values;
@@ -82,7 +83,7 @@ HfExtras extras_of(const io::Metadata& metadata) {
   return extras;
 }
 
-/// The generation_config.json of the token ids with which `generate` of transformers begins and ends.
+/// The text of generation_config.json: the begin, end and padding token ids that transformers' generate() uses.
 std::string generation_config(const HfExtras& extras) {
   nlohmann::ordered_json json;
   json["_from_model_config"] = true;
@@ -148,8 +149,8 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
   }
   for (const checkpoint::TensorRecord& record : reader.tensors()) {
     if (record.group != checkpoint::Group::kWeights || used.contains(record.name)) continue;
-    throw input_error("hf", reader.path().string(), " holds ", record.name, ", which ", config.family->class_name,
-                      " has no place for; the checkpoint is not the model of its configuration");
+    throw input_error("hf", reader.path().string(), " holds ", record.name, ", for which ", config.family->class_name,
+                      " has no place: weights and configuration do not match; export another checkpoint");
   }
 }
 
@@ -165,14 +166,14 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
   const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
   const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
   return str_cat(
-      "# Trains on from the ", config.family->class_name, " imported here:\n#   ashlar train ",
+      "# Continues training the ", config.family->class_name, " imported here:\n#   ashlar train ",
       (folder / "config.toml").string(), " data.path=DATASET\n",
       tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
                           std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
                 : "# The dataset must give the ids that the model knows: there was no tokenizer to compare.\n",
-      "# Steps, batch and learning rate are a start; `ashlar explain all` tells every key.\n\n[run]\n", run,
+      "# Steps, batch and learning rate are a start; `ashlar explain all` lists every key.\n\n[run]\n", run,
       "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
-      "\n\n# The model, as run.init_from has it: another value is an error.\n", config::model_to_toml(config.model),
+      "\n\n# The model of run.init_from: another value is an error.\n", config::model_to_toml(config.model),
       "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
       "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # small: these weights have learnt "
       "already\n");
@@ -194,13 +195,13 @@ std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& repo
     const auto tokenizer = data::tokenizer_of_path(folder.string());
     report.tokenizer = tokenizer->identity();
     if (tokenizer->vocab_size() > report.config.model.vocab_size) {
-      report.config.notes.push_back(str_cat("the tokenizer has ids to ", tokenizer->vocab_size() - 1,
-                                            ", the model rows to ", report.config.model.vocab_size - 1,
-                                            ": a text that holds such a token cannot be trained on"));
+      report.config.notes.push_back(str_cat(
+          "the tokenizer has ids up to ", tokenizer->vocab_size() - 1, ", but the model has embeddings only up to ",
+          report.config.model.vocab_size - 1, ": a text with a higher id cannot be trained on"));
     }
     return tokenizer->to_json();
   } catch (const Error& e) {
-    throw Error(e.code(), "import", str_cat(e.what(), "; --no-tokenizer imports the model alone"));
+    throw Error(e.code(), "import", str_cat(text_of(e), "; --no-tokenizer imports the model alone"));
   }
 }
 
@@ -228,8 +229,8 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
   config.extras = extras_of(reader.metadata());
   if (const int64_t rows = stored.pos.max_positions;
       stored.pos.type == model::PosType::kLearned && options.max_positions > 0 && options.max_positions != rows) {
-    throw input_error("export", "--max-positions ", options.max_positions, ": the model has a learned table of ", rows,
-                      " positions, which is its longest context; leave the option out");
+    throw input_error("export", "--max-positions ", options.max_positions, ": expected ", rows,
+                      ", the size of the model's table of learned positions; remove --max-positions");
   }
   if (options.max_positions > 0) {
     config.extras.max_positions = options.max_positions;
@@ -320,9 +321,10 @@ ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const st
   });
   CheckpointSource source(reader, stored, config);
   if (source.num_added() > 0)
-    log.info(str_cat("note: ", config.family->class_name, " has ", source.num_added(),
-                     " biases and norm vectors that the model has not: written as zeros (gains as ones), which changes "
-                     "no number"));
+    log.info(
+        str_cat("note: ", config.family->class_name, " has ", source.num_added(),
+                " biases and norm vectors that this model does not have; they are written as zeros (gains as ones), "
+                "which does not change any result"));
   const ExportArgs args{.config = config,
                         .source = source,
                         .directory = hf_directory,

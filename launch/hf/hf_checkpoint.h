@@ -45,9 +45,11 @@ inline constexpr const char* kSourceKey = "hf.source";
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {
-  const Family* family = nullptr;      ///< null: the class it was imported from, else the first that has the model
+  /// Null: the family it was imported from, or for other checkpoints the first family that can hold the model.
+  const Family* family = nullptr;
   std::optional<io::FileDType> dtype;  ///< absent: as stored
-  int64_t max_positions = 0;           ///< 0: as imported, else the sequence length of the training
+  /// Longest context to write; 0: that of the imported model, or train.sequence_length if the import recorded none.
+  int64_t max_positions = 0;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
   bool tokenizer = true;                         ///< false: the model alone
 };

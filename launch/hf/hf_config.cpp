@@ -65,7 +65,7 @@ const Family* family_of(const nlohmann::json& root, const std::string& name) {
   std::string known;
   for (const Family& family : families()) known += str_cat(known.empty() ? "" : ", ", family.class_name);
   const auto unknown = [&](const std::string& got) {
-    return input_error("hf", printable(name), ": ", got, " is not a class that is read; expected one of ", known);
+    return input_error("hf", printable(name), ": ", got, " is not a supported class; expected one of ", known);
   };
   const Family *by_class = nullptr, *by_type = nullptr;
   if (root.contains("architectures") && !root["architectures"].is_null()) {
@@ -83,8 +83,8 @@ const Family* family_of(const nlohmann::json& root, const std::string& name) {
   }
   if (by_class == nullptr && by_type == nullptr) throw unknown("a config with neither architectures nor model_type");
   if (by_class != nullptr && by_type != nullptr && by_class != by_type) {
-    throw input_error("hf", printable(name), ": architectures says ", by_class->class_name, ", model_type says ",
-                      by_type->class_name, "; expected one model");
+    throw input_error("hf", printable(name), ": architectures is ", by_class->class_name, ", model_type that of ",
+                      by_type->class_name, ": expected the same class; remove the wrong key");
   }
   return by_class != nullptr ? by_class : by_type;
 }
@@ -109,13 +109,14 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     read_common_keys(reader, config);
     accept_neutral_keys(reader);
     for (const std::string& key : ignored_keys) {
-      if (!root.contains(key)) errors.push_back(str_cat("the key to ignore, ", printable(key), ", is not there"));
+      if (!root.contains(key))
+        errors.push_back(str_cat("--ignore-key ", printable(key), ": config.json has no such key"));
     }
     for (const std::string& key : reader.unread_keys()) {
       if (std::ranges::find(ignored_keys, key) != ignored_keys.end()) continue;
       const std::string_view neutral = neutral_value(key);
       reader.refuse(key.c_str(), config.family->class_name, " is not known to read this key",
-                    neutral.empty() ? "" : str_cat(", which changes nothing at ", neutral, " alone"),
+                    neutral.empty() ? "" : str_cat(", which changes nothing only if it is ", neutral),
                     "; if it changes nothing, say so with --ignore-key ", escaped(key));
     }
   });
@@ -183,7 +184,7 @@ std::vector<std::string> obstacles(const Family& family, const ModelConfig& conf
   for (const config::ModelDifference& d :
        config::compare_models(with_shortest_cycle(config), with_shortest_cycle(back.model))) {
     if (!is_ours_alone(d.key))
-      found.push_back(str_cat(d.key, " = ", d.left, ": ", family.class_name, " has ", d.right));
+      found.push_back(str_cat(d.key, " = ", d.left, ": ", family.class_name, " requires ", d.right));
   }
   for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
@@ -207,8 +208,7 @@ ModelConfig completed(const Family& family, const ModelConfig& config) {
 
 bool is_completion(const ModelConfig& config, std::string_view name) {
   const bool norm = name.find("norm") != std::string_view::npos;
-  if (norm &&
-      name.find(".attn.") != std::string_view::npos)  // norms of queries and keys get biases only, never gains
+  if (norm && name.find(".attn.") != std::string_view::npos)  // norms of queries and keys get biases only, never gains
     return name.ends_with(".bias") && !config.qk_norm.bias;
   if (norm && name.ends_with(".weight")) return config.norm.affine == NormAffine::kNone;
   if (!name.ends_with(".bias")) return false;
@@ -233,15 +233,16 @@ const Family& choose_family(const ModelConfig& config, const Family* wanted) {
     }
   }
   if (fewest.empty()) return *nearest;
-  throw input_error("hf", wanted ? "this model is no " : "no Hugging Face class here has this model; the nearest is ",
-                    nearest->class_name, ": ", absl::StrJoin(fewest, "; "));
+  throw input_error(
+      "hf", wanted ? "this model cannot be exported as " : "no Hugging Face class here has this model; the nearest is ",
+      nearest->class_name, ": ", absl::StrJoin(fewest, "; "));
 }
 
 std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
   if (const auto found = obstacles(*config.family, config.model); !found.empty()) throw Bug(absl::StrJoin(found, "; "));
   if (config.model.pos.type != model::PosType::kLearned && config.extras.max_positions < 1) {
     throw input_error("hf", "expected the longest context in tokens, got ", config.extras.max_positions,
-                      "; a model with rotary positions does not say it, so give it");
+                      "; the checkpoint does not record it: give --max-positions N");
   }
   Json j = write_model(config);
   // All three are written even when unknown: the default of the class may be outside the vocabulary.

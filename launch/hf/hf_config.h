@@ -16,7 +16,7 @@ struct HfExtras {
   int64_t max_positions = 0;  ///< longest context it was made for; rotary models have no such setting
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
-  /// eos_token_id of generation_config.json, which stops `generate` of transformers; empty: the same ids.
+  /// eos_token_id of generation_config.json, at which transformers' generate() stops; empty: the same ids.
   std::vector<int64_t> generation_eos_token_ids;
   std::optional<int64_t> pad_token_id;
   bool operator==(const HfExtras&) const = default;

@@ -28,7 +28,7 @@ std::string torch_name(io::FileDType dtype) {
     case io::FileDType::kBF16: return "bfloat16";
     default:
       throw input_error("hf", "weights of dtype ", io::name_of(dtype),
-                        " are not exported; expected F64, F32, F16 or BF16");
+                        " cannot be exported: expected F64, F32, F16 or BF16");
   }
 }
 
@@ -40,18 +40,19 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
   for (const TensorPart& part : mapping.parts) {
     const io::TensorSpec* spec = source.find(part.name);
     if (spec == nullptr) {
-      throw input_error("hf", "the source has no tensor ", part.name, ", which ", mapping.hf_name,
-                        " needs; it is not the model of its configuration");
+      throw input_error("hf", "the checkpoint has no tensor ", part.name, ", which ", mapping.hf_name,
+                        " needs: weights and configuration do not match; export another checkpoint");
     }
     if (spec->shape != part.shape) {
       throw input_error("hf", part.name, " is [", absl::StrJoin(spec->shape, ","), "], expected [",
-                        absl::StrJoin(part.shape, ","), "]; the source is not the model of its configuration");
+                        absl::StrJoin(part.shape, ","),
+                        "]: weights and configuration do not match; export another checkpoint");
     }
     torch_name(spec->dtype);
     if (!common) common = spec->dtype;
     if (!wanted && *common != spec->dtype) {
       throw input_error("hf", mapping.hf_name, " is made of tensors of ", io::name_of(*common), " and ",
-                        io::name_of(spec->dtype), "; choose one dtype for the export");
+                        io::name_of(spec->dtype), "; choose one dtype for the export with --dtype");
     }
   }
   return *common;
@@ -142,7 +143,7 @@ class RowAssembler {
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
       throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " does not fit ", torch_name(dtype_),
-                        "; choose a dtype of more range, e.g. float32");
+                        "; choose a dtype with a larger range, e.g. float32");
     }
     for (const RowBlock& block : run) {
       std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),
@@ -159,8 +160,8 @@ class RowAssembler {
         ExitCode::kNonFinite, "hf",
         str_cat(spec.name, " element ", our_row * row_elems_ + element, " is ",
                 io::non_finite_word(spec.dtype, std::span(read_).subspan(static_cast<size_t>(element) * size, size)),
-                ", the first in the order of the files; a model with such weights computes nothing: export "
-                "another checkpoint"));
+                ", the first in the order of the files; the model would compute only NaN: export another "
+                "checkpoint"));
   }
 
   const TensorMapping& mapping_;
@@ -217,7 +218,7 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
     std::error_code error;
     if (!fs::exists(args.directory / ExportFolder::kJournalFile, error)) {
       throw input_error("export", printable(args.directory.string()),
-                        " is not the directory that rank 0 sees; name one that all machines share");
+                        " is not the directory that rank 0 sees; give a directory that all machines share");
     }
   });
   const std::vector<std::vector<size_t>> shares = share_shards(plan.shard_bytes, ranks.size());

@@ -47,9 +47,9 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
   io::SafetensorsModel files(directory);
   // Checked before any list over layers is made, which a wrong count would make huge.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
-    throw input_error("hf", printable(directory.string()), ": config.json says ", config.model.n_layers,
-                      " layers, the weights have only ", files.names().size(),
-                      " tensors; the files are of different models");
+    throw input_error("hf", printable(directory.string()), ": config.json has ", config.model.n_layers,
+                      " layers, but the weights have only ", files.names().size(),
+                      " tensors: the files are of different models; download both again");
   }
   ImportedModel model(std::move(files), std::move(config));
   model.bind(directory.string());
@@ -93,7 +93,7 @@ void ImportedModel::bind(const std::string& directory) {
   if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
   if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
   if (!problem.empty()) {
-    throw input_error("hf", printable(directory), ": weights are not those of the ", config_.family->class_name,
+    throw input_error("hf", printable(directory), ": the weights do not match the ", config_.family->class_name,
                       " in config.json", problem);
   }
   if (config_.model.tied) check_tied_head(directory);
@@ -115,10 +115,10 @@ std::vector<std::string> ImportedModel::unknown_names() {
     }
   }
   if (buffers > 0)
-    config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) left out"));
+    config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) are left out"));
   if (other_parts > 0)
     config_.notes.push_back(
-        str_cat(other_parts, " tensors of what reads images left out: this is the text model alone"));
+        str_cat(other_parts, " tensors of the image encoder are left out; only the text model is imported"));
   return unknown;
 }
 
@@ -132,8 +132,8 @@ void ImportedModel::check_constant(const TensorMapping& mapping, const std::stri
   constexpr double kBf16Rounding = 1.0 / 256;
   for (const double value : values) {
     if (std::abs(value - mapping.constant) <= kBf16Rounding * std::abs(mapping.constant)) continue;
-    wrong.push_back(
-        str_cat(printable(name), " holds ", value, ", expected ", mapping.constant, ", the one value that is read"));
+    wrong.push_back(str_cat(printable(name), " holds ", value, ", expected ", mapping.constant,
+                            ", the only value that can be imported"));
     return;
   }
 }
@@ -154,8 +154,9 @@ void ImportedModel::check_tied_head(const std::string& directory) {
       equal = a == b;
     }
     if (!equal) {
-      throw input_error("hf", printable(directory), ": tie_word_embeddings is true, but ", printable(head),
-                        " differs from ", printable(file_names_[0]), "; set it to false or remove one");
+      throw input_error("hf", printable(directory), ": expected ", printable(head), " to equal ",
+                        printable(file_names_[0]),
+                        " with tie_word_embeddings = true; set tie_word_embeddings to false, or remove one tensor");
     }
     config_.notes.push_back(str_cat(printable(head), " repeats the embedding it is tied to; kept once"));
   }
@@ -195,8 +196,8 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
         ExitCode::kNonFinite, "hf",
         str_cat(printable(file_name), " has a non-finite value: ", name, " element [", bad / cols, ", ", bad % cols,
                 "] is ", io::non_finite_word(dtype, out.subspan(static_cast<size_t>(bad * element), element)),
-                ", the first in model order; the model is damaged or came out of a failed training: fetch "
-                "another"));
+                ", the first in model order; the model is damaged, or its training failed: download "
+                "it again or use another"));
   }
 }
 

@@ -37,7 +37,7 @@ const nlohmann::json* JsonReader::find(const Keys& keys, const char** name) {
       found = &object_[key];
       *name = key;
     } else if (*found != object_[key]) {
-      add_error(str_cat(shown(*name), " and ", shown(key), " are two names of one value, and they differ; keep one"));
+      add_error(str_cat(shown(*name), " and ", shown(key), " are two names of one value, but differ; remove one key"));
     }
   }
   return found;

@@ -55,7 +55,7 @@ class JsonReader {
   void refuse(const char* key, const Parts&... parts) {
     add_error(str_cat(shown(key), ": ", parts...));
   }
-  /// An error with a text of its own.
+  /// Adds an error with a text of its own.
   void add_error(std::string text) { errors_.push_back(std::move(text)); }
   size_t num_errors() const { return errors_.size(); }  ///< errors of all readers that share the list
   void add_note(std::string text) { notes_.push_back(std::move(text)); }

@@ -21,17 +21,16 @@ struct OtherForm {
   std::string_view ending, words;
 };
 constexpr OtherForm kOtherForms[] = {
-    {".gguf",
-     "GGUF of llama.cpp, mostly of quantised weights, which is not read; fetch the safetensors model it was made of"},
+    {".gguf", "GGUF files of llama.cpp are not supported; download the safetensors model that the file was made from"},
     {".bin",
-     "pickles of PyTorch, which are programs and are not read; convert them once with transformers: "
+     "PyTorch pickle files can run code and are not supported; convert them once with transformers: "
      "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OUT)"},
-    {".pt", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
-    {".pth", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
-    {".ckpt", "pickles of PyTorch, which are programs and are not read; save the weights as safetensors"},
-    {".msgpack", "weights of Flax, which are not read; fetch the safetensors of the same model"},
-    {"tf_model.h5", "weights of TensorFlow, which are not read; fetch the safetensors of the same model"},
-    {".onnx", "a graph of ONNX, which is not read; fetch the safetensors of the same model"},
+    {".pt", "PyTorch pickle files can run code and are not supported; save the weights as safetensors"},
+    {".pth", "PyTorch pickle files can run code and are not supported; save the weights as safetensors"},
+    {".ckpt", "PyTorch pickle files can run code and are not supported; save the weights as safetensors"},
+    {".msgpack", "weights of Flax are not supported; download the safetensors files of the same model"},
+    {"tf_model.h5", "weights of TensorFlow are not supported; download the safetensors files of the same model"},
+    {".onnx", "ONNX graphs are not supported; download the safetensors files of the same model"},
 };
 
 /// The first name with that suffix; empty if there is none.
@@ -44,7 +43,7 @@ std::set<std::string> names_in(const fs::path& directory) {
   std::error_code error;
   if (!fs::is_directory(directory, error)) {
     const bool there = fs::exists(directory, error);
-    throw input_error("hf", printable(directory.string()), there ? " is a file" : " is not there",
+    throw input_error("hf", printable(directory.string()), there ? " is a file" : " does not exist",
                       "; expected the folder of a Hugging Face model, with config.json and model.safetensors");
   }
   std::set<std::string> names;
@@ -64,7 +63,7 @@ void refuse_adapter(const fs::path& directory) {
     return;
   throw input_error("hf", printable(directory.string()),
                     " holds an adapter (PEFT, LoRA): changes to a base model, not a model; merge it into its base "
-                    "with peft's merge_and_unload and save_pretrained, and name that folder");
+                    "with peft's merge_and_unload and save_pretrained, and give the merged folder");
 }
 
 void check_weight_files(const fs::path& directory) {
@@ -75,10 +74,10 @@ void check_weight_files(const fs::path& directory) {
   if (!whole && !shard.empty()) {
     const bool numbered = shard.find("-of-") != std::string::npos;
     throw input_error("hf", shown, " holds ", printable(shard),
-                      numbered ? ", but not model.safetensors.index.json, which says where each tensor lies; fetch it "
-                                 "from where the shards came from"
-                               : ", but neither model.safetensors nor model.safetensors.index.json; give the file of "
-                                 "weights that name");
+                      numbered ? ", but not model.safetensors.index.json, the list of tensors by shard; download "
+                                 "that file from the source of the shards"
+                               : ", but neither model.safetensors nor model.safetensors.index.json; rename the file "
+                                 "of weights to model.safetensors");
   }
   for (const OtherForm& form : kOtherForms) {
     const std::string file = first_ending(names, form.ending);
@@ -87,8 +86,9 @@ void check_weight_files(const fs::path& directory) {
   if (!whole)
     throw input_error("hf", shown, " holds no weights; expected model.safetensors or model.safetensors.index.json");
   if (!names.contains(kConfig)) {
-    throw input_error("hf", shown, " holds weights but no config.json, which says what model they are; fetch it from ",
-                      "where they came from");
+    throw input_error("hf", shown,
+                      " holds weights but no config.json, which describes the model; download config.json from ",
+                      "the source of the weights");
   }
 }
 

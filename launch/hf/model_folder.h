@@ -9,7 +9,7 @@ namespace ashlar::hf {
 // to do. Call the first before config.json is read and the second after that, so that an unknown class is reported
 // before missing weights.
 
-/// Input error for an adapter (PEFT, LoRA), which is no model.
+/// Throws an input error for an adapter (PEFT, LoRA), which is no model.
 void refuse_adapter(const std::filesystem::path& directory);
 
 /// Input error for a folder without weights in safetensors form (pickles, GGUF, no index, nothing) or config.json.

@@ -30,7 +30,7 @@ struct LoadedModel {
 
 /// The mesh of a model that is not trained.
 struct InferenceMesh {
-  int64_t tensor = 0, pipeline = 0;  ///< 0: as trained if the ranks allow it, else what fits
+  int64_t tensor = 0, pipeline = 0;  ///< 0: as trained, or what fits if the ranks do not allow that
   bool one_replica = false;          ///< all ranks must hold parts of one model
 };
 

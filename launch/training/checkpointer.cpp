@@ -62,7 +62,7 @@ void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
 void Checkpointer::log_current_save() {
   if (saving_.idle()) return;
   log_.info(str_cat("the run ends when the current save is complete: ", saving_.path().string(),
-                    saving_.free() ? "is being verified" : " is written and read back"));
+                    saving_.free() ? " is being verified" : " is being written and read back"));
 }
 
 void Checkpointer::wait() {

@@ -30,7 +30,7 @@ class Checkpointer {
   /// Allocates the memory for snapshots and returns its size in bytes on this rank. Called if there will be saves
   /// during the run.
   int64_t reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer);
-  /// The checkpoint that the run has loaded. All ranks have verified it.
+  /// Records the checkpoint that the run has loaded. All ranks have verified it.
   void loaded(const checkpoint::Found& checkpoint);
 
   bool has(int64_t step) const { return step_ == step; }  ///< saved, or being saved

@@ -43,8 +43,8 @@ SharedManifests::SharedManifests(comm::Bootstrap& bootstrap, const std::vector<s
 std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& path) const {
   const auto found = manifests_.find(path);
   if (found == manifests_.end()) {
-    throw input_error("config", "data.path names ", path, ", but not on the first rank of this machine; give",
-                      " every rank the same files and overrides");
+    throw input_error("config", "data.path names ", path, " on this rank but not on the first rank of this ",
+                      "machine; give every rank the same files and overrides");
   }
   const auto& [text, code] = found->second;
   if (code != ExitCode::kDone) throw Error(code, "data", text);

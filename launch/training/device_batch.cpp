@@ -17,7 +17,7 @@ void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids
     if (!std::ranges::binary_search(masked_ids, int64_t{batch.targets[n]})) continue;
     throw input_error("data", "sample ", batch.first_sample + static_cast<int64_t>(n) / batch.T, ": token ",
                       batch.targets[n], " is a target, but head.masked_ids excludes it from predictions; ",
-                      "train on data without it, or remove it from the list");
+                      "train on data without that token, or remove it from head.masked_ids");
   }
 }
 
@@ -25,7 +25,8 @@ void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<const int64_t> masked_ids) {
   check_targets(batch, masked_ids);
-  // Positions sorted stably, for the deterministic gradient of the position table.
+  // Token row numbers sorted by position with a stable counting sort, so that the gradient of the position table is
+  // summed in a fixed order.
   counts_.assign(batch.T + 1, 0);
   for (const int32_t p : batch.positions) {
     ASHLAR_CHECK(p >= 0 && p < batch.T, "position ", p, " of ", batch.T);

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kHow = "; stop it, or set run.dir to another directory";
+constexpr const char* kHow = "; stop that process, or set run.dir to another directory";
 
 /// Another process probably owns the directory.
 struct HeldByOther {
@@ -54,7 +54,7 @@ int open_plain(const fs::path& path, int flags) {
   if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
     close(fd);
     throw input_error("run", "expected a lock file, got ", path.string(),
-                      " which is not a regular file; remove it, or set run.dir to another directory");
+                      ", which is not a regular file; remove that file, or set run.dir to another directory");
   }
   return fd;
 }
@@ -187,7 +187,7 @@ void DirectoryLock::watch_owner(const Args& args, const std::string& text, const
     if (io::file_stamp(dir_ / args.watched) == before) continue;
     throw HeldByOther{
         input_error("run", "another process is training in ", printable(dir_.string()), ": ", owner, "; ", args.watched,
-                    " grows, although the file system granted its lock to this process (on Lustre mount ",
+                    " grows, although the file system granted the lock to this process too (mount Lustre ",
                     "with flock, not localflock)", kHow),
         parse_holder(text)};
   }
@@ -252,10 +252,10 @@ void DirectoryLock::check() {
   }
   const std::optional<LockHolder> other = parse_holder(now);
   throw input_error(
-      "run", "expected to own the run directory ", printable(dir_.string()), " alone, got a lock file of ",
+      "run", "expected to own the run directory ", printable(dir_.string()), " alone, but ",
       other ? describe(*other) : "another process",
-      ", which has taken it over; this run ends and writes nothing more; the file system does not enforce "
-      "locks (on Lustre mount with flock, not localflock): start one run at a time");
+      " has taken it over; this run ends and writes nothing more; the file system does not enforce locks (mount "
+      "Lustre with flock, not localflock): start one run at a time");
 }
 
 bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
@@ -328,8 +328,8 @@ void DirectoryLock::remove_dead_holder() {
   // one. The claim file ensures this.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claimed < 0) {
-    throw input_error("run", "another process is taking over ", dir_.string(), "; try again; if this persists, remove ",
-                      claim.string());
+    throw input_error("run", "another process is taking over ", dir_.string(),
+                      "; run the command again, and if that fails too, remove ", claim.string());
   }
   close(claimed);
   if (parse_holder(watch::text_if_readable(path)) == holder) fs::remove(path);

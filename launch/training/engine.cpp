@@ -38,11 +38,11 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
       schedules_(mesh.at()[Axis::kPipeline]) {
   ctx_.scalars = device_scalars_.view();
   const int64_t stages = mesh.shape()[Axis::kPipeline];
-  const pipeline::Partition cut = partition_of(
+  const pipeline::Partition partition = partition_of(
       options_.model,
       {.sequence_length = options_.sequence_length, .stages = stages, .virtual_stages = options_.virtual_stages});
   for (int64_t c = 0; c < options_.virtual_stages; ++c) {
-    const model::StageRange& range = cut.chunks[pipeline::model_chunk(mesh.at()[Axis::kPipeline], c, stages)];
+    const model::StageRange& range = partition.chunks[pipeline::model_chunk(mesh.at()[Axis::kPipeline], c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
   mesh.group(Axis::kPipeline);  // created by all ranks before any of them sends

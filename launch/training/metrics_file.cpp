@@ -133,8 +133,9 @@ void MetricsFile::open_at(int64_t completed_steps) {
     if (!odd.empty()) {
       std::string lines;
       for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
-      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
-                        " not a row with a step and kept as found: line ", lines, odd.size() > 10 ? ", ..." : ""));
+      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line has" : " lines have",
+                        " no row with a step; such lines are kept unchanged: line ", lines,
+                        odd.size() > 10 ? ", ..." : ""));
     }
     if (!set_aside.empty()) {
       io::append_durably(set_aside_file(path), set_aside);  // first: a kill in between duplicates rows and loses none

@@ -90,8 +90,8 @@ fs::path RunDirectory::set_aside() {
   std::error_code none;
   const auto fail = [&](const fs::path& from, const fs::path& to, int why) {
     fs::remove_all(prepared, none);
-    return input_error("run", "cannot rename ", from.string(), " to ", to.string(), ": ", std::strerror(why),
-                       "; move it by hand");
+    return input_error("run", "cannot rename ", from.string(), " to ", to.string(), ": ", std::strerror(why), "; move ",
+                       from.filename().string(), " by hand");
   };
   fs::create_directory(prepared, none);
   if (none) throw fail(clean, str_cat(clean.string(), ".old-1"), none.value());
@@ -119,16 +119,18 @@ void RunDirectory::check_can_be_set_aside() const {
   if (!holds_more_than_locks(path_)) return;
   const fs::path dir = fs::canonical(path_), here = fs::current_path();
   if (leads_through(path_, dir)) {
-    throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
-                      ", a path that passes through its own content; give it as ", printable(dir.string()));
+    throw input_error("run.dir", "--restart renames the run directory: expected a path that does not lead through the ",
+                      "directory itself, got ", printable(path_.string()), "; set run.dir = ", printable(dir.string()));
   }
   if (!holds(dir, here)) return;
-  const std::string which = dir == dir.root_path() ? "the root directory"
-                            : dir == here          ? "the current directory"
-                                                   : "which the current directory is in";
-  throw input_error("run.dir", "--restart: expected a directory that can be renamed, got ", printable(path_.string()),
-                    ", ", which, "; choose another run.dir",
-                    dir == dir.root_path() ? "" : ", or start from another directory");
+  const bool root = dir == dir.root_path();
+  throw input_error("run.dir",
+                    "--restart renames the run directory: expected one that is not and does not contain the ",
+                    "current directory, got ", printable(path_.string()),
+                    root          ? ", the root directory; choose another run.dir"
+                    : dir == here ? ", which is the current directory"
+                                  : ", which contains the current directory",
+                    root ? "" : "; change to another directory first (cd), or choose another run.dir");
 }
 
 void RunDirectory::check_owned() const {
@@ -165,13 +167,13 @@ void RunDirectory::check_none_lost() const {
                                                                           : " does not exist";
   throw damaged_error("run", name, " is missing: ", committed_file().filename().string(), " records it, but ",
                       printable(folder.string()), state,
-                      "; restore it, mount its file system, or start over with --restart");
+                      "; restore the checkpoint, mount its file system, or start over with --restart");
 }
 
 void RunDirectory::check_visible() const {
   if (fs::exists(path_ / DirectoryLock::kFile)) return;
-  throw input_error("run", "the run directory ", fs::absolute(path_).string(),
-                    ", which rank 0 has opened, is not there; set run.dir to a directory that all nodes share");
+  throw input_error("run", "this rank cannot see the run directory ", fs::absolute(path_).string(),
+                    ", which rank 0 has opened; set run.dir to a directory that all nodes share");
 }
 
 }  // namespace ashlar::training

@@ -36,7 +36,7 @@ class RunDirectory {
   /// that relative paths would move with it, or the path passes through the content of the directory. Changes nothing,
   /// needs no lock.
   void check_can_be_set_aside() const;
-  /// Input error when the directory is missing on some rank after one rank has locked it.
+  /// Throws an input error if the directory is missing on some rank after one rank has locked it.
   void check_visible() const;
 
   /// The newest checkpoint committed by this run, as recorded in committed.json, independent of the contents of
@@ -44,7 +44,7 @@ class RunDirectory {
   /// an older version wrote the directory.
   std::optional<int64_t> committed() const;
   void record_committed(int64_t step) const;  ///< atomically; for any thread
-  /// For a run without a checkpoint: damaged-data error when one had been committed.
+  /// For a run without a checkpoint: throws a damaged-data error if one had been committed.
   void check_none_lost() const;
 
   const std::filesystem::path& path() const { return path_; }

@@ -32,23 +32,23 @@ std::string to_line(const MetricsLost& e) {
 
 std::string to_line(const StartsOver& e) {
   return str_cat("no checkpoint was committed in ", named(e.run_dir), " before: the run starts over at step 0, ",
-                 counted(e.rows, "row", "rows"), " of before go to metrics.cut.jsonl");
+                 counted(e.rows, "row", "rows"), " of the previous attempt go to metrics.cut.jsonl");
 }
 
 std::string to_line(const NewestCheckpointMissed& e) {
   return str_cat(named(e.run_dir), " had a checkpoint of step ", e.committed_step,
                  ", which is missing or damaged; the run continues from step ", e.step,
-                 ", rows of later steps go to metrics.cut.jsonl");
+                 ", and rows of later steps go to metrics.cut.jsonl");
 }
 
 std::string to_line(const OwnerWatched& e) {
   return str_cat(named(e.run_dir), " was left locked by ", e.owner,
-                 ", and this process cannot tell whether it still runs; watching for ",
-                 absl::StrFormat("%g", e.seconds), " s whether it writes");
+                 ", and this process cannot tell whether that process still runs; watching for ",
+                 absl::StrFormat("%g", e.seconds), " s whether it writes to the folder");
 }
 
 std::string to_line(const OwnerReplaced& e) {
-  return str_cat(e.owner, " has written nothing; ", named(e.run_dir), " is taken over");
+  return str_cat(e.owner, " has written nothing; this run takes over ", named(e.run_dir));
 }
 
 std::string to_line(const FormerAwaited& e) {
@@ -57,8 +57,8 @@ std::string to_line(const FormerAwaited& e) {
 }
 
 std::string to_line(const UncountedSource& e) {
-  return str_cat(printable(e.path), " has no counted target in the ", e.sequences,
-                 " sequences of its validation part: it is not part of val_loss");
+  return str_cat(printable(e.path), " has no token that the loss counts in the ", e.sequences,
+                 " sequences of its validation part, so it is not part of val_loss");
 }
 
 std::string to_line(const ScheduleAtNewSteps& e) {
@@ -99,8 +99,8 @@ std::string to_line(const SlowRanksNotJudged& e) {
 std::string to_line(const RankSlow& e) {
   return str_cat(
       absl::StrFormat("rank %d on ", e.rank), printable(e.host),
-      absl::StrFormat(" is slow: %.1f ms of its own work a step, waits excluded, against %.1f %s, over %d steps "
-                      "up to step %d; all ranks wait for it: look at its load, clock and temperature, or "
+      absl::StrFormat(" is slow: %.1f ms of its own work per step without waits, compared with %.1f %s, over %d "
+                      "steps up to step %d; all ranks wait for it: look at its load, clock and temperature, or "
                       "exclude that machine",
                       e.ms, e.usual_ms, e.lone ? "in its first 50 steps" : "of the ranks of its stage", e.steps,
                       e.step));
@@ -108,8 +108,8 @@ std::string to_line(const RankSlow& e) {
 
 std::string to_line(const RankSlowOver& e) {
   return str_cat(absl::StrFormat("rank %d on ", e.rank), printable(e.host),
-                 absl::StrFormat(" is slow no more at step %d: %.1f ms of its own work a step against %.1f", e.step,
-                                 e.ms, e.usual_ms));
+                 absl::StrFormat(" is no longer slow at step %d: %.1f ms of its own work per step, compared with %.1f",
+                                 e.step, e.ms, e.usual_ms));
 }
 
 std::string to_line(const WarningEvent& event) {

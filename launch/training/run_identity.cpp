@@ -59,7 +59,7 @@ class DataComparison {
 
   void compare(std::span<const checkpoint::DataRecord> before, std::span<const checkpoint::DataRecord> after) {
     if (before.size() != after.size()) {
-      changes.push_back(str_cat("data.path: ", count(after.size()), ", expected the ", before.size(), " of the run"));
+      changes.push_back(str_cat("data.path: ", count(after.size()), ", expected ", before.size(), ", as in the run"));
       return;
     }
     const auto alike = [](const checkpoint::DataRecord& then, const checkpoint::DataRecord& now) {
@@ -67,7 +67,7 @@ class DataComparison {
     };
     const bool same = std::equal(before.begin(), before.end(), after.begin(), alike);
     if (!same && std::is_permutation(before.begin(), before.end(), after.begin(), after.end(), alike)) {
-      changes.push_back("data.path: expected the sources in the order of the run, got another order");
+      changes.push_back("data.path: expected the sources in the order of the run, got a different order");
       return;
     }
     for (size_t i = 0; i < after.size(); ++i) compare_source(i, before[i], after[i]);
@@ -201,8 +201,9 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run) {
   }
   if (then.data.empty() || data.unknown_tokens)
     result.warnings.push_back(str_cat(origin.path.string(),
-                                      then.data.empty() ? " is of an older form, which does not tell its tokens"
-                                                        : " and the data are of an older and a newer form",
+                                      then.data.empty()
+                                          ? " has an older format, which does not record the tokens of its data"
+                                          : " and the data have different format versions",
                                       ": cannot check that data.path holds the data of the run"));
   for (const std::string& change : data.changes) {
     if (run.config.data.allow_change)
@@ -221,9 +222,9 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   Continuation result;
   if (data.empty()) return result;
   if (origin.manifest.tokenizer_json.empty()) {
-    result.notes.push_back(str_cat(
-        origin.path.string(),
-        " has no tokenizer to compare (an import): cannot check that the tokenizer of data.path gives its ids"));
+    result.notes.push_back(
+        str_cat(origin.path.string(),
+                " was imported without a tokenizer: cannot check that the tokenizer of data.path gives its ids"));
     return result;
   }
   const std::vector<config::DataSource> sources = raw.data_sources();
@@ -232,9 +233,9 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   if (comparison.changes.empty()) return result;
   const std::string& change = comparison.changes.front();
   if (!raw.allow_change())
-    throw config::ConfigError({str_cat(change, ", that of run.init_from = ", origin.path.string(),
-                                       "; build the dataset with that tokenizer, or set data.allow_change = true for "
-                                       "ids with another meaning")});
+    throw config::ConfigError({str_cat(change, ", the tokenizer of run.init_from = ", origin.path.string(),
+                                       "; build the dataset with that tokenizer, or set data.allow_change = true if "
+                                       "ids may have another meaning")});
   result.notes.push_back(str_cat("as data.allow_change permits: ", change));
   return result;
 }
@@ -243,9 +244,9 @@ std::string mixture_problem(std::span<const data::WeightedDataset> datasets) {
   for (const data::WeightedDataset& d : datasets) {
     const data::Tokenizer &first = datasets.front().dataset->tokenizer(), &other = d.dataset->tokenizer();
     if (!data::same_tokenizer(first, other))
-      return str_cat("the sources of a mixture share one tokenizer: ", datasets.front().dataset->directory(), " has ",
-                     first.identity(), " (", first.hash(), "), ", d.dataset->directory(), " has ", other.identity(),
-                     " (", other.hash(), "); build them with one");
+      return str_cat("the sources of a mixture must have the same tokenizer: ", datasets.front().dataset->directory(),
+                     " has ", first.identity(), " (", first.hash(), "), ", d.dataset->directory(), " has ",
+                     other.identity(), " (", other.hash(), "); build them with the same tokenizer");
   }
   return "";
 }

@@ -26,12 +26,12 @@ class Saving {
   const std::string& config_toml() const { return config_toml_; }
   std::span<const checkpoint::DataRecord> data() const { return data_; }
 
-  /// Metadata of the checkpoint that the run came from; copied into its own checkpoints.
+  /// Keeps the metadata of the checkpoint that the run came from, for its own checkpoints.
   void keep(io::Metadata metadata) { metadata_ = std::move(metadata); }
   void keep(const std::string& key, std::string value) { metadata_[key] = std::move(value); }
   std::string kept(const std::string& key) const;  ///< empty: no such key
 
-  /// The run continues from this checkpoint. All ranks have verified it.
+  /// Records that the run continues from this checkpoint. All ranks have verified it.
   void loaded(const checkpoint::Found& found) { checkpoints_.loaded(found); }
   /// Reserves memory for snapshots, in bytes of this rank. Called before the first step if there will be saves during
   /// the run.

@@ -101,7 +101,7 @@ void HangDetector::report_stalls(int64_t now_ms) {
     if (who.empty()) return;
     stall_reported_ms_ = now_ms - longer;
     print(str_cat("ashlar: warning: a file system stalls: ", who,
-                  "; the job waits for it, run.stall_after = ", options_.stall_seconds, " s at most\n"));
+                  "; the job waits for it for at most run.stall_after = ", options_.stall_seconds, " s\n"));
   } else if (describe_stalls(pages_, now_ms, 0).empty()) {
     print(str_cat("ashlar: the file system responds again, after ", (now_ms - *stall_reported_ms_) / 1000, " s\n"));
     stall_reported_ms_.reset();
@@ -288,7 +288,7 @@ std::string HangDetector::conclude() const {
   const std::string missing = missing_nodes();
   if (suspects.empty()) {
     text += str_cat("ashlar: hang: no rank ", missing.empty() ? "" : "with known state ",
-                    "stands out: all wait for each other\n");
+                    "differs from the others: all wait for each other\n");
   }
   if (!missing.empty()) text += str_cat("ashlar: hang: no report from ", missing, ": their state is not compared\n");
   text += options_.stop

@@ -471,10 +471,11 @@ bool NodeRing::busy() const {
 
 std::string NodeRing::take_mismatch() {
   if (!other_ || std::exchange(mismatch_reported_, true)) return "";
-  return str_cat("another node of this job sends messages of format ", other_->form, ", ", other_->status_bytes, " or ",
-                 other_->report_bytes, " bytes, but this one reads format ", RankReport::kForm, ", ",
-                 bytes_of(Kind::kStatus), " or ", bytes_of(Kind::kReport),
-                 " bytes: neither detects a loss or hang of the other; start the same build of ashlar on all nodes");
+  return str_cat(
+      "another node of this job sends messages of format ", other_->form, ", ", other_->status_bytes, " or ",
+      other_->report_bytes, " bytes, but this one reads format ", RankReport::kForm, ", ", bytes_of(Kind::kStatus),
+      " or ", bytes_of(Kind::kReport),
+      " bytes; neither node detects a loss or hang of the other: start the same build of ashlar on all nodes");
 }
 
 std::string NodeRing::take_trouble() {
@@ -486,10 +487,11 @@ std::string NodeRing::take_trouble() {
     std::string tried;
     for (uint8_t a = 0; a < to.ranks.front().count; ++a)
       tried += (tried.empty() ? "" : ", ") + text_of(to.ranks.front().addresses[a]);
-    return str_cat("no heartbeat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
-                   to.ranks.front().port,
-                   "): a loss of that machine will not be detected here; open its ports for this machine, or set "
-                   "ASHLAR_WATCH_INTERFACE there to the interface that connects the machines");
+    return str_cat(
+        "no heartbeat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
+        to.ranks.front().port,
+        "): a loss of that machine will not be detected here; open the ports of that machine to this one, or set "
+        "ASHLAR_WATCH_INTERFACE on that machine to the interface that connects the machines");
   }
   return "";
 }

@@ -11,7 +11,7 @@
 
 namespace ashlar::watch {
 
-/// An id that two processes have in common exactly if they see each other's process ids and shared memory.
+/// An id that is equal in two processes exactly if they see each other's process ids and shared memory.
 uint64_t this_machine();
 /// A unique number for a job: rank 0 draws it and sends it to the others.
 uint64_t new_job();

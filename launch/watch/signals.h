@@ -68,7 +68,8 @@ class SignalWatch {
 
   void enter(StopPoint point) { point_ = point; }
   StopPoint point() const { return point_; }
-  /// The run ends with `code`: later signals end the process with that code silently.
+  /// Records that the run is over and will exit with `code`. From now on a signal ends the process silently with that
+  /// code.
   void finish(ExitCode code);
   /// Called on the thread before it ends the process; may be null.
   void before_leaving(std::function<void()> call);

@@ -14,7 +14,7 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// While it exists, new threads block all signals except those of their own faults.
+/// While it exists, new threads block all signals except those that report their own faults (SIGSEGV and others).
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -31,8 +31,8 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Lowers the priority of this thread to a third of the compute threads' weight. On Linux a priority belongs to a
-/// thread. If the system refuses, only speed suffers.
+/// Lowers the priority of this thread, so that it weighs a third of a compute thread. On Linux each thread has its own
+/// priority. If the system refuses, the program is only slower.
 void give_way() {
   constexpr int kNicer = 5;
   const auto self = static_cast<id_t>(::syscall(SYS_gettid));

@@ -8,10 +8,11 @@
 namespace ashlar::checkpoint {
 
 /// A piece of work on a separate thread: writing, reading back, deleting. The thread blocks signals, yields to compute
-/// threads, and must not communicate. One owner thread.
+/// threads, and must not communicate. One thread owns the job and makes all calls.
 class BackgroundJob {
  public:
-  /// Polled by the work: true when its result is no longer needed; then it returns or throws.
+  /// A function that the work polls. It returns true when the result is no longer needed; the work then returns or
+  /// throws.
   using Cancelled = std::function<bool()>;
   using Work = std::function<void(const Cancelled& cancelled)>;
 
@@ -21,9 +22,9 @@ class BackgroundJob {
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
-  /// Starts the work; the previous one must have been finished with `take`.
+  /// Starts the work. Earlier work must have been joined.
   void start(Work work);
-  bool started() const { return thread_.joinable(); }  ///< started, and not yet finished with take()
+  bool started() const { return thread_.joinable(); }  ///< started, and not joined yet
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< waits for its end; only if started
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }

@@ -128,7 +128,7 @@ Manifest BackgroundSave::manifest_of(const std::vector<std::string>& lists) cons
 }
 
 BackgroundSave::Outcome BackgroundSave::fail() {
-  // All ranks throw one text, which names the failed rank.
+  // All ranks throw the same text, which names the failed rank.
   try {
     comm::try_on_all_ranks(ranks_, [&] {
       if (failure_) throw *failure_;

@@ -16,16 +16,17 @@
 
 namespace ashlar::checkpoint {
 
-/// State of a rank in the current phase of a save; the maximum over all ranks is the state of the save.
+/// State of a rank in the current phase of a save. The state of the save is the maximum over all ranks.
 enum class SaveState : uint8_t {
   kDone,     ///< no save, or this rank's part of the phase is durable
   kWriting,  ///< its thread is working
   kFailed,   ///< it has failed
 };
 
-/// Saves checkpoints while training continues. All ranks begin a save after the same step. From then on each calls
-/// `state` after each step, the ranks reduce it to the maximum, and each passes it to `advance`: phases change on all
-/// ranks at once, without further communication. Threads write, sync, read back and delete; they never communicate.
+/// Saves checkpoints while training continues. All ranks begin a save after the same step. After each further step each
+/// rank calls `state`, the ranks reduce the results to the maximum, and each rank passes the maximum to `advance`. So
+/// phases change on all ranks at once, without further communication. Threads write, sync, read back and delete; they
+/// never communicate.
 ///   Phases: rank 0 creates the directory; each rank writes its files; rank 0 gathers the lists of all ranks, writes
 /// the manifest and renames; each rank reads its files back from disk. After a failure all threads end and rank 0
 /// removes the files. A killed process leaves the earlier checkpoints, with or without the new one.
@@ -33,7 +34,7 @@ class BackgroundSave {
  public:
   explicit BackgroundSave(comm::ControlPlane& ranks) : ranks_(ranks) {}
 
-  /// Allocates the memory of the snapshot, in bytes of this rank.
+  /// Allocates the memory for the snapshot of this rank.
   void reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer* optimizer);
   int64_t snapshot_bytes() const { return snapshot_.reserved_bytes(); }
 
@@ -41,9 +42,9 @@ class BackgroundSave {
   /// Begins a save. Call when `free`. kCopy: the state is copied to host memory; code that changes it must wait for the
   /// returned event. kState: the state must not change until the save is complete; returns null.
   Event* begin(const Ctx& ctx, const SaveArgs& args, From from);
-  /// True if a save may begin: none is in progress, or it is only being read back.
+  /// True if a save may begin: no save is in progress, or the current one is only being read back.
   bool free() const { return !next_ && (phase_ == Phase::kIdle || phase_ == Phase::kVerify); }
-  /// Path of the current save, or of the next one; not when idle.
+  /// Path of the next save if there is one, else of the current one. Not to be called when idle.
   std::filesystem::path path() const { return (next_ ? *next_ : now_).path(); }
   bool idle() const { return phase_ == Phase::kIdle && !next_; }
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/partial.h"
@@ -44,7 +44,7 @@ std::vector<Found> entries(const std::filesystem::path& folder, std::string_view
 
 std::vector<Found> list_folder(const std::filesystem::path& folder) {
   std::vector<Found> found = entries(folder, "");
-  // A process killed during a replacement left the complete old checkpoint under this name.
+  // A process that was killed while it replaced a checkpoint has left the complete old checkpoint under this name.
   for (const Found& old : entries(folder, kReplacedSuffix)) {
     const auto at = std::lower_bound(found.begin(), found.end(), old.step,
                                      [](const Found& f, int64_t step) { return f.step < step; });
@@ -53,7 +53,7 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-/// A path given by a user: itself a checkpoint, or else what the folder that it names contains.
+/// A path given by a user: a checkpoint, or the folder that may contain checkpoints.
 struct Named {
   std::optional<std::filesystem::path> checkpoint;
   std::vector<Found> found;
@@ -72,20 +72,20 @@ Named look_up(const std::filesystem::path& path) {
   }
   throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
                     ") or a run directory with checkpoints/step-*, got ", printable(path.string()),
-                    ", which is neither; give one of those");
+                    "; give the path of one or the other");
 }
 
 Error all_damaged(const std::vector<Found>& found) {
   return damaged_error("checkpoint", "expected a valid checkpoint in ",
-                       printable(found.front().path.parent_path().string()), ", got ", found.size(),
-                       ", all damaged; restore one from a copy, or move the directory away to start over");
+                       printable(found.front().path.parent_path().string()), ", but all ", found.size(),
+                       " are damaged; restore one from a copy, or move that directory away to start over");
 }
 
 void check_has_manifest(const std::filesystem::path& path) {
   std::error_code error;
   const auto manifest = std::filesystem::status(path / kManifestFile, error);
   if (manifest.type() == std::filesystem::file_type::not_found && std::filesystem::is_directory(path, error))
-    throw damaged_error("checkpoint", printable(path.string()), " has no ", kManifestFile);
+    throw damaged_error("checkpoint", printable(path.string()), " has no ", kManifestFile, "; use another checkpoint");
   require_file_of_checkpoint(path / kManifestFile);
 }
 
@@ -126,7 +126,7 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   });
 }
 
-/// The user's path as seen by rank 0, on all ranks; `found` on rank 0 only.
+/// Returns what the user's path is for rank 0, on all ranks. `found` is set on rank 0 only.
 Named look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   Named named;
   comm::try_on_all_ranks(ranks, [&] {
@@ -174,8 +174,8 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
       remove_tree(path);
       removed.push_back(path);
     } else {
-      log.warn(str_cat(printable(path.string()), " is named like an unfinished checkpoint but has no ", kMarkerFile,
-                       ", so this program did not write it and does not delete it; move it away"));
+      log.warn(str_cat(printable(path.string()), " has the name of an unfinished checkpoint but no ", kMarkerFile,
+                       ": this program did not write that directory and leaves it alone; move it away"));
     }
   };
   for (const Found& partial : entries(folder, kPartialSuffix)) remove_ours(partial.path);

@@ -30,21 +30,21 @@ std::vector<Found> list(const std::filesystem::path& run_dir);
 /// input error as CheckpointReader. Returns early when `cancelled` returns true.
 void verify(const std::filesystem::path& checkpoint, const std::function<bool()>& cancelled = {});
 
-/// Removes directories left by killed processes of this program (`step-N.partial`; `step-N.replaced` beside its
-/// successor), and renames back a checkpoint whose replacement was interrupted. A directory with such a name but
-/// without our marker is kept, with a warning. Returns the removed paths. Only for the owner of the run directory, at
-/// start.
+/// Removes directories that killed processes of this program have left: `step-N.partial`, and `step-N.replaced` if
+/// `step-N` exists. Renames `step-N.replaced` back if its replacement was interrupted. A directory with such a name but
+/// without the marker file (kMarkerFile) is kept, with a warning. Returns the removed paths. Only for the owner of the
+/// run directory, at start.
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log);
 
-/// The search for several ranks, called by all: rank 0 searches and logs, each rank verifies its part of the bytes, and
-/// all get the same result or error. Nothing is loaded before they agree.
+/// The search for several ranks, called by all. Rank 0 searches and logs, and each rank verifies its part of the bytes.
+/// All ranks get the same result or error, and nothing is loaded before they agree.
 ///
-/// newest_good: the newest checkpoint of a run whose every byte verifies; nothing if the run has none. Damaged newer
-/// ones are skipped with a warning and the reason. Throws a damaged-data error when all checkpoints are damaged (a run
-/// must not silently start over), an input error when one has a newer version. Changes nothing: safe while a trainer
-/// is running.
-/// resolve: a user's path as a checkpoint: a checkpoint directory itself (not verified yet), or a run directory or its
-/// `checkpoints` folder (newest valid one). Input error when it is neither.
+/// newest_good: returns the newest checkpoint of a run of which every byte is valid; nothing if the run has no
+/// checkpoint. Newer ones that are damaged are skipped with a warning that gives the reason. Throws a damaged-data error
+/// when all checkpoints are damaged (a run must not silently start over), and an input error when one has a newer
+/// version. Changes nothing, so it is safe while a trainer is running.
+/// resolve: resolves a user's path. For a checkpoint directory, returns the path (not verified yet); for a run directory
+/// or its `checkpoints` folder, the newest valid checkpoint. Input error for anything else.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
@@ -54,17 +54,17 @@ struct LoadFoundArgs {
   const std::filesystem::path& path;  ///< load_newest_good: a run directory; load_resolved: as resolve
   Log& log;
   comm::ControlPlane& ranks;
-  /// Loads a checkpoint. Called by all ranks, which together read all of it (load_newest_good; load_training does) or
-  /// all of its weights (load_resolved; load_weights does). A damaged-data error must be thrown by all, as with
-  /// comm::try_on_all_ranks.
+  /// Loads a checkpoint. Called by all ranks. For load_newest_good the ranks together must read all of it, as
+  /// load_training does; for load_resolved they must read all of its weights, as load_weights does. A damaged-data
+  /// error must be thrown on all ranks, as by comm::try_on_all_ranks.
   std::function<void(CheckpointReader& reader)> load;
 };
-/// newest_good and loading in one pass: each byte is read once, since `load` compares all reads with their checksums.
-/// On damage it is called again with the next older checkpoint and overwrites what it has loaded. Nothing may be used
-/// before this returns.
+/// Does the work of newest_good and loads in one pass. Each byte is read once, since `load` compares all reads with
+/// their checksums. On damage `load` is called again with the next older checkpoint and overwrites what it has loaded,
+/// so nothing loaded may be used before this function returns.
 std::optional<Found> load_newest_good(const LoadFoundArgs& args);
-/// resolve and loading of weights in one pass: before `load` each rank verifies its share of the optimizer state, which
-/// `load` does not read. For a checkpoint given by its own path only what `load` reads is verified.
+/// Does the work of resolve and loads weights in one pass. Before `load`, each rank verifies its share of the optimizer
+/// state, which `load` does not read. If the user's path is a checkpoint, only what `load` reads is verified.
 std::filesystem::path load_resolved(const LoadFoundArgs& args);
 
 /// Sends rank 0's paths to all ranks.

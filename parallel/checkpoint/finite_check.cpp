@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kBetween = '\n';  // separates tensor, place and text; not used in names
 
-/// One text per place; texts of one tensor sort by place.
+/// Describes a place in a tensor, so that the texts of one tensor sort by place.
 std::string place_text(const LoadedBlock& b, int64_t element) {
   const int64_t row = b.block.row + element / b.block.cols, col = b.block.col + element % b.block.cols;
   const auto at = [element](io::FileDType dtype, std::span<const std::byte> bytes) {
@@ -30,7 +30,8 @@ std::string place_text(const LoadedBlock& b, int64_t element) {
   } else {
     double value = 0;
     io::convert(b.stored_as, stored, io::FileDType::kF64, std::as_writable_bytes(std::span(&value, 1)));
-    words = str_cat("is ", value, ", beyond ", io::name_of(b.loaded_as), " (choose a dtype of more range)");
+    words = str_cat("is ", value, ", beyond the range of ", io::name_of(b.loaded_as),
+                    " (choose a dtype with a larger range)");
   }
   return absl::StrFormat("%c%020d%c%020d%celement [%d, %d] %s", kBetween, row, kBetween, col, kBetween, row, col,
                          words);

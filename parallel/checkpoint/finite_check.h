@@ -12,7 +12,7 @@
 
 namespace ashlar::checkpoint {
 
-/// A block of a tensor that was read, and its dtypes in file and memory.
+/// A block of a tensor that was read, with its dtype in the file and in memory.
 struct LoadedBlock {
   std::string_view tensor;  ///< global name
   Block block;              ///< position in the matrix view of the tensor
@@ -20,15 +20,15 @@ struct LoadedBlock {
   std::span<const std::byte> stored, loaded;
 };
 
-/// Detects NaN and infinity in loaded values, which would silently make every loss and token wrong. Damage is reported
-/// first: nothing is thrown before everything is read.
+/// Detects NaN and infinity in loaded values, which would silently make every loss and token wrong. Nothing is thrown
+/// before everything is read, so that damage is reported first.
 class FiniteCheck {
  public:
   void look(const LoadedBlock& block);
 
   /// Called by all ranks after loading. Throws an error with exit code 4 on all ranks when some rank has found a
-  /// non-finite value. It names the first such tensor by global name, its first place by rows, and the number of such
-  /// tensors; independent of the mesh.
+  /// non-finite value. The error has the first such tensor by global name, the first place in it by rows, and the
+  /// number of such tensors. Its text does not depend on the mesh.
   void throw_if_met(comm::ControlPlane& ranks, const std::filesystem::path& checkpoint) const;
 
  private:

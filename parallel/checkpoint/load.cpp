@@ -56,11 +56,13 @@ void check_floating(const CheckpointReader& reader) {
   for (const TensorRecord& tensor : reader.tensors()) {
     if (io::is_convertible(tensor.dtype)) continue;
     throw input_error("checkpoint", "tensor ", printable(tensor.name), " of ", printable(reader.path().string()),
-                      " has dtype ", io::name_of(tensor.dtype), ", expected one of F64, F32, F16, BF16");
+                      " has dtype ", io::name_of(tensor.dtype),
+                      ", expected F64, F32, F16 or BF16; use another checkpoint");
   }
 }
 
-/// Fills a range of a tensor in a flat buffer from the tensor NAME + suffix, some rows (or parts of a row) at a time.
+/// Fills a range of a tensor in a flat buffer from the stored tensor NAME + suffix, some rows (or a part of a row) at a
+/// time.
 void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange& range, std::string_view suffix,
                 const nn::FlatTensor& buffer, FiniteCheck& finite) {
   const TensorRecord& tensor = reader.at(range.ref->tensor->name + std::string(suffix));
@@ -95,12 +97,13 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
   }
 }
 
-/// Requirements of load_training besides the weights: everything in the accumulate dtype, and each tensor's state.
+/// Checks the requirements of load_training beyond those for weights: everything is in the accumulate dtype, and each
+/// tensor has its state.
 void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
                      const optim::Optimizer& optimizer, DType accumulate) {
   if (!reader.state() || !reader.has_optimizer_state()) {
     throw input_error("checkpoint", printable(reader.path().string()),
-                      " has weights only, so a run cannot resume from it; start a new run with run.init_from");
+                      " holds weights but no optimizer state to resume from; start a new run with run.init_from");
   }
   const io::FileDType expected = io::to_file_dtype(accumulate);
   const std::string_view kind = optim::name_of(optimizer.options().kind);
@@ -110,22 +113,23 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
     if (tensor.dtype == expected) continue;
     throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
                       " master weights and optimizer state, but this run uses ", io::name_of(expected),
-                      "; use the run.dtype it was trained with, or start a new run with run.init_from");
+                      "; set run.dtype to that of the checkpoint, or start a new run with run.init_from");
   }
   for (const ExpectedTensor& tensor : model) {
     for (const auto& [name, buffer] : optimizer.state()) {
       const std::string expected_name = str_cat(tensor.name, ".", name.suffix);
       const TensorRecord* state = reader.find(expected_name);
       if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) continue;
-      throw damaged_error("checkpoint", printable(reader.path().string()), " has no state tensor ",
-                          printable(expected_name), " of shape ", shape_text(tensor.shape), ", the ", name.description,
-                          " of ", kind, "; use another checkpoint");
+      throw damaged_error("checkpoint", printable(reader.path().string()), " has no optimizer state tensor ",
+                          printable(expected_name), " of shape ", shape_text(tensor.shape), " (the ", name.description,
+                          " of ", kind, "); use another checkpoint");
     }
   }
   if (num_states != optimizer.state().size() * model.size()) {
     throw damaged_error("checkpoint", printable(reader.path().string()), " has ", num_states,
-                        " state tensors, expected ", optimizer.state().size(), " for each of ", model.size(),
-                        " tensors, as for ", kind, "; use another checkpoint");
+                        " optimizer state tensors, expected ", optimizer.state().size() * model.size(), ": ", kind,
+                        " keeps ", optimizer.state().size(), " for each of the model's ", model.size(),
+                        " tensors; use another checkpoint");
   }
 }
 
@@ -154,7 +158,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
       missing.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
     } else if (got->shape != tensor.shape) {
       misshaped.push_back(
-          str_cat(printable(tensor.name), " expected ", shape_text(tensor.shape), " got ", shape_text(got->shape)));
+          str_cat(printable(tensor.name), " is ", shape_text(got->shape), " instead of ", shape_text(tensor.shape)));
     }
   }
   for (const TensorRecord& tensor : reader.tensors()) {
@@ -169,7 +173,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
   if (!extra.empty()) parts.push_back(str_cat("not in this model: ", absl::StrJoin(extra, ", ")));
   throw input_error("checkpoint", printable(reader.path().string()),
                     " is a checkpoint of another model: ", absl::StrJoin(parts, "; "),
-                    "; use the configuration it was trained with");
+                    "; use the configuration that the checkpoint was trained with");
 }
 
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks) {
@@ -211,7 +215,7 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   FiniteCheck finite;
   comm::try_on_all_ranks(args.ranks, [&] {
     fill_weights(ctx, args, finite);
-    // In file order: adjacent tensors share a checksum chunk, which is then read once.
+    // Loads in file order. Adjacent tensors share a checksum chunk, which is then read only once.
     for (const auto& [name, tensor] : args.optimizer->state()) {
       const std::string suffix = str_cat(".", name.suffix);
       for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor, finite);

@@ -40,9 +40,9 @@ std::string block_text(const Block& b) {
   return str_cat("rows ", b.row, " to ", b.row + b.rows, ", columns ", b.col, " to ", b.col + b.cols);
 }
 
-/// Checks that the non-empty blocks of a tensor are disjoint, by a line sweep over rows: of the blocks that the line
-/// intersects, ordered by column, only neighbours can overlap. O(n log n) in the number of blocks, which a file may
-/// claim to be a million.
+/// Checks that the non-empty blocks of a tensor are disjoint, by a line sweep over rows. Among the blocks that
+/// intersect the line, ordered by column, only neighbours can overlap. Costs O(n log n) for n blocks; a damaged file
+/// may claim a million.
 void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   struct Edge {
     int64_t row;
@@ -131,7 +131,7 @@ Json to_json(const TensorRecord& tensor, const std::vector<FileRecord>& files) {
           {"slices", std::move(slices)}};
 }
 
-/// at() with an error that names the missing key, and get() with one that names the key of the wrong type.
+/// Reads a field. The error names the key if it is missing or has the wrong type.
 template <typename T>
 T field(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key)) contradiction("'", key, "' is missing");
@@ -149,7 +149,7 @@ int64_t count_field(const Json& object, const char* key) {
   return value;
 }
 
-/// A count used in sums and products; no run comes near `most`.
+/// Reads a count that is used in sums and products. `most` is far larger than the count of any run.
 int64_t count_field(const Json& object, const char* key, int64_t most) {
   const int64_t value = count_field(object, key);
   if (value > most) contradiction("'", key, "' is ", value, ", more than the ", most, " that a run can reach");
@@ -212,14 +212,14 @@ TensorRecord tensor_from(const Json& json, const std::unordered_map<std::string,
   int64_t bytes = io::size_of(tensor.dtype);
   for (const int64_t extent : tensor.shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      contradiction("tensor ", printable(tensor.name), ": impossible shape");
+      contradiction("tensor ", printable(tensor.name), ": its shape is negative or too large");
     }
   }
   for (const Json& value : list_field(json, "slices")) {
     Slice slice;
     const auto file = file_index.find(field<std::string>(value, "file"));
     if (file == file_index.end())
-      contradiction("tensor ", printable(tensor.name), ": a slice refers to no listed file");
+      contradiction("tensor ", printable(tensor.name), ": a slice is in a file that is not listed");
     slice.file = file->second;
     slice.stored_as = value.contains("stored_as") ? field<std::string>(value, "stored_as") : tensor.name;
     std::tie(slice.block.row, slice.block.rows) = range_field(value, "rows");
@@ -283,7 +283,7 @@ std::string dump(const Json& root, int indent) {
   } catch (const nlohmann::json::type_error&) {
     throw input_error("checkpoint",
                       "configuration, tokenizer, metadata or a tensor's name is not UTF-8 and cannot be saved; "
-                      "re-encode it as UTF-8");
+                      "encode that text as UTF-8");
   }
 }
 
@@ -296,7 +296,7 @@ Error not_ours(std::string_view text, const std::filesystem::path& path) {
                        "; give a checkpoint or a run directory");
   }
   return damaged_error("checkpoint", printable(path.string()),
-                       " is damaged: it does not begin with its checksum; use an older checkpoint");
+                       " is damaged: expected its checksum in the first line, got none; use an older checkpoint");
 }
 
 }  // namespace
@@ -361,7 +361,8 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
       const int64_t version = count_field(root, "version");
       if (version > kVersion) {
         throw input_error("checkpoint", printable(path.string()), " has version ", version,
-                          ", but this program reads up to version ", kVersion, "; use the newer ashlar that wrote it");
+                          ", but this program reads up to version ", kVersion,
+                          "; use the newer ashlar that wrote this checkpoint");
       }
       manifest = manifest_from(root);
       for (const TensorRecord& tensor : manifest.tensors) check_tiling(tensor);

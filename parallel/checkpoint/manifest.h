@@ -16,8 +16,8 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kFormat = "ashlar-checkpoint";
 inline constexpr int64_t kVersion = 1;  ///< newest version this program writes and reads
 
-/// Progress of a run besides its tensors. The learning rate is a pure function of step, and every random number one of
-/// (seed, site, step, index): no other state is needed to resume bitwise.
+/// Progress of a run besides its tensors. The learning rate depends only on the step, and every random number only on
+/// (seed, rng_stream, step, index), so no other state is needed to resume bitwise.
 struct TrainingState {
   int64_t step = 0;              ///< optimizer steps done
   int64_t position_samples = 0;  ///< next sample of the training stream
@@ -27,7 +27,8 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
-/// Content of one source of a run's data: digests of its tokenizer and tokens, no path and no time.
+/// Identifies the content of one data source of a run by the digests of its tokenizer and tokens, without path and
+/// time.
 struct DataRecord {
   std::string tokenizer, tokens;
   std::string old_tokenizer =
@@ -88,7 +89,8 @@ struct Manifest {
 /// slices.
 std::string manifest_text(const Manifest& manifest);
 
-/// The part of one rank, sent to rank 0: files and tensors, which need not be tiled. Throws as manifest_text.
+/// The text of one rank's part, sent to rank 0: its files and tensors. The slices need not tile the tensors. Throws as
+/// manifest_text.
 std::string part_text(const Manifest& part);
 Manifest parse_part(std::string_view text);  ///< Bug for invalid text
 

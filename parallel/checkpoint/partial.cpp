@@ -15,14 +15,14 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Makes the name FINAL.partial available: removes our own directory, refuses others.
+/// Makes the name FINAL.partial available: removes a directory that this program may delete, and refuses any other.
 void clear_the_way(const std::filesystem::path& partial) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(partial, error))) return;
   if (!is_ours(partial)) {
-    throw input_error("checkpoint", "expected the name ", printable(partial.string()),
-                      " to be free, got something that this program did not write (its own directories contain ",
-                      kMarkerFile, "); rename or remove it, or choose another output");
+    throw input_error("checkpoint", "expected no file or directory ", printable(partial.string()),
+                      ", got one that this program did not write (it has no ", kMarkerFile,
+                      "); rename or remove it, or choose another output");
   }
   remove_tree(partial);
 }
@@ -95,7 +95,8 @@ PartialDirectory::~PartialDirectory() {
   try {
     remove_tree(partial_);
   } catch (const std::exception&) {
-    // Runs possibly because disk or memory failed; a leftover is removed by the next save or start.
+    // This code may run because disk or memory failed, so errors are ignored. The next save or start removes what is
+    // left.
   }
 }
 
@@ -110,7 +111,7 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     mark(final_);
     rename_path(final_, replaced);
   }
-  // A dangling link contains nothing, but a directory cannot replace it.
+  // A dangling link does not exist as a path, but a directory cannot replace it.
   if (!replaces && std::filesystem::is_symlink(std::filesystem::symlink_status(final_, error)))
     std::filesystem::remove(final_, error);
   try {
@@ -122,7 +123,8 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
   committed_ = true;
   std::filesystem::remove(final_ / kMarkerFile, error);  // not used under the final name
   try {
-    // Up to the first existing directory: a new run directory must survive a power failure too.
+    // Syncs the parents up to the first one that existed before, since a new run directory must survive a power failure
+    // too.
     std::filesystem::path parent = final_.parent_path();
     for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
     io::sync_directory(parent);

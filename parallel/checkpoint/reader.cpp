@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/io/posix_file.h"
 #include "core/io/safetensors.h"
 #include "parallel/checkpoint/writer.h"
@@ -77,8 +77,8 @@ std::string read_manifest_text(const std::filesystem::path& directory) {
   return io::read_text_file(path, kMaxManifestBytes);
 }
 
-/// One safetensors file. Caches the last checksum chunk that a read covered in part, so that a pass over adjacent small
-/// tensors reads and sums each chunk once. Its header is kept while it is closed.
+/// One safetensors file. It caches the last checksum chunk of which a read covered only a part, so that a pass over
+/// adjacent small tensors reads and checks each chunk once. The parsed header is kept while the file is closed.
 class CheckpointReader::File {
  public:
   File(std::filesystem::path path, const io::ChunkChecksums& checksums)
@@ -102,8 +102,8 @@ class CheckpointReader::File {
     ++num_expected_;
     const auto at = entries_.find(spec.name);
     if (at == entries_.end() || at->second.dtype != spec.dtype || at->second.shape != spec.shape) {
-      throw damaged_error("checkpoint", printable(path_.string()), " and the manifest differ in tensor ",
-                          printable(spec.name), "; use an older checkpoint");
+      throw damaged_error("checkpoint", printable(path_.string()), " does not hold tensor ", printable(spec.name),
+                          " with the dtype and shape that the manifest records; use an older checkpoint");
     }
   }
   void check_no_others() const {
@@ -213,7 +213,7 @@ const TensorRecord& CheckpointReader::at(std::string_view name) const {
   const TensorRecord* tensor = find(name);
   if (tensor == nullptr) {
     throw input_error("checkpoint", printable(path_.string()), " has no tensor ", printable(name), "; it holds ",
-                      tensors().size(), " others");
+                      tensors().size(), " others: use the checkpoint of this model");
   }
   return *tensor;
 }
@@ -255,7 +255,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
         source.read_at(source_at(part.row, part.col), target_at(part.row, part.rows * part_bytes));
         continue;
       }
-      // Reads whole stored rows through a small buffer: a column slice needs a few bytes of every row.
+      // Reads whole stored rows through a small buffer, since a column slice needs a few bytes of every row.
       const int64_t stored_bytes = stored.cols * elem;
       const int64_t rows_at_once = std::max<int64_t>(1, kStageBytes / stored_bytes);
       for (int64_t row = part.row; row < part.row + part.rows; row += rows_at_once) {
@@ -270,7 +270,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
       }
     } catch (const Error& problem) {
       if (problem.code() != ExitCode::kDamagedData) throw;
-      throw damaged_error("checkpoint", "tensor ", printable(tensor.name), " cannot be read: ", problem.what());
+      throw damaged_error("checkpoint", "tensor ", printable(tensor.name), " cannot be read: ", text_of(problem));
     }
   }
 }
@@ -291,7 +291,8 @@ void CheckpointReader::verify(const Share& share, const std::function<bool()>& c
   };
   int64_t total = 0;
   for (size_t i = 0; i < files_.size(); ++i) total += chunks_of(i);
-  // Contiguous ranges of the chunks of all files: ranks on the writing mesh verify about what they wrote.
+  // Each rank verifies a contiguous range of the chunks of all files. On the mesh that wrote the checkpoint, this is
+  // about what the rank has written.
   const int64_t begin = total * share.rank / share.size, end = total * (share.rank + 1) / share.size;
   int64_t at = 0;  // index of the file's first chunk among all
   for (size_t i = 0; i < files_.size(); ++i) {

@@ -15,16 +15,17 @@
 
 namespace ashlar::checkpoint {
 
-/// Returns if `path` is a regular file or a link to one. Otherwise a damaged-data error that names what it is: missing,
-/// a pipe, a loop of links. Input error without read permission, else as io::system_error.
+/// Does nothing if `path` is a regular file or a link to one. Otherwise a damaged-data error says what it is: missing,
+/// a pipe, a loop of links. Without read permission: input error. Other system errors: as io::system_error.
 void require_file_of_checkpoint(const std::filesystem::path& path);
 
 /// The text of a checkpoint's manifest, for one rank to read and send to all. Input error if missing.
 std::string read_manifest_text(const std::filesystem::path& directory);
 
-/// Opens a checkpoint directory written on any mesh: tensors are assembled from the slices in all files. The manifest
-/// is validated on opening; a file when it is first read: its size, and the checksum of each chunk that a read covers.
-/// At most kMaxOpenFiles are open at a time, for any number of writing ranks. Not thread-safe.
+/// Opens a checkpoint directory that was written on any mesh; tensors are assembled from the slices in all files. The
+/// manifest is validated on opening. The size of a file is checked when it is first read, and the checksum of each
+/// chunk when a read covers it. At most kMaxOpenFiles are open at a time, for any number of writing ranks. Not
+/// thread-safe.
 /// Errors: damaged-data error (exit 3) with file, tensor and chunk; input error (exit 2) for a directory that is not a
 /// checkpoint, another format, or a newer version.
 class CheckpointReader {

@@ -6,14 +6,14 @@
 #include <system_error>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/partial.h"
 
 namespace ashlar::checkpoint {
 namespace {
 
-/// Size, inode and times of every file: changes when any of them is written or replaced.
+/// Returns the size, inode and times of every file. The text changes when a file is written or replaced.
 std::string stamp_of(const std::filesystem::path& directory) {
   std::vector<std::string> files;
   std::error_code error;
@@ -80,7 +80,7 @@ bool Retention::is_good(const Found& checkpoint, const BackgroundJob::Cancelled&
   known.stamp = stamp;
   if (!known.damage.empty()) {
     report_.warnings.push_back(str_cat("checkpoint ", printable(checkpoint.path.string()),
-                                       " is damaged and does not count as kept: ", known.damage));
+                                       " is damaged and does not count towards checkpoint.keep: ", known.damage));
   }
   return known.damage.empty();
 }
@@ -101,14 +101,14 @@ void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
       ++keep;
     }
     if (good < keep_) return;
-    // 2. Remove the others, oldest first: a kill in between leaves no gap.
+    // 2. Remove the others, oldest first, so that a kill in between leaves no gap.
     for (size_t i = 0; i + keep < found.size() && !cancelled(); ++i) {
       remove_checkpoint(found[i].path);
       report_.removed.push_back(found[i].path);
     }
   } catch (const Error& problem) {
     // A failed removal costs space but does not end the run.
-    report_.warnings.push_back(str_cat("old checkpoints could not be removed: ", problem.what()));
+    report_.warnings.push_back(str_cat("old checkpoints could not be removed: ", text_of(problem)));
   }
 }
 

@@ -12,8 +12,9 @@
 namespace ashlar::checkpoint {
 
 /// Keeps the newest checkpoints of a run and removes older ones, on a thread of one rank. Only fully verified
-/// checkpoints count: those older than the `keep`-th valid one are removed, so nothing is removed while fewer are known
-/// to be valid. Damaged ones are reported and kept until they are that old.
+/// checkpoints count: those older than the `keep`-th valid one are removed. So nothing is removed while fewer than
+/// `keep` are known to be valid. Damaged checkpoints are reported, and are also removed only when they are older than
+/// the `keep`-th valid one.
 class Retention {
  public:
   struct Report {
@@ -26,11 +27,12 @@ class Retention {
   /// Adds a checkpoint that the ranks have just verified: it is read again only if its files change.
   void trust(const Found& checkpoint);
 
-  /// Checks the checkpoints of at most `step`, newest first; verifies those not verified yet, and removes old ones.
-  /// Later steps belong to damaged checkpoints before which the run resumed and are never touched. Returns at once; if
-  /// it is working already, it runs again afterwards. With keep = 0 it does nothing.
+  /// Starts a pass over the checkpoints of steps up to `step`, newest first. It verifies those that are not verified
+  /// yet, and removes old ones. Checkpoints of later steps are damaged ones, which were skipped when the run resumed;
+  /// they are never touched. Returns at once. If a pass is running, another one follows it. With keep = 0 nothing is
+  /// done.
   void start(int64_t step);
-  /// Returns the results since the last call; never waits. To be called regularly: it also starts pending work.
+  /// Returns the results since the last call and never waits. Call it regularly, since it also starts pending work.
   Report poll();
   /// Waits until all work is done and returns the results since the last call.
   Report wait();

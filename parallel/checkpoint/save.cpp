@@ -22,7 +22,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// `path` as an absolute path without a trailing slash, so that a suffix gives a sibling.
+/// Returns `path` as an absolute path without a trailing slash, so that a suffix makes the name of a sibling.
 std::filesystem::path sibling_base(const std::filesystem::path& path) {
   std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   return absolute.has_filename() ? absolute : absolute.parent_path();
@@ -33,7 +33,7 @@ void check_free(const std::filesystem::path& dir) {
   if (!std::filesystem::exists(dir, error)) return;
   if (!std::filesystem::is_directory(dir, error) || !std::filesystem::is_empty(dir, error)) {
     throw input_error("checkpoint", "expected a new or empty directory, got ", printable(dir.string()),
-                      " which is not empty; give another one or remove it");
+                      ", which is not empty; give another directory, or remove this one");
   }
 }
 

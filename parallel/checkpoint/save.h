@@ -18,7 +18,7 @@
 
 namespace ashlar::checkpoint {
 
-/// Contents and place of a checkpoint. Everything is read-only and must outlive the call.
+/// The content of a checkpoint and the place to write it. Everything is only read, and must outlive the call.
 struct SaveArgs {
   comm::ControlPlane& ranks;      ///< all ranks of the run, each with its own tensors; a LoneRank's for one rank
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
@@ -29,8 +29,9 @@ struct SaveArgs {
   std::string_view tokenizer_json;
   io::Metadata metadata;
   std::vector<DataRecord> data;  ///< data sources of the run
-  /// Rank 0's thread calls `check` before creating the directory and again before renaming it to its final name, and
-  /// `committed` afterwards. An exception from either fails the save; after `committed` the checkpoint is kept.
+  /// Rank 0's thread calls `check` before it creates the directory and again before it renames the directory to its
+  /// final name, and calls `committed` after that. An exception from either makes the save fail, but one from
+  /// `committed` does not remove the checkpoint.
   std::function<void()> check = {};
   std::function<void()> committed = {};
   int64_t keep = 0;  ///< newest valid checkpoints to keep, including this one; 0 = all
@@ -57,8 +58,8 @@ struct Saved {
 /// get EFBIG instead of a signal.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
-/// A named stream of tensors for write_tensors: `produce` is called once per tensor, in order, and passes all its bytes
-/// to `emit`, in any number of parts.
+/// Tensors for write_tensors. `produce` is called once for each tensor, in order, and passes all bytes of the tensor to
+/// `emit`, in any number of parts.
 struct TensorSource {
   using Emit = std::function<void(std::span<const std::byte>)>;
   std::vector<io::TensorSpec> tensors;  ///< global names and shapes; dtypes of the source

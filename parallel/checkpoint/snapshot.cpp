@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPartBytes = int64_t{16} << 20;  // bytes written or copied between checks
 
-/// Start of a file's bytes in memory: aligned as in the file, so that they can be written directly.
+/// Alignment of a file's bytes in memory. It is that of the file, so that the bytes can be written with direct I/O.
 constexpr int64_t kFileAlignment = io::kDirectAlignment;
 template <typename Byte>
 Byte* begin_of_file(Byte* at) {

@@ -15,9 +15,9 @@
 
 namespace ashlar::checkpoint {
 
-/// The data that one rank saves: the tensors of which it is the main replica, in the files for them. With an optimizer
-/// its owned master weights and state tensors (AdamW: NAME.m, NAME.v), without one the store's values in their storage
-/// dtype.
+/// The data that one rank saves: the tensors of which it is the main replica, in the layout of its files. With an
+/// optimizer these are the owned master weights and state tensors (AdamW: NAME.m, NAME.v); without one, the values of
+/// the store in their storage dtype.
 class Snapshot {
  public:
   Snapshot() = default;
@@ -34,14 +34,14 @@ class Snapshot {
 
   /// Bytes of host memory that `copy` needs.
   static int64_t bytes_of(const Source& source);
-  /// Allocates and touches that memory, so that the first copy is not slower than later ones.
+  /// Allocates the memory for `copy` and touches it, so that the first copy is not slower than later ones.
   void reserve(const Source& source);
   int64_t reserved_bytes() const { return reserved_; }
 
   /// Queues copies of everything to host memory, after the work queued on source.ctx.stream, on a separate stream. Code
   /// that changes the state must wait for the returned event.
   Event& copy(const Source& source);
-  /// Refers to the state in place: it must not change until `write` has returned.
+  /// Refers to the state without a copy. The state must not change until `write` has returned.
   void refer(const Source& source);
   bool ready() { return !copied_ || copied_->reached(); }  ///< ready to be written; does not wait
   void wait();                                             ///< the host waits until ready

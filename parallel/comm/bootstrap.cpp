@@ -27,7 +27,7 @@ namespace {
 // Defaults that suit this program better than Open MPI's; settings of the user or mpirun are kept.
 void set_openmpi_defaults() {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
-  // Ranks that wait inside MPI calls (init, finalize, split) yield their core, which other ranks may need.
+  // Ranks that wait in MPI calls (init, finalize, split) yield their core, since other ranks may need it.
   otherwise("OMPI_MCA_mpi_yield_when_idle", "1");
   // Messages within a machine up to this size need no handshake: 4 to 16 KB take a third to a half less time.
   otherwise("OMPI_MCA_btl_vader_eager_limit", "32768");
@@ -71,8 +71,8 @@ void Bootstrap::start() {
   ASHLAR_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
   if (__lsan_enable != nullptr) __lsan_enable();
   if (provided < MPI_THREAD_FUNNELED) {
-    throw input_error("mpi", "expected a library with MPI_THREAD_FUNNELED, got thread level ", provided,
-                      "; use one built with thread support");
+    throw input_error("mpi", "expected an MPI library that provides MPI_THREAD_FUNNELED, got thread level ", provided,
+                      "; use an MPI library built with thread support");
   }
   mpi_ = std::make_unique<Mpi>();
   MPI_Comm machine = MPI_COMM_NULL;

@@ -27,7 +27,7 @@ void check_reducible(DType dtype) {
                name_of(dtype));
 }
 
-// `in` and `out` must be disjoint, or all of `place` bytes must be shared at `at`.
+// Checks that `in` and `out` are disjoint, or that `in` is exactly the `place` bytes at `at`.
 void check_apart_or_at(const void* in, int64_t in_bytes, const void* out, int64_t out_bytes, const void* wanted_in,
                        const void* wanted_out) {
   if (in_bytes == 0 || out_bytes == 0 || wanted_in == wanted_out) return;
@@ -41,7 +41,7 @@ const void* at(const ConstView& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * size_of(view.dtype);
 }
 
-// The caller's parts, validated, or equal parts stored in `equal`.
+// Returns the caller's parts after validation, or, if there are none, equal parts that are stored in `equal`.
 std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size, int ranks,
                                       std::vector<Range>& equal) {
   if (parts.empty()) {
@@ -66,7 +66,7 @@ Work& Work::operator=(Work&& other) noexcept {
   return *this;
 }
 
-// Work without an engine runs on a stream, and its wait is already done.
+// An operation without an engine runs on a stream, which has already been made to wait for it.
 void Work::release() noexcept {
   if (operation_ == nullptr || engine_ == nullptr) return;
   if (std::uncaught_exceptions() > 0) {

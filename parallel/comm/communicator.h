@@ -16,8 +16,8 @@ struct Split {
   bool control = false;  ///< for the messages of a control plane: counted separately, not checked
 };
 
-/// A handle on a pending operation. Movable. The destructor waits for the operation; but while an exception is passing,
-/// it abandons all communication of this rank instead (peers may never answer), and the process must end.
+/// A handle on a pending operation. Movable. The destructor waits for the operation. If an exception is passing, it
+/// instead abandons all communication of this rank, since peers may never answer; the process must then end.
 class Work {
  public:
   Work() = default;  ///< already complete
@@ -26,17 +26,18 @@ class Work {
   Work& operator=(Work&& other) noexcept;
   ~Work() { release(); }
 
-  /// The host waits: on return the operation is complete on this rank, its output is valid, and its buffers may be
+  /// Makes the host wait. On return the operation is complete on this rank, its output is valid, and its buffers may be
   /// reused. Rethrows errors.
   void wait();
-  /// Later work of `stream` waits: it sees the output and may reuse the buffers. The host continues at once if the
-  /// transport queues on the device; a transport that runs on the host blocks it until the operation is complete.
+  /// Makes later work of `stream` wait, so that it sees the output and may reuse the buffers. The host continues at
+  /// once if the transport queues on the device. A transport that runs on the host blocks until the operation is
+  /// complete.
   void wait(Stream& stream);
-  /// Waits only for the received message of a send_recv: the sent message may still be in flight.
+  /// Waits only for the received message of a send_recv. The sent message may still be in flight.
   void wait_received(Stream& stream);
-  /// True if it is complete, after one round of progress.
+  /// Makes one round of progress. Returns true if the operation is complete.
   bool done();
-  /// True if it is complete, without progress.
+  /// Returns true if the operation is complete. Makes no progress.
   bool ready() const { return operation_ == nullptr || operation_->state() == Operation::State::kDone; }
   bool received() const { return operation_ == nullptr || ready() || operation_->received(); }
   bool stuck() const { return operation_ != nullptr && operation_->stuck(); }
@@ -84,7 +85,7 @@ class Communicator {
   /// Dispatches to the method for the operation held by `args`.
   [[nodiscard]] Work issue(const DeviceOperation& args, Stream& stream);
 
-  /// Called by all ranks without pending operations; null for a negative color.
+  /// Called by all ranks, which must have no pending operations. Null for a negative color.
   std::unique_ptr<Communicator> split(const Split& args);
 
   /// The communicator of the same ranks for host memory.
@@ -100,11 +101,12 @@ class Communicator {
 
   Communicator(int rank, int size, std::string name, std::shared_ptr<ProgressEngine> engine);
 
-  /// Arguments are validated and `parts` filled in. May return null: already complete.
+  /// Makes the operation. The arguments are validated, and `parts` are filled in. May return null if the operation is
+  /// already complete.
   virtual OperationPtr make(const DeviceOperation& args, Stream& stream) = 0;
   virtual std::unique_ptr<Communicator> make_split(const Split& args) = 0;
 
-  /// For transports that access buffers on the host immediately: Bug for an asynchronous stream.
+  /// For transports that access buffers on the host during the call. Bug for an asynchronous stream.
   void check_on_host(const Stream& stream) const;
   /// The operation being issued, for wrapped communicators.
   const OperationInfo& issuing() const { return last_; }

@@ -1,7 +1,8 @@
-// An operation passes through the tree in two waves. Up: a rank receives the partial results of its children, adds its
-// own, and sends the result to its parent. Down: the root's total is sent to all. A message is a frame of fixed size,
-// so that it can be received and compared whatever a rank has issued; a larger payload follows in a second message. A
-// failure (mismatching ranks, overflow of a sum) travels like a result: up to the root and down to all.
+// An operation passes through the tree of ranks twice. Up: a rank receives the partial results of its children, adds
+// its own, and sends the result to its parent. Down: the total of the root is sent to all. A message is a frame of
+// fixed size, so that it can be received and compared even if ranks have issued different operations. A larger payload
+// follows in a second message. A failure (ranks that do not match, overflow of a sum) is sent like a result: up to the
+// root, then down to all.
 #include "parallel/comm/control_plane.h"
 
 #include <algorithm>
@@ -89,7 +90,8 @@ struct ControlPlane::Shared {
   }
 };
 
-/// The travelling data: first this rank's part, then combined with those of its descendants, finally the total.
+/// The data of an operation: first this rank's part, then this part combined with those of its descendants, finally the
+/// total.
 class ControlPlane::Content {
  public:
   virtual ~Content() = default;
@@ -230,7 +232,7 @@ class ControlPlane::TreeOperation final : public Operation {
     std::string payload;
   };
 
-  /// Runs after all messages of a step are complete; true at the end.
+  /// Called when all messages of a step are complete. Returns true at the end of the operation.
   bool step() {
     const RankTree& tree = shared_->tree;
     switch (step_) {
@@ -324,9 +326,8 @@ class ControlPlane::TreeOperation final : public Operation {
     if (from_parent_.frame.header.failed) {
       failure_ = from_parent_.payload;
     } else {
-      ASHLAR_CHECK(from_parent_.frame.header.signature == signature_, "an answer to ",
-                   text_of(from_parent_.frame.header.signature), " where one to ", text_of(signature_),
-                   " was expected");
+      ASHLAR_CHECK(from_parent_.frame.header.signature == signature_, "expected an answer to ", text_of(signature_),
+                   ", got an answer to ", text_of(from_parent_.frame.header.signature));
     }
     total_ = std::move(from_parent_.payload);
   }

@@ -20,37 +20,38 @@ struct HostReduce {
   std::span<double> sums, maxima, minima;
   std::span<int64_t> int_sums, int_maxima, int_minima;
 };
-/// The root's text on all ranks; the others' is ignored.
+/// Sends the text of the root to all ranks. The texts of other ranks are ignored.
 struct HostBroadcast {
   std::string_view label;
   std::string& text;
   int root = 0;
   int64_t size = -1;  ///< bytes, if known on all ranks; then it is checked
 };
-/// A text of each rank, by rank, on all ranks or on one.
+/// Gathers the texts of all ranks, by rank, on all ranks or on one.
 struct HostGather {
   std::string_view label;
   std::string_view mine;  ///< copied
   std::vector<std::string>& all;
   int root = -1;  ///< -1: on all; on other ranks `all` is unchanged
 };
-/// The union of the texts of all ranks, ascending, on all ranks.
+/// Gives all ranks the union of the texts of all ranks, ascending.
 struct HostUnite {
   std::string_view label;
   std::vector<std::string>& texts;
 };
 
-/// Host values of a group of ranks (losses, counts, errors, texts), separate from device buffers: small non-blocking
-/// operations with their own messages, advanced by the engine like all others, so that waiting keeps the data plane
-/// moving.
-///   Each goes up a fixed tree of ranks and down again: 2 (p - 1) messages in total, at most 2 log2 p sent by a rank,
-/// and no rank has the result before all have joined. Ranks issue the operations of a plane in one order, and they run
-/// one after another. When ranks differ (in operation, label or size), all get a Bug that names both.
+/// Small non-blocking operations on host values of a group of ranks (losses, counts, errors, texts). Their messages are
+/// separate from those of device buffers. The engine advances them like all other operations, so that a wait here also
+/// advances the communication of buffers.
+///   An operation goes up a fixed tree of ranks and down again. This takes 2 (p - 1) messages in total, of which a rank
+/// sends at most 2 log2 p. No rank has the result before all ranks have joined. Ranks issue the operations of a plane
+/// in one order, and they run one after another. When ranks differ (in operation, label or size), all get a Bug that
+/// names both.
 ///   Everything an operation refers to must live until its Work is done. One thread only. Errors as those of
 /// Communicator.
 class ControlPlane {
  public:
-  /// Called by all ranks of `ranks`, with nothing under way.
+  /// Called by all ranks of `ranks`, which must have no pending operations.
   ControlPlane(Communicator& ranks, std::string name);
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;

@@ -19,8 +19,8 @@ struct DeviceCommArgs {
   bool deterministic = true;  ///< NCCL: one algorithm and protocol
 };
 
-/// The communicator of the ranks of `host` for buffers of `backend`. `all` is null if the host's communicator can be
-/// used: the backend works on host memory and is synchronous.
+/// The communicator for device buffers, over the ranks of `host`. `all` is null if the host's communicator can be used,
+/// because the backend works on host memory and is synchronous.
 struct DeviceComm {
   std::unique_ptr<Communicator> all;
   std::function<void()> abort;  ///< aborts it from any thread, to end the process; empty if not needed

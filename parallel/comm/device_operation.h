@@ -9,7 +9,7 @@
 
 namespace ashlar::comm {
 
-/// Views are treated as flat arrays and must be contiguous; an empty one may be absent. Reductions support fp64, fp32,
+/// Views are treated as flat arrays and must be contiguous; an empty view may be absent. Reductions support fp64, fp32,
 /// bf16 and int32, other operations any dtype. `p` is the number of ranks. Buffers belong to the operation until its
 /// Work is done: no other code writes them or reads its outputs.
 

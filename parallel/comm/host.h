@@ -20,23 +20,23 @@ double max_of(ControlPlane& ranks, double value);
 int64_t sum_of(ControlPlane& ranks, int64_t value);
 int64_t max_of(ControlPlane& ranks, int64_t value);
 int64_t min_of(ControlPlane& ranks, int64_t value);
-/// Reduce element by element, in place.
+/// Reduces element by element, in place.
 void sum_all(ControlPlane& ranks, std::span<double> values);
 void max_all(ControlPlane& ranks, std::span<double> values);
 /// Returns when all ranks have called it.
 void barrier(ControlPlane& ranks);
 
-/// `bytes` of each rank, of equal sizes, concatenated.
+/// Returns the bytes of all ranks, which must have equal sizes, concatenated.
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes);
-/// A text of each rank, of any lengths, on the root; nothing elsewhere.
+/// The texts of all ranks, of any lengths, on the root; empty on other ranks.
 std::vector<std::string> gather_texts_at(ControlPlane& ranks, std::string_view text, int root);
 /// The union of the texts of all ranks, ascending.
 std::vector<std::string> unite_texts(ControlPlane& ranks, std::vector<std::string> texts);
-/// The root's bytes.
+/// Replaces `bytes` by those of the root.
 void broadcast_bytes(ControlPlane& ranks, std::span<std::byte> bytes, int root);
-/// The root's text; the others' is ignored.
+/// Returns the text of the root. The texts of other ranks are ignored.
 std::string broadcast_text(ControlPlane& ranks, std::string_view text, int root);
-/// The root's value.
+/// Returns the value of the root.
 template <typename T>
 T broadcast_value(ControlPlane& ranks, T value, int root) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -44,7 +44,7 @@ T broadcast_value(ControlPlane& ranks, T value, int root) {
   return value;
 }
 
-/// A value of each rank, by rank.
+/// Returns the values of all ranks, by rank.
 template <typename T>
 std::vector<T> gather_values(ControlPlane& ranks, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -2,10 +2,10 @@
 //   1. collect: each rank receives its slice from all others and adds the operands in rank order (all_reduce,
 // reduce_scatter), or receives it from the root (broadcast)
 //   2. all-gather: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
-// Moves 2 (p-1)/p of the vector out of and into each rank for an all_reduce, half of that for the others: the minimum
-// for rank-order sums. Messages are small enough that operands are still cached when they are added. A few chunks are
-// in flight at once. Small all_reduces of few ranks send whole operands instead: twice the bytes, half the rounds;
-// those of many ranks use other algorithms (mpi_small.cpp).
+// Each rank sends and receives 2 (p-1)/p of the vector for an all_reduce, and half of that for the other operations,
+// which is the minimum for rank-order sums. Messages are small enough that operands are still in the cache when they
+// are added. A few chunks are in flight at once. A small all_reduce of few ranks sends whole operands instead, which is
+// twice the bytes in half the rounds. Small vectors on many ranks use other algorithms (mpi_small.cpp).
 #include "parallel/comm/mpi_collectives.h"
 
 #include <algorithm>
@@ -22,8 +22,7 @@ namespace {
 
 using GroupPtr = std::shared_ptr<MpiGroup>;
 
-/// The partners of a rank, ordered so that each step pairs ranks at the same distance: no rank is the first partner of
-/// all.
+/// Visits the other ranks, ordered by distance, so that no rank is the first partner of all others.
 template <typename Visit>
 void for_each_peer(const MpiGroup& group, const Visit& visit) {
   for (int distance = 1; distance < group.size; ++distance) {
@@ -56,7 +55,7 @@ class Staging {
   int64_t bytes_ = 0;
 };
 
-/// A whole-operand all_reduce.
+/// An all_reduce that sends whole operands.
 class DirectAllReduce final : public Operation {
  public:
   DirectAllReduce(GroupPtr group, const AllReduce& args)
@@ -94,7 +93,7 @@ class DirectAllReduce final : public Operation {
   MpiMessages messages_;
 };
 
-/// One message per pair of ranks, directly from and to user memory: no staging.
+/// Sends one message per pair of ranks, directly between the buffers of the caller, without staging.
 class DirectAllToAll final : public Operation {
  public:
   DirectAllToAll(GroupPtr group, const AllToAll& args)
@@ -195,8 +194,8 @@ class ChunkedOperation final : public Operation {
     return false;
   }
 
-  /// Operands of all ranks are staged together: the memory does not grow with the number of ranks, down to a minimum
-  /// chunk.
+  /// The elements of a chunk. Operands of all ranks are staged together, so chunks shrink with the number of ranks,
+  /// down to a minimum, and the memory does not grow.
   static int64_t chunk_elements(const Tuning& tuning, int ranks, int64_t element) {
     const int64_t share = std::max(4 * tuning.chunk_bytes / ranks, tuning.least_chunk_bytes);
     return std::max<int64_t>(1, std::min(tuning.chunk_bytes, share) / element);
@@ -244,7 +243,7 @@ class ChunkedOperation final : public Operation {
     slot.staging.give_back();
   }
 
-  // A root already has the other parts.
+  // A root already has the parts of the other ranks.
   void all_gather(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 1);
     for_each_peer(*group_, [&](int to, int from) {

@@ -20,12 +20,12 @@ class StagingPool {
  public:
   using Block = std::unique_ptr<char[], void (*)(char*)>;
 
-  /// A block of at least `bytes`: the smallest free one that is large enough, else a new one.
+  /// Returns a block of at least `bytes`: the smallest free block that is large enough, else a new one.
   std::pair<Block, int64_t> acquire(int64_t bytes);
   void release(Block block, int64_t bytes);
 
-  /// True if `bytes` more stay within the rank's budget, or none is in use. Sending needs no staging memory, so a rank
-  /// that holds some always receives its operands and releases it.
+  /// True if `bytes` more are within the rank's budget, or if none are in use. There is no deadlock: sending needs no
+  /// staging memory, so a rank that holds some always receives its operands and then releases it.
   bool has_room_for(int64_t bytes) const { return in_use_ == 0 || in_use_ + bytes <= kBudget; }
   int64_t most_in_use() const { return most_; }
 

@@ -6,13 +6,14 @@
 
 namespace ashlar::comm {
 
-/// Messages posted together; complete when all are.
+/// Messages that are posted together. They are complete when each of them is.
 class MpiMessages {
  public:
   /// Empty messages are not sent: both sides know the size.
   void send(const MpiGroup& group, const void* data, int64_t bytes, int to, int tag);
   void receive(const MpiGroup& group, void* data, int64_t bytes, int from, int tag);
-  /// True when all are complete, and clears them. Throws Bug when one of unexpected size has arrived.
+  /// If all messages are complete, clears them and returns true. Throws Bug when a message of unexpected size has
+  /// arrived.
   bool test();
   bool empty() const { return requests_.empty(); }  ///< no pending messages
 

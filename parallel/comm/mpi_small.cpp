@@ -45,7 +45,7 @@ class SmallCollective final : public Operation {
   int ahead(int distance) const { return (group_->rank + distance) % group_->size; }
   int behind(int distance) const { return (group_->rank + group_->size - distance) % group_->size; }
 
-  /// Continues after the messages of the last step have arrived; false at the end.
+  /// Continues when the messages of the last step have arrived. Returns false at the end.
   bool step() {
     switch (round_) {
       case Round::kBegin:
@@ -76,7 +76,7 @@ class SmallCollective final : public Operation {
     return false;
   }
 
-  // Block i: on its way to the rank i ahead of its origin.
+  // Block i, which is sent to the rank that is i ahead of its origin.
   char* block(int i) { return blocks_.data() + stride_ * i; }
 
   void begin_collect() {
@@ -209,7 +209,7 @@ class TreeBroadcast final : public Operation {
   MpiMessages messages_;
 };
 
-/// After log2 p steps each rank has heard from all, directly or indirectly.
+/// After log2 p steps each rank has received a message from every other rank, directly or indirectly.
 class TreeBarrier final : public Operation {
  public:
   explicit TreeBarrier(GroupPtr group)
@@ -237,7 +237,7 @@ class TreeBarrier final : public Operation {
 }  // namespace
 
 bool is_small(const MpiGroup& group, int64_t bytes) {
-  // With few ranks, direct messages to all ranks are no more than these.
+  // With few ranks, direct messages to all ranks are not more messages than these algorithms send.
   return group.size >= group.tuning.small_ranks && bytes <= group.tuning.small_bytes;
 }
 

@@ -9,7 +9,7 @@
 
 namespace ashlar::comm {
 
-/// The phases of a collective; addresses are those of the whole vector, except `own`, this rank's part.
+/// The phases of a collective. Addresses are those of the whole vector, except that `own` is this rank's part.
 struct CollectivePlan {
   std::vector<Range> parts;
   DType dtype = DType::kFloat32;
@@ -20,14 +20,14 @@ struct CollectivePlan {
   char* gather_to = nullptr;  ///< null: no all-gather phase
 };
 
-/// Collectives of small vectors on many ranks: log2 p messages per rank and round instead of p - 1, and at most log2 p
-/// / 2 times the vector's bytes more. The same rank-order sums as for large vectors. Each uses the next collective
-/// number of the group. A plan has no root.
+/// Collectives of small vectors on many ranks. A rank sends log2 p messages per round instead of p - 1, with at most
+/// log2 p / 2 times the bytes of the vector in addition. Sums are in rank order, as for large vectors. Each operation
+/// uses the next collective number of the group. A plan has no root.
 std::shared_ptr<Operation> mpi_small_collective(const std::shared_ptr<MpiGroup>& group, CollectivePlan plan);
 std::shared_ptr<Operation> mpi_small_broadcast(const std::shared_ptr<MpiGroup>& group, const Broadcast& args);
 std::shared_ptr<Operation> mpi_barrier(const std::shared_ptr<MpiGroup>& group);
 
-/// True if a vector with these parts uses them. Equal on all ranks.
+/// True if these algorithms are used for a vector with these parts. Equal on all ranks.
 bool is_small(const MpiGroup& group, std::span<const Range> parts, int64_t element_bytes);
 bool is_small(const MpiGroup& group, int64_t bytes);
 

@@ -51,7 +51,7 @@ struct NcclComm::Rank {
   static void idle() { sched_yield(); }
 };
 
-/// Matches both sides of this rank's messages to itself.
+/// Matches the two sides of messages that this rank sends to itself.
 class NcclComm::Mailbox {
  public:
   struct Message {
@@ -90,7 +90,7 @@ struct NcclComm::Shared {
     barrier_word = rank->backend.allocator(MemoryKind::kWorkspace).allocate(sizeof(int32_t));
     rank->comms.push_back(this);
   }
-  /// Ends the communicator; a second call does nothing. Operations may outlive it as handles only.
+  /// Ends the communicator; a second call does nothing. Handles of operations may outlive it.
   void end() noexcept;
 
  private:
@@ -184,7 +184,8 @@ void NcclComm::Launch::watch(std::shared_ptr<Launch> launch) {
     rank->engine->submit(std::make_shared<Watch>(rank), {}, std::make_shared<const std::string>("nccl"));
 }
 
-// Finalizes if the ranks end normally. Otherwise peers may never arrive and NCCL would wait for them, so it aborts.
+// Finalizes the communicator if the ranks end normally. Otherwise aborts it, since peers may never arrive and NCCL
+// would wait for them.
 void NcclComm::Shared::end() noexcept {
   if (const nccl::Comm ending = std::exchange(comm, nullptr)) {
     std::erase(rank->comms, this);
@@ -217,7 +218,7 @@ void NcclComm::Shared::finalize(nccl::Comm ending) {
   library().call(what, nullptr, [&](const nccl::Api& api) { return api.CommDestroy(ending); });
 }
 
-/// One or both sides of a message of this rank to itself: starts when the other side is issued.
+/// One side, or both sides, of a message of this rank to itself. It starts when both sides are issued.
 class NcclComm::SelfMessage final : public Operation {
  public:
   explicit SelfMessage(std::vector<std::shared_ptr<Mailbox::Message>> sides) : sides_(std::move(sides)) {}

@@ -13,11 +13,11 @@
 
 namespace ashlar::comm {
 
-/// Guarantee of a transport about sums, besides equal bits on all ranks and in all runs.
+/// What a transport guarantees about sums, in addition to equal bits on all ranks and in all runs.
 enum class Sums : uint8_t {
   kRankOrder,  ///< sum in rank order, rounded once; overflow of int32 is a Bug
-  /// At most (p - 1) eps sum |x| from the exact sum, eps of the buffer's dtype: each of p - 1 additions may round. The
-  /// order depends on the buffer's size. Integers wrap; maxima may drop a NaN.
+  /// The error is at most (p - 1) eps sum |x|, with eps of the buffer's dtype, since each of p - 1 additions may round.
+  /// The order depends on the size of the buffer. Integers wrap; maxima may drop a NaN.
   kBounded,
 };
 Sums sums_of(const Communicator& communicator);
@@ -28,19 +28,20 @@ struct NcclOptions {
   Log* log = nullptr;          ///< for missing windows and aborts; may be null. Must outlive it.
 };
 
-/// A communicator over NCCL for buffers of a CUDA device, on its own streams: data stays on the devices. Equal bits on
-/// all ranks and in all runs of the same ranks and sizes, in NCCL's own order (Sums::kBounded).
-///   NCCL is used in non-blocking mode: a call may return while it is in progress. Until it is complete, no event is
-/// recorded after it and no other call is made on that communicator. All communicators of a rank launch their
-/// operations in one order, that of issue, so that ranks whose kernels wait for each other start them in the same
-/// order.
+/// A communicator over NCCL for buffers of a CUDA device, on its own streams; data stays on the devices. Results have
+/// equal bits on all ranks and in all runs with the same ranks and sizes. The order of sums is NCCL's (Sums::kBounded).
+///   NCCL is used in non-blocking mode, in which a call may return while it is in progress. Until the call is complete,
+/// no event is recorded after it and no other call is made on that communicator. All communicators of a rank launch
+/// operations in the order in which they were issued, so that ranks whose kernels wait for each other start them in the
+/// same order.
 ///   An operation is complete for the host when it is queued on the device. Asynchronous errors are polled in each
 /// round of progress. Messages of a rank to itself need both sides before they start; a send_recv with only one side to
 /// itself is a Bug. Splits of one rank are StagedComms, which stay on the device too.
 class NcclComm final : public Communicator {
  public:
-  /// Called by all ranks of `host`, the host communicator of the same ranks, at least two. NCCL's id is sent over
-  /// `control`; all ranks fail together when one has no NCCL or they cannot connect. All three must outlive it.
+  /// Called by all ranks of `host`, the host communicator of the same ranks; there must be at least two. NCCL's id is
+  /// sent over `control`. All ranks fail together when one has no NCCL or they cannot connect. `host`, `control` and
+  /// `backend` must outlive the result.
   static std::unique_ptr<NcclComm> make(Communicator& host, ControlPlane& control, Backend& backend,
                                         const NcclOptions& options);
   ~NcclComm() override;

@@ -14,7 +14,7 @@ constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or
 
 std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
-// While a communicator is in progress, NCCL's query itself returns "in progress".
+// "In progress" is no error: while a communicator is in progress, even the query of its state returns it.
 bool went_well(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
 
 }  // namespace
@@ -139,7 +139,7 @@ void NcclLibrary::abort(nccl::Comm comm) noexcept {
 
 void set_nccl_environment(bool deterministic) {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
-  // The program ends a job itself; NCCL's RAS server would only use a port per rank.
+  // Ashlar itself ends a job after a failure, so NCCL's RAS server, which uses a port per rank, is off.
   otherwise("NCCL_RAS_ENABLE", "0");
   if (!deterministic) return;
   otherwise("NCCL_ALGO", "Ring");

@@ -17,8 +17,8 @@ namespace ashlar::comm {
 /// instead. Everything else belongs to the communicating thread.
 class NcclLibrary {
  public:
-  /// Loads ASHLAR_NCCL, else libnccl.so.2 from the dynamic linker's and CUDA's folders. Throws input_error if there is
-  /// none, or none of at least 2.18 (the first with ncclCommSplit).
+  /// Loads the library that ASHLAR_NCCL names, else libnccl.so.2 from the folders of the dynamic linker and of CUDA.
+  /// Throws input_error if no library of release 2.18 or newer is found (2.18 is the first with ncclCommSplit).
   NcclLibrary();
   NcclLibrary(const NcclLibrary&) = delete;
   NcclLibrary& operator=(const NcclLibrary&) = delete;
@@ -32,22 +32,23 @@ class NcclLibrary {
     nccl::Result result;
     std::string words;  ///< NCCL's error text
   };
-  /// Variant for calls that the library may reject: does not throw its errors.
+  /// Variant of `call` that does not throw NCCL's errors, for calls that the library may reject.
   Answer attempt(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
-  /// True if it has symmetric memory windows and memory for them: since 2.27.
+  /// True if the library has symmetric memory windows and memory for them, as since 2.27.
   bool has_windows() const { return api_.CommWindowRegister != nullptr; }
   /// True if `comm` has completed all its calls and may be called again. Throws its asynchronous error. Null: true.
   bool settled(nccl::Comm comm, std::string_view name);
   /// Waits until `comm` is settled, calling `idle` between polls; Error(kPeerLost) after `seconds`.
   void settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle);
 
-  /// Communicators that `abort` ends.
+  /// Adds and removes communicators that `abort` ends.
   void add(nccl::Comm comm);
   void remove(nccl::Comm comm);
-  /// Aborts all communicators, so that kernels waiting for other ranks return and peers are notified. Gives up if
-  /// another thread stays in the library for longer than `seconds`. Only once; the library is not called afterwards.
+  /// Aborts all communicators, so that kernels that wait for other ranks return and peers are notified. Gives up if
+  /// another thread stays in the library for longer than `seconds`. After the first call the library is not called any
+  /// more.
   void abort(double seconds = 1) noexcept;
-  /// Aborts one of them. On its own thread only.
+  /// Aborts one communicator. Only on the communicating thread.
   void abort(nccl::Comm comm) noexcept;
 
  private:
@@ -62,9 +63,9 @@ class NcclLibrary {
   bool aborted_ = false;
 };
 
-/// Environment variables that NCCL reads at its start, set unless the user has. With `deterministic` sums have the same
-/// bits in all runs on the same ranks: one algorithm (ring), one protocol, no reductions in the switch, no symmetric
-/// memory.
+/// Sets environment variables that NCCL reads at its start, unless the user has set them. With `deterministic`, sums
+/// have the same bits in all runs on the same ranks: NCCL then uses one algorithm (ring), one protocol, no reductions
+/// in the switch and no symmetric memory.
 void set_nccl_environment(bool deterministic);
 
 }  // namespace ashlar::comm

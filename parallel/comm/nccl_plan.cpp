@@ -14,8 +14,8 @@ Pointer element(Pointer data, int64_t index, DType dtype) {
   return static_cast<Char*>(data) + index * size_of(dtype);
 }
 
-/// The element count that every rank has in contiguous parts from `begin`, and the surplus of the last part; a count of
-/// -1 if the parts have another form.
+/// Contiguous parts from `begin`: the number of elements that every rank has, and the surplus of the last part. The
+/// number is -1 if the parts are not of this form.
 struct EqualParts {
   int64_t begin = 0, count = -1, rest = 0;
 };
@@ -44,8 +44,7 @@ void for_each_part(std::span<const Range> parts, const Equal& equal, const Singl
   }
 }
 
-// In-place data has equal addresses on both sides, as NCCL requires for in-place operation.
-
+// For in-place data, both addresses are equal, as NCCL requires.
 std::vector<NcclCall> plan(const ReduceScatter& a, int rank) {
   std::vector<NcclCall> calls;
   const DType dtype = a.in.dtype;

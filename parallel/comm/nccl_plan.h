@@ -22,11 +22,11 @@ struct NcclCall {
   bool operator==(const NcclCall&) const = default;
 };
 
-/// The NCCL calls of an operation of `rank`, to be made as one group; empty if no data moves.
-///   NCCL scatters and gathers equal contiguous parts. The surplus of a longer last part is sent by a reduce to, or a
-/// broadcast from, its rank; parts of another form use one of these each.
+/// The NCCL calls for an operation on `rank`, to be made as one group; empty if no data moves.
+///   NCCL scatters and gathers equal contiguous parts. If the last part is longer, its surplus is sent by a reduce to
+/// its rank, or a broadcast from its rank. If the parts have another form, each part is sent in this way.
 ///   An all_to_all is a send and a receive per rank, including this one, except for empty parts.
-///   Not for barriers, which need their own memory, nor for messages of a rank to itself.
+///   Not for barriers, which need memory of their own, and not for messages of a rank to itself.
 std::vector<NcclCall> plan_nccl_calls(const DeviceOperation& args, int rank);
 
 /// Makes one of the calls.

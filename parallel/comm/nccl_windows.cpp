@@ -20,8 +20,8 @@ std::string window_problem(std::span<const WindowOffer> offers) {
       return str_cat("expected buffers of one size on all ranks, got ", first.bytes, " bytes on rank 0 and ",
                      offer.bytes, " on rank ", rank);
     if (offer.beyond != 0)
-      return str_cat("expected a buffer that begins at a multiple of ", nccl::kWindowAlignment, " bytes, got ",
-                     offer.beyond, " beyond one on rank ", rank);
+      return str_cat("expected a buffer that begins at a multiple of ", nccl::kWindowAlignment,
+                     " bytes, got one that begins ", offer.beyond, " bytes after such a multiple on rank ", rank);
   }
   return offers.front().bytes == 0 ? "expected a buffer, got none" : "";
 }
@@ -88,7 +88,7 @@ void NcclMemory::release(void* memory) noexcept {
   try {
     library_->attempt("ncclMemFree", nullptr, [&](const nccl::Api& api) { return api.MemFree(memory); });
   } catch (const std::exception&) {
-    // Communication was aborted: the process ends and frees its memory.
+    // Communication was aborted. The process ends soon, which frees the memory.
   }
 }
 

@@ -14,7 +14,6 @@
 /// Symmetric memory: buffers that NCCL's kernels on other ranks access directly, without copies through NCCL's buffers.
 /// They are allocated by ncclMemAlloc, from which allocators get slabs (core/device/memory_source.h). Deterministic
 /// sums use the ring and no windows. Source: NCCL user guide 2.28, "User Buffer Registration", window registration.
-/// registration.
 namespace ashlar::comm {
 
 /// A rank's buffer for a window.
@@ -23,8 +22,8 @@ struct WindowOffer {
   int64_t beyond = 0;     ///< offset of the first byte from a multiple of nccl::kWindowAlignment
   int64_t supported = 0;  ///< whether its library supports windows: 1 or 0
 };
-/// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. A collective's buffer
-/// must have the same offset in the window on every rank, so windows are equal.
+/// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. The buffer of a
+/// collective must have the same offset in the window on every rank, so the buffers must have equal sizes and offsets.
 std::string window_problem(std::span<const WindowOffer> offers);
 
 /// The windows of one communicator.

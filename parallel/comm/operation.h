@@ -72,11 +72,12 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  /// Does what is possible without waiting; the first call starts the operation. True when complete.
+  /// Does what is possible without waiting. The first call starts the operation. Returns true when it is complete.
   virtual bool advance() = 0;
-  /// True when its received data is complete, though it may still send.
+  /// True when the received data is complete, even if data is still being sent.
   virtual bool received() const { return state_ == State::kDone; }
-  /// The event on a device after which its output is valid, once complete (or received); null: valid already.
+  /// For an operation that is complete (or received): the device event after which its output is valid; null if it is
+  /// valid already.
   virtual Event* completion() { return nullptr; }
   /// True when no other rank can ever complete this operation.
   virtual bool stuck() const { return false; }

@@ -12,8 +12,8 @@ namespace ashlar::comm {
 
 namespace {
 
-// Polling and sleeping of a waiting rank. Busy polling is fastest if each rank has a core; if ranks share cores, the
-// peer cannot make progress before this one yields.
+// Decides how a waiting rank polls and sleeps. Busy polling is fastest if each rank has a core. If ranks share cores,
+// the peer can make progress only when this rank yields.
 class Backoff {
  public:
   void pause() {
@@ -36,7 +36,7 @@ class Backoff {
   bool slow_ = false;
 };
 
-// Sets the flag and counts the time while it exists, unless nested inside another Mark.
+// While it exists, sets the flag and counts the time, unless it is nested in another Mark.
 class Mark {
  public:
   Mark(std::atomic<bool>& flag, double& seconds)

@@ -21,9 +21,9 @@ struct Traffic {
   int64_t bytes = 0;
 };
 
-/// All pending operations of this rank. All communicators split from one world share one engine: waiting for one
-/// operation advances all, so that ranks waiting on different communicators cannot block each other.
-/// One thread only, the constructing one (Bug otherwise), except `last_operation`.
+/// All pending operations of this rank. All communicators that are split from one world share one engine. A wait for
+/// one operation advances all operations, so that ranks that wait on different communicators cannot block each other.
+/// Only the constructing thread may call it (Bug otherwise), except `last_operation`.
 class ProgressEngine {
  public:
   ProgressEngine() : owner_(std::this_thread::get_id()) {}
@@ -31,8 +31,8 @@ class ProgressEngine {
   /// Starts `operation`, described by `info`, on `communicator`; keeps it until it is complete.
   void submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
               const std::shared_ptr<const std::string>& communicator);
-  /// Advances all pending operations. Errors are thrown here, and again by whoever waits for the failed operation. An
-  /// error in a destructor is thrown by the next call.
+  /// Advances all pending operations. Throws the error of an operation; a wait for the failed operation throws it
+  /// again. An error that occurs in a destructor is thrown by the next call.
   void progress();
   /// Makes progress until `operation` is complete. Polls at first, then yields between polls, and after ten
   /// milliseconds sleeps for at most 1% of the time it has waited.
@@ -41,16 +41,16 @@ class ProgressEngine {
   /// Variant of `wait` for destructors: stores an error for the next call.
   void wait_quietly(const Operation& operation) noexcept;
 
-  /// Abandons all pending operations permanently: an error is being handled and peers may never answer. Engine-owned
-  /// buffers of abandoned operations stay allocated; no further operation can be submitted.
+  /// Abandons all pending operations permanently, because an error is being handled and peers may never answer. Buffers
+  /// that the engine owns for them stay allocated. No further operation can be submitted.
   void abandon() noexcept;
   bool abandoned() const { return abandoned_; }
-  /// Frees the abandoned operations: the process is about to end.
+  /// Frees the abandoned operations, when the process is about to end.
   void forget() noexcept { given_up_.clear(); }
   bool idle() const { return pending_.empty(); }
 
-  /// Called for each operation on issue, on any communicator; must be quick. One observer at a time; null: none.
-  /// Returns the previous one.
+  /// A function that is called when an operation is issued on any communicator; it must be quick. There is one observer
+  /// at a time; null: none. `observe` returns the previous one.
   using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
   Observer observe(Observer observer) { return std::exchange(observer_, std::move(observer)); }
 

@@ -15,12 +15,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// `size` elements in `parts` contiguous ranges in order. Every range but the last ones is the same multiple of `align`
-/// elements; the last ones may be shorter or empty.
+/// Divides `size` elements into `parts` contiguous ranges, in order. All ranges have the same size, a multiple of
+/// `align`, except that the last ones may be shorter or empty.
 std::vector<Range> even_ranges(int64_t size, int parts, int64_t align = 1);
 
-/// `size` elements in `parts` contiguous ranges of equal size, a multiple of `align`; the rest, fewer than parts *
-/// align elements, is appended to the last one.
+/// Divides `size` elements into `parts` contiguous ranges of equal size, a multiple of `align`. The remainder, fewer
+/// than parts * align elements, is appended to the last range.
 std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align);
 
 /// Contiguous ranges of the given sizes, from 0.

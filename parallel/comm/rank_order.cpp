@@ -1,6 +1,6 @@
-// Memory bound: reads p operands, writes one. Operands are added one after another into a tile in the L1 cache, so that
-// p is not a loop constant and compilers vectorise each pass (this file is built with -O3). The first pass reads two
-// operands and the last one writes the result: two operands need one pass, p of them p - 1.
+// Memory bound: reads p operands and writes one. Operands are added one after another into a tile in the L1 cache, so p
+// need not be a compile-time constant, and compilers vectorise each pass (this file is built with -O3). The first pass
+// reads two operands, and the last pass writes the result. So p operands need p - 1 passes.
 #include "parallel/comm/rank_order.h"
 
 #include <algorithm>

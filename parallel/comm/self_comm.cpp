@@ -17,7 +17,8 @@ void copy(const ConstView& from, const MutView& to) {
 
 }  // namespace
 
-/// Messages waiting for their other side, in order of issue. At any time one of the queues is empty.
+/// Messages whose other side has not been issued yet, in order of issue. At any time at least one of the queues is
+/// empty.
 struct SelfComm::Mailbox {
   template <AnyView View>
   struct Side {

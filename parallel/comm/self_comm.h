@@ -7,8 +7,8 @@
 
 namespace ashlar::comm {
 
-/// The communicator of a single rank: every operation costs at most a copy. A message to itself is copied once both its
-/// send and its recv are issued; waiting for one whose other side was never issued is a Bug.
+/// The communicator of a single rank. Every operation costs at most a copy. A message of the rank to itself is copied
+/// when both its send and its recv have been issued. Waiting for one side before the other was issued is a Bug.
 class SelfComm final : public Communicator {
  public:
   explicit SelfComm(std::string name) : SelfComm(std::move(name), std::make_shared<ProgressEngine>()) {}

@@ -15,7 +15,7 @@ namespace ashlar::comm {
 
 namespace {
 
-/// A block of pinned memory. `free` marks the device's last use of it.
+/// A block of pinned memory. `free` is the event of the device's last use of the block.
 struct Block {
   char* data = nullptr;
   int64_t bytes = 0;

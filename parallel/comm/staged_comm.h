@@ -9,9 +9,9 @@ namespace ashlar::comm {
 
 /// Uses a host communicator for the buffers of an asynchronous device: sent data is copied into pinned host memory when
 /// its stream reaches the operation, the inner communicator transfers it, and received data is copied back. Copies use
-/// two separate streams, so that they wait only for the work they need. The same bits as the inner communicator.
-/// Operations are complete when the copy back is queued: the host waits for messages, never for the device. On one rank
-/// data stays on the device.
+/// two separate streams, so that they wait only for the work they need. Results have the same bits as those of the
+/// inner communicator. An operation is complete when its copy back is queued, so the host waits for messages but never
+/// for the device. On one rank the data stays on the device.
 class StagedComm final : public Communicator {
  public:
   /// Called by all ranks of `inner`, which must outlive it, as must `backend`.

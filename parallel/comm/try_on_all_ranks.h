@@ -17,9 +17,9 @@ class AllRanksError : public Error {
 /// throw an AllRanksError with the code and text of the lowest such rank: only the text if all failed with it,
 /// otherwise like `[io] rank 3 of 8 on node7: cannot write ...; ranks with other errors: 2`. With one rank exceptions
 /// pass unchanged.
-///   Without failures it costs one reduction of a number. A part may communicate, but a failing rank must not leave
-/// others waiting for it, nor pending operations. Bug, Error(kPeerLost) and other exceptions propagate at once on their
-/// rank, whose process must end.
+///   Without failures it costs one reduction of a number. `part` may communicate, but a rank that fails must not leave
+/// pending operations, or other ranks that wait for it. Bug, Error(kPeerLost) and other exceptions propagate at once on
+/// their rank, whose process must end.
 void try_on_all_ranks(ControlPlane& ranks, const std::function<void()>& part);
 
 }  // namespace ashlar::comm

@@ -31,7 +31,7 @@ class Coordinates : public PerAxis {
 /// Ranks are numbered along the axes in the order of Axis, the last one fastest: axes with the most traffic are
 /// adjacent.
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank);
-/// The rank of these coordinates in their group over `axes`; over kAllAxes, their rank in the mesh.
+/// The rank at these coordinates within its group over `axes`. With kAllAxes this is the rank in the mesh.
 int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes);
 
 /// This rank's coordinates, and a communicator for each group of ranks on request. A group of one rank is a
@@ -53,8 +53,8 @@ class Mesh {
   /// The ranks that differ from this one only along `axes`, in world order. Created at the first request, which all
   /// ranks of the mesh make together.
   comm::Communicator& group(AxisSet axes);
-  /// The union of the axis sets that ranks pass, ascending, the same on every rank: for groups that only some ranks
-  /// need. Called by all ranks.
+  /// Returns the union of the axis sets that the ranks pass, ascending, the same on every rank. It lets all ranks
+  /// create groups that only some of them need. Called by all ranks.
   std::vector<AxisSet> agree_on(std::span<const AxisSet> own);
 
  private:

@@ -96,7 +96,7 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
   NormVariant variant = config_.norm.variant;
   variant.type = c.type;
   variant.eps = c.eps;
-  // A gain shared by all heads gets gradient from the heads of every rank; the others are sharded like the heads.
+  // A gain that all heads share gets gradients from the heads of every rank. Other gains are sharded as the heads are.
   const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
   ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
   const nn::DimShard whole = nn::DimShard::whole(heads_.head_dim);

@@ -11,10 +11,11 @@
 
 namespace ashlar::model {
 
-/// Causal self-attention of this rank's heads: qkv = x [q; k; v]^T, q and k normed, all three clipped, q and k rotated
-/// (or all clipped, q and k rotated and normed), attention, times the output matrix. In layers with full attention and
-/// attn.k_eq_v: qk = x [q; k]^T, and v is k before all other steps. With attn.v_norm each head of v is divided by its
-/// root mean square before q and k are rotated. Its inputs are one product, qkv.
+/// Causal self-attention of this rank's heads. Steps: qkv = x [q; k; v]^T; q and k are normed; q, k and v are clipped;
+/// q and k are rotated; attention; product with the output matrix. With the norm after rope, q, k and v are first
+/// clipped, then q and k are rotated and normed. In layers with full attention and attn.k_eq_v, qk = x [q; k]^T, and v
+/// is k before all other steps. With attn.v_norm each head of v is divided by its root mean square before q and k are
+/// rotated. Its inputs are one product, qkv.
 class Attention final : public Branch {
  public:
   Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -26,7 +27,7 @@ class Attention final : public Branch {
   Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
   std::vector<LinearPart> input_parts() const override;
   std::vector<int64_t> input_widths() const override;  ///< widths of qkv
-  /// q and k are rotated in place in qkv if no norm precedes.
+  /// If no norm comes before, q and k are rotated in place in qkv.
   Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
   void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
@@ -45,7 +46,7 @@ class Attention final : public Branch {
   uint32_t scores_rng_stream_;  ///< dropout on the probabilities
   Mask mask_;
   LinearLayer qkv_, out_;
-  /// Steps on q, k and v before q and k are rotated, and after: norms, or values from keys; may be empty.
+  /// The steps before and after the rotation of q and k: norms, and the copy of keys to values. Either may be empty.
   std::vector<ops::HeadPart> before_, after_;
   std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< for norms over all heads
   nn::Parameter* sinks_ = nullptr;

@@ -36,9 +36,9 @@ void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (!(c.attn.scale > 0)) add("attn.scale = ", c.attn.scale, ": expected a number above 0; head_dim^-0.5 is usual");
   if (c.attn.softcap && !(*c.attn.softcap > 0))
-    add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or none; Gemma 2 uses 50");
+    add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or \"none\"; Gemma 2 uses 50");
   if (c.attn.clip_qkv && !(*c.attn.clip_qkv > 0))
-    add("attn.clip_qkv = ", *c.attn.clip_qkv, ": expected a number above 0, or none; OLMo uses 8");
+    add("attn.clip_qkv = ", *c.attn.clip_qkv, ": expected a number above 0, or \"none\"; OLMo uses 8");
   const auto& cycle = c.attn.window_cycle;
   if (cycle.empty() || std::any_of(cycle.begin(), cycle.end(), [](int64_t w) { return w != -1 && w < 1; }))
     add("attn.window_cycle = [", absl::StrJoin(cycle, ", "),
@@ -46,19 +46,20 @@ void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors
   if (!(c.pos.alibi_scale > 0)) add("pos.alibi_scale = ", c.pos.alibi_scale, ": expected a number above 0; 1 is usual");
   if (c.attn.temperature_positions < 0 || !(c.attn.temperature_beta >= 0))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ", attn.temperature_beta = ", c.attn.temperature_beta, ": expected 0 or more; 0 positions switch it off");
+        ", attn.temperature_beta = ", c.attn.temperature_beta,
+        ": expected both to be 0 or more; attn.temperature_positions = 0 turns the query scaling off");
   const bool whole_heads =
       c.rope.dims == c.head_dim && global_rope_dims(c) == c.attn.global_head_dim.value_or(c.head_dim);
   if (c.attn.temperature_positions > 0 && (c.pos.type != PosType::kRope || !whole_heads))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ": expected rotary positions over the whole head, whose tables hold the factor; remove it and ",
-        "attn.temperature_beta");
+        ": expected 0 unless all columns of every head rotate (pos.type = \"rope\", rope.fraction = 1); remove ",
+        "attn.temperature_positions and attn.temperature_beta");
   if (c.attn.temperature_positions > 0 && c.attn.temperature_beta == 0)
     add("attn.temperature_positions = ", c.attn.temperature_positions,
-        ": expected 0 with attn.temperature_beta = 0, which has no effect; give both, or none");
+        ": expected attn.temperature_beta above 0 too, got 0; set both keys, or neither");
   if (c.attn.temperature_positions == 0 && c.attn.temperature_beta > 0)
     add("attn.temperature_beta = ", c.attn.temperature_beta,
-        ": expected attn.temperature_positions too, the positions per temperature step; give both, ", "or none");
+        ": expected attn.temperature_positions above 0 too, got 0; set both keys, or neither");
 }
 
 }  // namespace ashlar::model

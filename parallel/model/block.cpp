@@ -9,7 +9,7 @@
 
 namespace ashlar::model {
 
-/// State of one forward: layout of rows, and the context for dropout on rows of the residual stream.
+/// State of one forward pass: the layout of rows, and the context for dropout on rows of the residual stream.
 struct Block::Context {
   const Ctx& ctx;
   const Ctx local;  ///< for operations on this rank's rows
@@ -118,7 +118,7 @@ Var Block::parallel(const Context& at, const Var& x) const {
     const ops::Branch second = joining(1, tensor::exit(ctx, f, at.tp));
     return ops::residual(at.local, &x, joining(0, tensor::exit(ctx, a, at.tp)), &second);
   }
-  // Dropout is linear for a fixed mask, so each branch's partial sum is masked before their common reduction.
+  // Dropout with a fixed mask is linear. So the partial sum of each branch is masked, and both are reduced together.
   const ops::Branch second = joining(1, f);
   const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, joining(0, a), &second), at.tp);
   return ops::residual(at.local, &x, {.value = both}, nullptr);

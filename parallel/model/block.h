@@ -48,7 +48,7 @@ class Block {
   tensor::TensorParallel tp_;
   bool fused_;  ///< the branches' inputs are one product, [q; k; v; gate; up]: the parallel block with one norm
   std::array<std::unique_ptr<Branch>, 2> branches_;
-  std::array<uint32_t, 2> rng_streams_;              ///< dropout sites of the branches
+  std::array<uint32_t, 2> rng_streams_;              ///< random streams of the branches' dropout
   NormLayer norm1_, norm2_, norm1_out_, norm2_out_;  ///< norms selected by norm.placement
   LinearLayer fused_in_;
   nn::Parameter* out_scalar_ = nullptr;  ///< null without block.out_scalar

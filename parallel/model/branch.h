@@ -32,8 +32,9 @@ struct Rows {
 
 /// A branch of a block that is added to the residual stream: attention, a feed-forward network. A tensor rank holds a
 /// slice of it and computes a partial sum of its result.
-/// A block either lets a branch add its own inputs and calls `forward`, or holds the input matrices of several branches
-/// that read the same rows in one product, and calls `forward_from` with each branch's columns of the result.
+/// A block uses a branch in one of two ways. Either the branch adds its own inputs, and the block calls `forward`. Or
+/// the block computes one product for several branches that read the same rows, holds their input matrices, and calls
+/// `forward_from` with the columns of each branch.
 class Branch {
  public:
   virtual ~Branch() = default;
@@ -45,8 +46,8 @@ class Branch {
   /// this call: in decoding every rank has all rows.
   virtual Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const = 0;
 
-  /// The parts that `add_inputs` would add, for a product with other branches; `forward_from` gets their columns [N,
-  /// width] of the result. Empty: this branch's inputs are not a single product.
+  /// The parts that `add_inputs` would add, for a common product with other branches. `forward_from` gets their columns
+  /// [N, width] of the result. Empty if the inputs of this branch are not a single product.
   virtual std::vector<LinearPart> input_parts() const { return {}; }
   virtual std::vector<int64_t> input_widths() const { return {}; }
   /// Computes `forward` from those columns, which it may overwrite.

@@ -7,8 +7,8 @@ namespace ashlar::model {
 
 namespace {
 
-/// Average number of keys per query: those inside the mask's square or band (computed), and those visible, where a
-/// triangle of T counts T/2.
+/// Average number of keys per query: the computed ones, inside the square or band of the mask, and the visible ones,
+/// where a triangle of T counts T/2.
 struct KeysPerQuery {
   double full, causal;
 };

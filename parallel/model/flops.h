@@ -12,10 +12,10 @@ namespace ashlar::model {
 int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted).
-/// attention_full: 12*L*H*D*T (for values of another width 6*L*H*(D+Dv)*T), D of each layer, the convention of PaLM,
-/// nanoGPT and torchtitan. attention_causal: half of it, since half of the scores are masked on average (llm.c,
-/// Megatron). T is sequence_length. A layer with a window W < T counts its band, W keys per token, of which W - W^2 /
-/// 2T are visible; a layer with chunks counts squares and triangles.
+/// attention_full: 12*L*H*D*T (for values of another width 6*L*H*(D+Dv)*T), with D of each layer. This is the
+/// convention of PaLM, nanoGPT and torchtitan. attention_causal: half of it, since half of the scores are masked on
+/// average (llm.c, Megatron). T is sequence_length. A layer with a window W < T counts its band, W keys per token, of
+/// which W - W^2 / 2T are visible; a layer with chunks counts squares and triangles.
 struct FlopsPerToken {
   double matmul = 0;  ///< 6 N
   double attention_full = 0;
@@ -26,7 +26,7 @@ struct FlopsPerToken {
 FlopsPerToken flops_per_token(const ModelConfig& config, int64_t sequence_length);
 /// Matrix flops of each layer.
 std::vector<double> matmul_flops_of_layers(const ModelConfig& config);
-/// attention_causal by layer: windows cost less.
+/// FlopsPerToken::attention_causal by layer. Layers with windows cost less.
 std::vector<double> attention_flops_of_layers(const ModelConfig& config, int64_t sequence_length);
 
 /// Elements of keys and values of one sample's tokens: n_kv_heads * (head_dim + v_head_dim) per token, summed over

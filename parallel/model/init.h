@@ -36,7 +36,7 @@ struct MatrixPlace {
 nn::InitRule matrix_init(const ModelConfig& config, const MatrixPlace& place);
 /// Embedding and position tables: normal with init.std, truncated like matrices.
 nn::InitRule table_init(const ModelConfig& config);
-/// T5's table of biases: like other tables, except for scheme t5: 1/sqrt(C) (Hugging Face's T5).
+/// T5's table of biases: as other tables, but 1/sqrt(C) for scheme t5 (Hugging Face's T5).
 nn::InitRule t5_bias_init(const ModelConfig& config);
 /// Default of init.std: 0.02; for schemes that define it for tables: small_wang sqrt(2/(5 C)), mitchell 1/sqrt(C),
 /// fan_in and t5 1. `rule` receives the formula.

@@ -15,10 +15,10 @@ namespace ashlar::model {
 ///   k_nope = c_kv Wkb,  v = c_kv Wvb
 /// A head of q and k is [R columns that rotate | P others]: k_h = [r | k_nope_h]. With bias.qkv, Wqa and Wkva have a
 /// bias.
-/// The latents are narrow and shared by all heads, so each tensor rank computes them completely for its rows of the
-/// stream, and one exchange, narrower than the stream, brings them into the sharded part; Wqb, Wkb, Wvb and the output
-/// are sharded by heads. The cache holds the heads' keys and values. Source: DeepSeek-AI 2024 (arXiv:2405.04434)
-/// section 2.1.
+/// The latents are narrow and shared by all heads. So each tensor rank computes them completely for its rows of the
+/// stream, and `enter` exchanges the latents, which are narrower than the stream. Wqb, Wkb, Wvb and the output are
+/// sharded by heads. The cache holds the heads' keys and values. Source: DeepSeek-AI 2024 (arXiv:2405.04434) section
+/// 2.1.
 class LatentAttention final : public Branch {
  public:
   LatentAttention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);

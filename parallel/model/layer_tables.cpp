@@ -10,7 +10,7 @@ void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first,
   const std::vector<double> temperatures = query_temperatures(config, positions);
   for (int64_t layer = first; layer < last; ++layer) {
     const LayerRope rope = rope_of(config, layer);
-    // Queries without rotation get their temperatures from tables with angle 0.
+    // In a layer without rotation, queries get their temperatures from a table with angle 0.
     if (rope.base == 0 && temperatures.empty()) continue;
     int64_t kind = 0;
     while (kind < std::ssize(kinds_) && !(kinds_[kind].rope == rope)) ++kind;

@@ -20,9 +20,9 @@ struct LinearPart {
 };
 
 /// Storage of this rank's part of one or more matrices that multiply the same rows: [sum of rows, cols]. The bias
-/// vector exists if any part has a bias; entries of other parts belong to no tensor and stay zero. Sharded by rows it
-/// is Megatron's column-parallel linear (the result is this rank's columns), sharded by columns the row-parallel one
-/// (the result is a partial sum; its bias is on one rank only, so that it is added once).
+/// vector exists if any part has a bias; entries of other parts belong to no tensor and stay zero. Sharded by rows, it
+/// is Megatron's column-parallel linear: the result is this rank's columns. Sharded by columns, it is the row-parallel
+/// linear: the result is a partial sum, and the bias is on one rank only, so that it is added once.
 /// Source: Shoeybi et al. 2019 (arXiv:1909.08053), section 3.
 class LinearLayer {
  public:
@@ -51,8 +51,9 @@ class LinearLayer {
   nn::Parameter* bias_ = nullptr;
 };
 
-/// The column-parallel product of a block's rows with matrices whose rows are sharded over `tensor_ranks` ranks. Bug
-/// when ranks hold the same rows but their gradient is not summed over these ranks, or the reverse.
+/// The column-parallel product of a block's rows with matrices whose rows are sharded over `tensor_ranks` ranks. Bug if
+/// ranks hold the same rows and their gradient is not summed over these ranks, or if the gradient is summed over ranks
+/// with different rows.
 LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
                           const std::vector<LinearPart>& parts, int64_t tensor_ranks);
 
@@ -67,7 +68,7 @@ struct ResidualOutput {
 };
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 
-/// Dropout site of a branch, the same on every rank and mesh.
+/// The random stream of a branch's dropout, the same on every rank and mesh.
 uint32_t dropout_rng_stream(int64_t layer, std::string_view where);
 
 }  // namespace ashlar::model

@@ -25,10 +25,11 @@ void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
     add("attn.global_head_dim = ", *a.global_head_dim, ": expected 1 to 512; Gemma 4 uses 512");
   if (a.global_n_kv_heads && (*a.global_n_kv_heads < 1 || (c.n_heads > 0 && c.n_heads % *a.global_n_kv_heads != 0)))
     add("attn.global_n_kv_heads = ", *a.global_n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
-        "; every KV head serves the same number of query heads");
+        ", since every KV head serves the same number of query heads; change attn.global_n_kv_heads or model.n_heads");
   if (a.k_eq_v && a.v_head_dim > 0 && a.v_head_dim != a.global_head_dim.value_or(c.head_dim))
     add("attn.k_eq_v = true: expected attn.v_head_dim = ", a.global_head_dim.value_or(c.head_dim),
-        ", the width of the keys that are the values, got ", a.v_head_dim, "; remove attn.k_eq_v or attn.v_head_dim");
+        ", the width of the keys, which are also the values, got ", a.v_head_dim,
+        "; remove attn.k_eq_v or attn.v_head_dim");
 }
 
 void add_size_errors(const ModelConfig& c, std::vector<std::string>& errors) {
@@ -42,7 +43,7 @@ void add_size_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const bool heads = positive("model.n_heads", c.n_heads);
   if (positive("model.n_kv_heads", c.n_kv_heads) && heads && c.n_heads % c.n_kv_heads != 0)
     add("model.n_kv_heads = ", c.n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
-        "; every KV head serves the same number of query heads");
+        ", since every KV head serves the same number of query heads; change model.n_kv_heads or model.n_heads");
   if (c.head_dim < 1 || c.head_dim > 512)
     add("model.head_dim = ", c.head_dim, ": expected 1 to 512; change model.head_dim or model.n_heads");
   add_head_kind_errors(c, errors);
@@ -65,13 +66,15 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
     add("ffn.gated = true: expected false with ffn.act = \"xielu\", which has no gated form; change ffn.gated or "
         "ffn.act");
   if (c.block.parallel_norms != 1 && c.block.parallel_norms != 2)
-    add("block.parallel_norms = ", c.block.parallel_norms, ": expected 1 or 2; 1 shares the norm of attention and FFN");
+    add("block.parallel_norms = ", c.block.parallel_norms,
+        ": expected 1 (attention and FFN share a norm) or 2 (a norm for each)");
   if (c.block.topology == Topology::kSerial && c.block.parallel_norms != 1)
     add("block.parallel_norms = ", c.block.parallel_norms,
-        ": expected only with block.topology = \"parallel\"; remove it");
+        ": expected only with block.topology = \"parallel\"; remove block.parallel_norms");
   if (c.block.topology == Topology::kParallel && c.norm.placement != NormPlacement::kPre)
     add("norm.placement = \"", name_of(c.norm.placement),
-        "\": expected \"pre\" with block.topology = \"parallel\", which has no other form; change norm.placement or "
+        "\": expected \"pre\", the only placement that block.topology = \"parallel\" supports; change norm.placement "
+        "or "
         "block.topology");
   if (c.qk_norm.kind == QkNorm::kL2 && c.qk_norm.type != NormType::kRmsNorm)
     add("attn.qk_norm_type = \"", name_of(c.qk_norm.type),
@@ -86,25 +89,26 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   constexpr std::string_view kWith = " with attn.kind = \"mla\"";
   if (c.attn.v_head_dim < 0 || c.attn.v_head_dim > 512)
-    add("attn.v_head_dim = ", c.attn.v_head_dim, ": expected 1 to 512, or 0 for head_dim");
+    add("attn.v_head_dim = ", c.attn.v_head_dim, ": expected 1 to 512, or 0 to use model.head_dim");
   if (!c.latent()) return;
   if (c.attn.kv_rank < 1) add("attn.kv_rank = ", c.attn.kv_rank, ": expected 1 or more", kWith, "; DeepSeek uses 512");
-  if (c.attn.q_rank < 0) add("attn.q_rank = ", c.attn.q_rank, ": expected 0 or more; 0: one full matrix");
+  if (c.attn.q_rank < 0)
+    add("attn.q_rank = ", c.attn.q_rank, ": expected 0 or more; 0 projects the queries by one full matrix");
   if (!(c.attn.latent_eps > 0))
     add("attn.latent_eps = ", c.attn.latent_eps, ": expected a number above 0; 1e-6 is usual");
   if (c.pos.type != PosType::kRope)
     add("pos.type = \"", name_of(c.pos.type), "\": expected \"rope\"", kWith,
-        ", whose keys have a separate rotated part; change pos.type or attn.kind");
+        ", whose attention keys have a separate rotated part; change pos.type or attn.kind");
   if (c.pos.type == PosType::kRope && c.rope.dims >= c.head_dim)
     add("rope.dims = ", c.rope.dims, ": expected less than model.head_dim = ", c.head_dim, kWith,
-        ": rope.dims columns of a head rotate, and the others come from the latent; e.g. ",
+        ": rope.dims columns of a head rotate, and the others come from the latent; set e.g. rope.dims = ",
         std::max<int64_t>(2, c.head_dim / 3 / 2 * 2));
   if (c.rope.scaling == RopeScaling::kProportional)
     add("rope.scaling = \"proportional\" is not supported", kWith,
-        ", whose heads rotate in part: expected another scaling; change rope.scaling or attn.kind");
+        ", because only some columns of its heads rotate; change rope.scaling or attn.kind");
   if (c.n_kv_heads != c.n_heads)
-    add("model.n_kv_heads = ", c.n_kv_heads, ": expected model.n_heads = ", c.n_heads, kWith,
-        ": every head has its own keys and values from the latent; remove it");
+    add("model.n_kv_heads = ", c.n_kv_heads, ": expected ", c.n_heads, ", the value of model.n_heads,", kWith,
+        ", where every head has its own keys and values; remove model.n_kv_heads");
   const auto refuse = [&](bool given, std::string_view key, const auto& value, std::string_view off) {
     if (given)
       add(key, " = ", value, " is not supported", kWith, ": expected ", off, "; change ", key, " or attn.kind");
@@ -126,10 +130,11 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   const bool has_factor = r.scaling == RopeScaling::kLinear || r.scaling == RopeScaling::kLlama3 ||
                           r.scaling == RopeScaling::kYarn || r.scaling == RopeScaling::kLongrope;
   if (has_factor && !(r.factor >= 1))
-    add("rope.factor = ", r.factor, ": expected 1 or more ", kind, "; the context in multiples of the original one");
+    add("rope.factor = ", r.factor, ": expected 1 or more ", kind,
+        "; rope.factor is the extended context length / the original one");
   if (has_factor && r.scaling != RopeScaling::kLinear && r.original_positions < 2)
     add("rope.original_positions = ", r.original_positions, ": expected 2 or more ", kind,
-        "; the context length before scaling");
+        "; give the context length before scaling");
   if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor > r.low_freq_factor && r.low_freq_factor > 0))
     add("rope.high_freq_factor = ", r.high_freq_factor, ", rope.low_freq_factor = ", r.low_freq_factor,
         ": expected rope.high_freq_factor > rope.low_freq_factor > 0; 4 and 1 are usual");
@@ -139,14 +144,15 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   if (r.scaling == RopeScaling::kYarn && !(r.base > 1))
     add("rope.base = ", r.base, ": expected more than 1 ", kind, "; 10000 is usual");
   if (!(r.attention_factor > 0))
-    add("rope.attention_factor = ", r.attention_factor, ": expected a number above 0; remove it to use the default");
+    add("rope.attention_factor = ", r.attention_factor,
+        ": expected a number above 0; remove rope.attention_factor to use the default");
   const auto a_pair = [&](const char* key, const std::vector<double>& factors) {
     if (r.scaling == RopeScaling::kLongrope && std::ssize(factors) != r.dims / 2)
-      add(key, " has ", std::ssize(factors), " numbers: expected ", r.dims / 2,
-          " (rope.dims / 2, one per rotary pair) ", kind);
+      add(key, ": expected ", r.dims / 2, " numbers (rope.dims / 2, one per rotary pair) ", kind, ", got ",
+          std::ssize(factors), "; change the list or rope.dims");
     for (const double factor : factors) {
       if (factor > 0) continue;
-      add(key, " = a list with ", factor, ": expected numbers above 0; they divide frequencies");
+      add(key, " = a list with ", factor, ": expected only numbers above 0, since each divides a frequency");
       break;
     }
   };
@@ -178,10 +184,11 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
   if (dims < 2 || dims % 2 != 0 || dims > width)
     add("rope.global_dims = ", dims, r.global_dims ? "" : " (the share of rope.dims in attn.global_head_dim)",
         ": expected an even number from 2 to ", width,
-        ", the width of a head in layers with full attention; give another number");
+        ", the width of a head in layers with full attention; set rope.global_dims to such a number");
   if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
-    add("rope.global_dims = ", dims, ": expected rope.dims = ", r.dims,
-        " with rope.scaling = \"longrope\", which has one list of factors for all layers; change rope.global_dims or "
+    add("rope.global_dims = ", dims, ": expected ", r.dims,
+        ", the value of rope.dims, with rope.scaling = \"longrope\", which has one list of factors for all layers; "
+        "change rope.global_dims or "
         "rope.scaling");
 }
 
@@ -198,11 +205,11 @@ void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors)
     else if (2 * c.pos.t5_max_distance <= c.pos.t5_num_buckets)
       add("pos.t5_max_distance = ", c.pos.t5_max_distance,
           ": expected more than pos.t5_num_buckets / 2 = ", c.pos.t5_num_buckets / 2,
-          ", the distances with separate buckets; T5 uses 128");
+          ", since the first half of the buckets holds one distance each; T5 uses 128");
   }
   if (c.pos.type == PosType::kSinusoidal && c.d_model < 4)
-    add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies are ",
-        "10000^(-m/(d_model/2 - 1))");
+    add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies ",
+        "divide by d_model/2 - 1; change model.d_model or pos.type");
   if (c.pos.type == PosType::kRope) {
     if (c.rope.dims < 2 || c.rope.dims % 2 != 0 || c.rope.dims > c.head_dim)
       add("rope.dims = ", c.rope.dims, ": expected an even number from 2 to model.head_dim = ", c.head_dim,
@@ -217,14 +224,15 @@ std::string masked_ids_problem(const ModelConfig& c) {
   for (size_t i = 0; i < c.masked_ids.size(); ++i) {
     const int64_t id = c.masked_ids[i];
     if (id < 0 || id >= c.vocab_size)
-      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ": expected ids from 0 to ", c.vocab_size - 1,
-                     ", below vocab.size; remove it");
+      return str_cat("head.masked_ids = ", id, " (entry ", i + 1, "): expected ids from 0 to ", c.vocab_size - 1,
+                     ", below vocab.size; remove ", id, " from the list");
     if (i > 0 && id <= c.masked_ids[i - 1])
-      return str_cat("head.masked_ids = ", id, " at place ", i + 1, ", after ", c.masked_ids[i - 1],
-                     ": expected ids ascending, each once; sort them");
+      return str_cat("head.masked_ids = ", id, " (entry ", i + 1, ") after ", c.masked_ids[i - 1],
+                     ": expected ascending ids, each once; sort the list and remove repeated ids");
   }
   if (c.masked_ids.empty() || static_cast<int64_t>(c.masked_ids.size()) < c.vocab_size) return "";
-  return str_cat("head.masked_ids = all ", c.vocab_size, " ids: expected one that is not masked; remove some");
+  return str_cat("head.masked_ids = all ", c.vocab_size,
+                 " ids: expected at least one id that is not masked; remove ids from the list");
 }
 
 /// Errors of the embedding, the head, the loss and initial weights.
@@ -235,13 +243,14 @@ void add_head_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (c.softcap && !(*c.softcap > 0))
     add("head.softcap = ", *c.softcap, ": expected a number above 0, or \"none\"; Gemma 2 uses 30");
   if (const std::string text = masked_ids_problem(c); !text.empty()) errors.push_back(text);
-  if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 switches it off");
+  if (!(c.loss.z_coef >= 0)) add("loss.z_coef = ", c.loss.z_coef, ": expected 0 or more; 0 turns the z-loss off");
   if (!(c.init.std > 0)) add("init.std = ", c.init.std, ": expected a number above 0; 0.02 is usual");
   if (c.init.trunc_sigma && !(*c.init.trunc_sigma >= RandomFill::kLeastTruncSigma))
     add("init.trunc_sigma = ", *c.init.trunc_sigma, ": expected ", RandomFill::kLeastTruncSigma,
         " or more, or \"none\"; OLMo uses 3");
   if (!(c.init.residual_scale > 0))
-    add("init.residual_scale = ", c.init.residual_scale, ": expected a number above 0; 1 keeps that of the scheme");
+    add("init.residual_scale = ", c.init.residual_scale,
+        ": expected a number above 0; 1 keeps the deviations of init.scheme");
 }
 
 }  // namespace
@@ -257,7 +266,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   if (c.embed_dim) check_positive("model.embed_dim", *c.embed_dim, errors);
   add_position_errors(c, errors);
   const auto probability = [&](std::string_view key, double p) {
-    if (!(p >= 0 && p < 1)) add(key, " = ", p, ": expected 0 <= p < 1; 0 switches it off");
+    if (!(p >= 0 && p < 1)) add(key, " = ", p, ": expected a probability from 0 to below 1; 0 turns dropout off");
   };
   probability("dropout.embed", c.dropout.embed);
   probability("dropout.attn", c.dropout.attn);

@@ -23,7 +23,8 @@ std::vector<int64_t> t5_buckets(const ModelConfig& c) {
   if (c.pos.type != PosType::kT5Bias) return {};
   const int64_t buckets = c.pos.t5_num_buckets, exact = buckets / 2;
   const double ratio = static_cast<double>(c.pos.t5_max_distance) / static_cast<double>(exact);
-  // The first distance of a bucket. A bound within rounding of an integer is that integer, as in the exact formula.
+  // The first distance of a bucket. If a bound differs from an integer only by rounding, it is that integer, as in the
+  // exact formula.
   const auto first = [&](int64_t bucket) {
     if (bucket < exact) return bucket;
     const double share = static_cast<double>(bucket - exact) / static_cast<double>(buckets - exact);

@@ -20,9 +20,9 @@ struct LayerRope {
 LayerRope rope_of(const ModelConfig& config, int64_t layer);
 
 /// The canonical form of the model's section [rope]: two models that rotate equally in every layer get equal sections.
-/// Bases per layer become the shortest rope.base_cycle, or rope.base if all layers have one, never rope.local_base or
-/// rope.global_enabled; rope.scaled_layers is "all" if all rotating layers are scaled, and a scaling that applies to no
-/// layer is none.
+/// Bases per layer are given by the shortest rope.base_cycle, or by rope.base if they are all equal, never by
+/// rope.local_base or rope.global_enabled. rope.scaled_layers is "all" if all rotating layers are scaled. A scaling
+/// that applies to no layer is replaced by none.
 ModelConfig with_canonical_rope(ModelConfig config);
 
 /// Angle per position of each of the turned / 2 pairs. f_m = base^(-2m/r), r = dims, m < r/2, then by scaling:

@@ -40,18 +40,19 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
     const std::string also =
         kv_heads_of_kinds(c).size() < 2
             ? ""
-            : str_cat("; the same applies to attn.global_n_kv_heads = ", *c.attn.global_n_kv_heads);
-    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides model.n_heads = ", c.n_heads,
-                            " and divides model.n_kv_heads = ", c.n_kv_heads, " or is a multiple of it", also,
-                            "; choose from ", absl::StrJoin(sizes, ", ")));
+            : str_cat(" (and likewise for attn.global_n_kv_heads = ", *c.attn.global_n_kv_heads, ")");
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a divisor of model.n_heads = ", c.n_heads,
+                            " that divides model.n_kv_heads = ", c.n_kv_heads, " or is a multiple of ", c.n_kv_heads,
+                            also, "; choose from ", absl::StrJoin(sizes, ", ")));
   }
   if (c.d_ff % size != 0) {
-    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides model.d_ff = ", c.d_ff,
-                            "; choose another, or model.d_ff = ", (c.d_ff + size - 1) / size * size));
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a divisor of model.d_ff = ", c.d_ff,
+                            "; change mesh.tensor, or set model.d_ff = ", (c.d_ff + size - 1) / size * size));
   }
   if (c.vocab_padded() % size != 0) {
-    found.push_back(str_cat("mesh.tensor = ", size, ": expected a size that divides the padded vocabulary of ",
-                            c.vocab_padded(), " rows; set vocab.pad_to = ", std::lcm(c.vocab_pad_to, size)));
+    found.push_back(
+        str_cat("mesh.tensor = ", size, ": expected a divisor of ", c.vocab_padded(),
+                ", the rows of the padded vocabulary; set vocab.pad_to = ", std::lcm(c.vocab_pad_to, size)));
   }
   return found;
 }
@@ -67,9 +68,9 @@ Slices with_kv_heads(const ModelConfig& c, int64_t size, int64_t rank, int64_t n
     s.kv_heads = nn::DimShard::part(n_kv_heads, size, rank);
     return s;
   }
-  const int64_t sharers = holders(n_kv_heads, size);
-  ASHLAR_CHECK(sharers > 0, n_kv_heads, " KV heads on ", size, " ranks");
-  s.kv_heads = {.begin = rank / sharers, .size = 1, .global = n_kv_heads};
+  const int64_t ranks_per_head = holders(n_kv_heads, size);
+  ASHLAR_CHECK(ranks_per_head > 0, n_kv_heads, " KV heads on ", size, " ranks");
+  s.kv_heads = {.begin = rank / ranks_per_head, .size = 1, .global = n_kv_heads};
   s.kv_axes = nn::replicated_and_summed_over(Axis::kTensor);
   s.kv_axes.sharded_over = Axis::kTensor;
   return s;

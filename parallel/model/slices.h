@@ -28,7 +28,7 @@ std::vector<std::string> slicing_problems(const ModelConfig& config, int64_t siz
 /// Shards heads, the KV heads of model.n_kv_heads, d_ff and the padded vocabulary over `size` ranks; Bug if there are
 /// slicing_problems.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank);
-/// The slices with the KV heads of one layer.
+/// The same slices, but with the KV heads of one layer.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank, int64_t layer);
 
 }  // namespace ashlar::model

@@ -65,7 +65,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   };
   if (range.embedding) {
     tokens_ = tokens();
-    // Partial sums are multiplied by it, so each rank has a partial gradient.
+    // The projection multiplies partial sums, so each rank has a partial gradient.
     if (config_.embed_dim)
       project_in_ =
           projection(store, "embed.project.weight", {C, E}, config_, nn::replicated_and_summed_over(Axis::kTensor));
@@ -120,7 +120,7 @@ void Stage::make_tables(const Ctx& ctx, int64_t positions) {
   if (config_.pos.type == PosType::kSinusoidal && range_.embedding && tp_.rank() == 0)
     sinusoidal_ = ops::sinusoidal_table(ctx, positions + config_.pos.learned_offset, config_.d_model);
   if (config_.pos.type == PosType::kAlibi) {
-    // Indexed by the global head number, so that tensor ranks agree.
+    // Slopes are taken by global head number, so that they do not depend on the tensor ranks.
     const std::vector<double> all = alibi_slopes(config_);
     const auto first = all.begin() + slices_.heads.begin;
     alibi_slopes_ = ctx.upload_numbers({first, first + slices_.heads.size}, Shape{slices_.heads.size});

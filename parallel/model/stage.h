@@ -22,10 +22,10 @@ struct StageRange {
 /// Called with the residual stream [N_loc, C] after the embedding (`layers` 0) and after the first `layers` blocks.
 using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 
-/// The blocks of a stage with optional embedding and head: only what it owns is constructed, under global names.
-/// Construction adds parameters to the store; allocate and initialize the store before the first forward. A tensor rank
-/// holds a slice of the vocabulary, in the embedding and in the head; learned positions are on the first rank only, so
-/// that they are added once; the projections of embed_dim are on every tensor rank. If rows are sharded
+/// The blocks of a stage, and its embedding and head if it has them. Only what the stage owns is constructed, under
+/// global names. Construction adds parameters to the store; allocate and initialize the store before the first forward.
+/// A tensor rank holds a slice of the vocabulary in the embedding and in the head. Learned positions are on the first
+/// rank only, so that they are added once. The projections of embed_dim are on every tensor rank. If rows are sharded
 /// (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not on the
 /// embedding's stage has a copy of the table, and T5's biases shared by layers have a copy on every rank with layers:
 /// both are replicated over the pipeline, and their gradients are summed.
@@ -48,13 +48,13 @@ class Stage {
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
   /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
-  /// Final norm and logits [N, V] in the accumulate dtype, for unsharded rows [N, C], as the matrix product of the head
-  /// computes them (finish_logits converts them to the logits of the model); columns from vocab_size on are padding.
+  /// Final norm and the head's matrix product: unsharded rows [N, C] -> [N, V] in the accumulate dtype. finish_logits
+  /// converts the result to the logits of the model. Columns from vocab_size on are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
   /// An empty cache for `batch` samples of up to `max_tokens` tokens.
   KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
-  /// New tokens after those in the cache: hidden rows [N, C] of the previous stage (absent on the first stage, which
-  /// embeds them) -> those of this stage; advances the cache. Rows are not sharded.
+  /// Processes new tokens after those in the cache: hidden rows [N, C] of the previous stage (absent on the first
+  /// stage, which embeds the tokens) -> hidden rows of this stage. Advances the cache. Rows are not sharded.
   Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const;
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }

@@ -25,8 +25,9 @@ struct RunnerHooks {
   model::BlockObserver after_block;  ///< called with the residual stream in forward
 };
 
-/// Runs the model: holds tapes and deferred weight gradients. Gradients are accumulated into the parameters' main
-/// gradients, losses of the last chunk into the stats. One tensor passes from chunk to chunk, the residual stream.
+/// Runs the chunks of the model, and holds their tapes and deferred weight gradients. Gradients are accumulated into
+/// the main gradients of the parameters, and losses of the last chunk into the stats. One tensor passes from chunk to
+/// chunk: the residual stream.
 class ChunkRunner final : public Runner {
  public:
   /// `chunks` are this stage's, in model order. `ctx` has dtype, recomputation, scalars and the dropout seed; tapes and

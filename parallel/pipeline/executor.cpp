@@ -18,7 +18,7 @@ class StageTransfers {
   void put(const Message& message, const BoundaryValues& values) {
     if (!values.empty()) outgoing_.emplace(key(message), values);
   }
-  /// The tensors of a transfer, when they have arrived.
+  /// Returns the received tensors of a transfer, which the stream waits for.
   BoundaryValues pop_incoming(const Message& message) {
     const auto at = incoming_.find(key(message));
     ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
@@ -66,8 +66,8 @@ class StageTransfers {
   }
 
  private:
-  /// Kept until a later point of the list that does not depend on message arrival, so that memory is reused at the same
-  /// places in every step.
+  /// A transfer. It is kept until a later entry of the list that does not depend on the arrival of messages, so that
+  /// memory is reused at the same places in every step.
   struct Transfer {
     int64_t peer = 0;
     BoundaryValues sent;

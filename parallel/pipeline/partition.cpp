@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Sums of the same layers in another order differ by rounding: such partitions count as equal.
+/// Sums of the same layers in another order differ by rounding, so costs that differ by less than that count as equal.
 bool less(double a, double b) { return a < b * (1 - 1e-12); }
 
 class Partitioner {
@@ -27,13 +27,14 @@ class Partitioner {
     return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + embedding_and_head;
   }
 
-  /// The smallest possible cost of the costliest chunk.
+  /// Minimizes the cost of the most expensive chunk, and returns that cost.
   double min_max() {
     solve([](double chunk, double rest) { return std::max(chunk, rest); });
     return at(0, 0);
   }
 
-  /// cuts[k] is the first layer of chunk k; one more entry for the end. No chunk costs more than `limit`.
+  /// Returns the most even partition in which no chunk costs more than `limit`. Entry k is the first layer of chunk k;
+  /// one more entry is the end.
   std::vector<int64_t> most_even(double limit) {
     const auto squares = [limit](double chunk, double rest) {
       return less(limit, chunk) ? kInfinite : (chunk / limit) * (chunk / limit) + rest;
@@ -53,8 +54,8 @@ class Partitioner {
   int64_t min_layers(int64_t k) const { return allow_empty_ && (k == 0 || k == chunks_ - 1) ? 0 : 1; }
   double& at(int64_t k, int64_t first) { return best_[static_cast<size_t>(k * (num_layers() + 1) + first)]; }
 
-  /// best(k, first): the minimum of join(cost of k, best of the rest) over all ways to assign layers [first, L) to the
-  /// chunks k, k + 1, ...
+  /// Sets best(k, first) to the minimum of join(cost of k, best of the rest) over all ways to assign layers [first, L)
+  /// to the chunks k, k + 1, ...
   template <typename Join>
   void solve(Join join) {
     best_.assign(static_cast<size_t>((chunks_ + 1) * (num_layers() + 1)), kInfinite);
@@ -80,20 +81,14 @@ void check(const PartitionSpec& spec) {
   const auto num_layers = static_cast<int64_t>(spec.layer_flops.size());
   if (spec.stages < 1 || spec.virtual_stages < 1) {
     throw input_error("pipeline", "expected mesh.pipeline and mesh.virtual_stages of at least 1, got ", spec.stages,
-                      " and ", spec.virtual_stages);
+                      " and ", spec.virtual_stages, "; set both to 1 or more");
   }
   ASHLAR_CHECK(num_layers > 0, "expected at least one layer");
   if (num_layers / spec.stages < spec.virtual_stages) {
-    const auto up_to = [](int64_t most) { return most > 1 ? str_cat("from 1 to ", most) : str_cat("1"); };
-    throw input_error("pipeline", "expected a layer for each of the ", spec.stages, " x ", spec.virtual_stages,
-                      " chunks of mesh.pipeline x mesh.virtual_stages, got model.n_layers = ", num_layers, "; choose ",
-                      num_layers >= spec.virtual_stages
-                          ? str_cat("mesh.pipeline ", up_to(num_layers / spec.virtual_stages), " with ",
-                                    spec.virtual_stages, " virtual stages")
-                          : str_cat("mesh.virtual_stages = 1 with mesh.pipeline ", up_to(num_layers)),
-                      num_layers >= spec.stages ? str_cat(", or mesh.virtual_stages ", up_to(num_layers / spec.stages),
-                                                          " with ", spec.stages, " pipeline stages")
-                                                : std::string());
+    throw input_error("pipeline", "mesh.pipeline = ", spec.stages, ", mesh.virtual_stages = ", spec.virtual_stages,
+                      ": expected at most model.n_layers = ", num_layers, " chunks (each needs a layer), got ",
+                      spec.stages, " * ", spec.virtual_stages, " = ", spec.stages * spec.virtual_stages,
+                      "; lower mesh.pipeline or mesh.virtual_stages");
   }
   for (const double flops : spec.layer_flops) {
     ASHLAR_CHECK(std::isfinite(flops) && flops > 0, "expected a positive finite layer cost, got ", flops);

@@ -7,8 +7,8 @@
 
 namespace ashlar::pipeline {
 
-/// Costs of the layers, and the number of chunks. Costs are flops of one micro-batch (any common unit works: only
-/// ratios matter), finite; positive for layers, not negative for embedding and head.
+/// Costs of the layers, and the number of chunks. Costs are finite flops of one micro-batch; any common unit works,
+/// since only ratios matter. They are positive for layers, and not negative for embedding and head.
 struct PartitionSpec {
   std::vector<double> layer_flops;  ///< one per layer
   double embedding_flops = 0;       ///< added to the first chunk
@@ -25,10 +25,11 @@ struct Partition {
   double max_flops = 0;                   ///< cost of the slowest chunk, which limits the pipeline
 };
 
-/// Partitions the layers into contiguous ranges that minimize the costliest one; among those the most even partition
-/// (least sum of squares), then the one with fewer layers on early chunks, which hold the most activations. Only the
-/// first or last chunk can gain by having no layer: a middle one could take layers from its neighbours. O(chunks *
-/// layers^2). Input error when there are fewer layers than chunks; it names valid sizes.
+/// Partitions the layers into contiguous ranges such that the most expensive range costs as little as possible. Among
+/// such partitions it takes the most even one (least sum of squares), then the one with fewer layers on early chunks,
+/// which hold the most activations. Only the first or last chunk can gain by having no layer, since a middle chunk
+/// could take layers from its neighbours. Costs O(chunks * layers^2). Input error when there are fewer layers than
+/// chunks; it names valid sizes.
 Partition partition(const PartitionSpec& spec);
 
 }  // namespace ashlar::pipeline

@@ -15,14 +15,14 @@ struct Slot {
 
 bool interleaves(const ScheduleSpec& spec) { return spec.virtual_stages > 1; }
 
-/// Size of the largest group of micro-batches, the first one, and the number of groups.
+/// The number of groups of micro-batches, and the size of the first group, which is the largest.
 int64_t num_groups(const ScheduleSpec& spec) {
   return interleaves(spec) ? std::max<int64_t>(1, spec.micro_batches / spec.stages) : 1;
 }
 int64_t group_size(const ScheduleSpec& spec) { return (spec.micro_batches + num_groups(spec) - 1) / num_groups(spec); }
 
-/// The order of a stage's forwards: group by group, each through all chunks. The backwards use the same order with the
-/// chunks from last to first.
+/// The order of a stage's forwards: group by group, and each group through all chunks. The backwards use the same
+/// order, but the chunks from last to first.
 std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   const int64_t groups = num_groups(spec), smaller = spec.micro_batches / groups;
   const int64_t larger_groups = spec.micro_batches % groups;
@@ -38,7 +38,8 @@ std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   return order;
 }
 
-/// Forwards of a stage before its first backward, without the steady state's own forward.
+/// The number of warm-up forwards of a stage: those before its first backward, without the forward that the steady
+/// state pairs with this backward.
 int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   const int64_t all = spec.micro_batches * spec.virtual_stages, behind = spec.stages - 1 - stage;
   switch (spec.kind) {
@@ -49,12 +50,13 @@ int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
     case PipelineSchedule::kInterleaved:
       return std::min(interleaves(spec) ? 2 * behind + (spec.virtual_stages - 1) * group_size(spec) : behind, all);
   }
-  throw Bug("ScheduleKind out of range");
+  throw Bug("PipelineSchedule out of range");
 }
 
-/// The computation of a stage, divided into rounds. Interleaved has a forward and a backward per round: with two
-/// separate rounds neighbours would be half a round apart, and with tb != tf the ring from the last stage to the first
-/// would have no common time for exchanges. Without the ring there is one, and half the warm-up suffices.
+/// The computation of a stage, divided into rounds. In the interleaved schedule a round has a forward and a backward.
+/// With two separate rounds, neighbours would be half a round apart, and if tb != tf, the transfers from the last stage
+/// to the first would have no time in common. The other schedules have no such transfers, so they use separate rounds
+/// and need half the warm-up.
 std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   const std::vector<Slot> order = forward_order(spec);
   const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);
@@ -76,8 +78,8 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
     if (!interleaves(spec) && !round.empty()) rounds.push_back(std::exchange(round, {}));
     round.push_back(backward);
     rounds.push_back(std::move(round));
-    // Weight work is delayed by `stage` further backwards: a later stage must have more of it left after its last
-    // backward, while earlier stages still wait for theirs.
+    // Weight work is delayed by `stage` further backwards. So a later stage has more of it left after its last
+    // backward, for the time in which earlier stages still wait for theirs.
     if (split && i >= stage) rounds.push_back({action(ActionKind::kBackwardWeight, i - stage)});
   }
   for (int64_t i = std::max<int64_t>(0, all - stage); split && i < all; ++i) {
@@ -89,12 +91,13 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
 void check(const ScheduleSpec& spec) {
   if (spec.stages < 1 || spec.micro_batches < 1 || spec.virtual_stages < 1) {
     throw input_error("pipeline", "expected at least 1 stage, micro-batch and virtual stage, got ", spec.stages, ", ",
-                      spec.micro_batches, " and ", spec.virtual_stages);
+                      spec.micro_batches, " and ", spec.virtual_stages, "; set each to 1 or more");
   }
   const bool any = spec.kind == PipelineSchedule::kInterleaved || spec.kind == PipelineSchedule::kForwardOnly;
   if (!any && spec.virtual_stages != 1) {
     throw input_error("pipeline", "expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(spec.kind),
-                      "\", got ", spec.virtual_stages, "; set it to 1, or use the schedule \"interleaved\"");
+                      "\", got ", spec.virtual_stages,
+                      "; set mesh.virtual_stages = 1 or mesh.schedule = \"interleaved\"");
   }
 }
 

@@ -52,8 +52,8 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 };
 
-/// Chunk c of a stage in model order, and back: adjacent chunks are on adjacent stages, and after the last stage comes
-/// stage 0 with its next chunk.
+/// Converts chunk c of a stage to its index in the model, and back. Adjacent chunks of the model are on adjacent
+/// stages; after the last stage follows stage 0 with its next chunk.
 inline int64_t model_chunk(int64_t stage, int64_t chunk, int64_t stages) { return chunk * stages + stage; }
 inline int64_t stage_of(int64_t model_chunk, int64_t stages) { return model_chunk % stages; }
 inline int64_t chunk_of(int64_t model_chunk, int64_t stages) { return model_chunk / stages; }
@@ -80,9 +80,9 @@ enum class ActionKind : uint8_t {
   kTransfer,        ///< a send, a receive, or both at once
 };
 
-/// One entry of a stage's list; entries run in order. The two sides of a transfer are one exchange: each is complete
-/// when both are, and if both send, both must post their receive before they wait. `peer` may be the stage itself when
-/// two adjacent chunks are on it: the sent tensor is the received one.
+/// One entry of a stage's list; entries run in order. The two sides of a transfer are one exchange. Each side is
+/// complete when both are, and if both send, both must post their receive before they wait. If two adjacent chunks are
+/// on one stage, `peer` is the stage itself, and the sent tensor is the received one.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int64_t micro_batch = 0;               ///< compute only
@@ -96,16 +96,17 @@ std::string describe(const Action& action);  ///< "forward of micro-batch 3 on c
 
 using ActionList = std::vector<Action>;
 
-/// The action lists of all stages: [stages]. Pure and deterministic. The backwards of a chunk run in ascending order of
-/// micro-batches, and so do its weight backwards: gradients are summed in the same order for all schedules. Transfers
-/// come right before the action that needs them, in the order of one global list, so that no exchange can wait for a
-/// later one, buffered or not. Input error for sizes below 1 and for V > 1 where the table above has 1.
+/// The action lists of all stages: [stages]. The result depends only on `spec`. The backwards of a chunk run in
+/// ascending order of micro-batches, and so do its weight backwards, so gradients are summed in the same order for all
+/// schedules. A transfer comes right before the action that needs it. All lists follow the order of one global list, so
+/// that no exchange can wait for a later one, with or without buffering. Input error for sizes below 1 and for V > 1
+/// where the table above has 1.
 std::vector<ActionList> make_schedules(const ScheduleSpec& spec);
 /// The list of one stage.
 ActionList make_schedule(const ScheduleSpec& spec, int64_t stage);
 
-/// The lists of one stage, each computed at its first use: a step costs only a look-up, for any number of stages and
-/// micro-batches.
+/// The lists of one stage. Each is computed at its first use; after that a step costs only a look-up, for any number of
+/// stages and micro-batches.
 class StageSchedules {
  public:
   explicit StageSchedules(int64_t stage) : stage_(stage) {}

@@ -77,7 +77,7 @@ class Simulator {
     return str_cat("stage ", index, " at action ", s.at(), " (", describe(s.action()), ")");
   }
 
-  /// Throws unless the condition for a stage's next action holds. Formats the text only then.
+  /// Throws unless the condition for a stage's next action holds. The text is formatted only if it does not.
   template <typename... Parts>
   void require(bool condition, int64_t index, const Parts&... reason) {
     if (condition) return;
@@ -85,7 +85,7 @@ class Simulator {
                       " micro-batches, ", spec_.virtual_stages, " virtual stages: ", where(index), ": ", reason...));
   }
 
-  /// Runs a stage's next action if it need not wait.
+  /// Runs a stage's next action, unless it must wait.
   bool advance(int64_t index) {
     SimStage& s = stage(index);
     if (s.done()) return false;
@@ -125,7 +125,7 @@ class Simulator {
       ++s.queued;
       cost += costs_.backward_input[static_cast<size_t>(k)];
     }
-    // A full backward defers nothing.
+    // A full backward defers nothing, so it changes no peak.
     if (action.kind == ActionKind::kBackwardInput) note_peaks(s);
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
       require(m == chunk.weights_done, index, "expected the weights of micro-batch ", chunk.weights_done);

@@ -39,8 +39,8 @@ struct Simulation {
   std::vector<StageRun> stages;
 };
 
-/// Runs the lists of all stages against each other on one thread, each stage one action at a time without overlap: a
-/// transfer blocks both stages until it is complete, so a schedule that terminates here terminates with any buffering
+/// Simulates the lists of all stages on one thread. Each stage runs one action at a time without overlap, and a
+/// transfer blocks both stages until it is complete. So a schedule that terminates here terminates with any buffering
 /// and overlap. Verifies the following, or throws a Bug with stage, action and reason:
 /// - every transfer matches one of the peer, tensor by tensor;
 /// - sent tensors were computed and go to the stage that needs them; computed ones have their inputs;

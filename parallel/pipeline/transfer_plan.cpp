@@ -93,14 +93,14 @@ struct Move {
   }
 };
 
-/// Links of one tick alternate, first the even ones and then the odd ones with the link that closes the ring: pairs
-/// without a common stage run at the same time, instead of one after another along the pipeline.
+/// Order of the links within one tick: first the even ones, then the odd ones and the link that closes the ring. So
+/// pairs without a common stage run at the same time, instead of one after another along the pipeline.
 int64_t turn_of(int64_t from, int64_t to) {
   const auto [low, high] = std::minmax(from, to);
   return high - low > 1 ? 1 : low % 2;
 }
 
-/// All moves, or those from and to stage `only`: tensors pass between neighbours.
+/// Lists all moves, or, with `only`, those from and to that stage. Tensors pass between neighbours.
 std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
                              const std::vector<std::vector<int64_t>>& ticks, std::optional<int64_t> only) {
   std::vector<Move> moves;

@@ -7,7 +7,7 @@ namespace ashlar::tensor {
 
 namespace {
 
-/// Contiguous memory with the values of t: t itself, or a copy of a column slice.
+/// Returns the values of t in contiguous memory: t itself, or a copy if it is a column slice.
 Tensor packed(const Ctx& ctx, Tensor t) {
   if (t.contiguous()) return t;
   const Tensor copy = ctx.empty(t.dtype(), t.shape());
@@ -67,7 +67,7 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
   return start_reduce_scatter(ctx, partial, tp)->wait(ctx.stream);
 }
 
-/// Records y as made from x; backward starts `start` on the gradient.
+/// Records that y was computed from x. Backward calls `start` with the gradient.
 Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
            std::function<Started(Tensor dy)> start) {
   const Var out = result(ctx, y, info);
@@ -80,7 +80,7 @@ Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
   return out;
 }
 
-/// Returns the same value with a new placement: on a single rank there is no communication.
+/// Returns the same value with a new placement, for a single rank, on which there is no communication.
 Var renamed(Var x, const ValueInfo& info) {
   x.info = info;
   return x;

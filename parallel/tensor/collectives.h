@@ -6,8 +6,8 @@
 
 namespace ashlar::tensor {
 
-/// The communication of a block as differentiable pairs: forward of one is backward of the other. On a group of one
-/// rank they return their input with its new placement and record nothing.
+/// The communication of a block, in differentiable pairs: the forward of one is the backward of the other. On a group
+/// of one rank they return the input with its new placement and record nothing.
 ///
 ///              forward                         backward                        takes -> gives
 ///   tp_enter   identity                        all_reduce of the gradient      invariant -> partial gradient
@@ -24,8 +24,8 @@ namespace ashlar::tensor {
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 /// Leaves the sharded part: a partial sum [N, C] -> the sum, equal on every rank.
 Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
-/// Enters the sharded part: this rank's rows [N/size, C] -> all rows [N, C]. Its consumers keep only the shard and
-/// gather again in backward.
+/// Enters the sharded part: this rank's rows [N/size, C] -> all rows [N, C]. Operations that use the result keep only
+/// the shard for backward, and gather again there.
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 /// Leaves the sharded part: a partial sum [N, C] -> this rank's rows [N/size, C] of the sum.
 Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
@@ -34,7 +34,8 @@ Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 Var exit(const Ctx& ctx, const Var& x, const TensorParallel& tp);
 
-/// For element-wise operations on this rank's `rows` rows of the residual stream: dropout uses a row's global index.
+/// The context for element-wise operations on this rank's `rows` rows of the residual stream. With it, dropout uses the
+/// global index of a row.
 Ctx with_local_rows(const Ctx& ctx, int64_t rows, const TensorParallel& tp);
 
 /// Row maxima and sums over the group that shards the vocabulary or the heads: for fused_linear_cross_entropy and

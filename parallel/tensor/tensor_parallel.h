@@ -19,8 +19,8 @@ struct TensorParallel {
   int64_t local_rows(int64_t N) const { return sequence_parallel ? N / size() : N; }
   /// Placement of the residual stream.
   Placement residual_stream() const { return sequence_parallel ? Placement::kRowsSplit : Placement::kInvariant; }
-  /// Axes of a tensor that every rank holds completely and that acts on rows of the residual stream: if each rank sees
-  /// other rows, its gradient is summed over the group.
+  /// Axes of a tensor that every rank holds completely and that acts on rows of the residual stream. If the ranks have
+  /// different rows, its gradient is summed over the group.
   nn::TensorAxes stream_axes() const {
     return sequence_parallel ? nn::replicated_and_summed_over(Axis::kTensor) : nn::replicated_over(Axis::kTensor);
   }

@@ -20,9 +20,9 @@ namespace ashlar::zero {
 ///                     `param_sync`, for which the first operation that reads the weight waits
 ///   wait_param_sync   before other reads of weights, or an update: all values have arrived
 ///
-/// All replicas run the same amount of micro-batches, so the buckets of one group of replicas are reduced in one order:
-/// the last layers' first. A bucket is reduced when each of its weights has as many contributions as in the first step
-/// for this number of micro-batches.
+/// All replicas run the same number of micro-batches, so they reduce the buckets of a group in the same order: those of
+/// the last layers first. A bucket is reduced when each of its weights has as many contributions as it had in the first
+/// step for this number of micro-batches.
 class DataParallel {
  public:
   /// Called by all ranks of `mesh`. It must outlive this object, as must `plan`, `store` and `stream`, on which
@@ -38,7 +38,7 @@ class DataParallel {
   int64_t late_buckets() const { return late_; }  ///< buckets of the last step reduced only in `finish`
 
  private:
-  /// The buckets of one group of replicas, and the number that were not reduced yet: the first ones.
+  /// The buckets of one group of replicas, and how many of them are not reduced yet. These are the first ones.
   struct Queue {
     comm::Communicator* replicas = nullptr;
     std::vector<const Bucket*> buckets;  ///< ascending

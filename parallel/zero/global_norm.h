@@ -9,9 +9,9 @@
 
 namespace ashlar::zero {
 
-/// Sums of squares of each tensor of the model over all ranks, each element once, in fp64: a tensor's parts are added
-/// over the tensor ranks, then the replicas, then the stages, each in rank order. With pipeline parallelism alone the
-/// same bits as one rank.
+/// Sums of squares of each tensor of the model over all ranks, in fp64; each element counts once. The parts of a tensor
+/// are added over the tensor ranks, then the replicas, then the stages, each in rank order. With pipeline parallelism
+/// alone the results have the same bits as on one rank.
 class GlobalNorm {
  public:
   /// Called by all ranks of `mesh`, which must outlive it. `ranges`: this rank's owned ranges, of main replicas and of

@@ -25,7 +25,8 @@ bool is_shared(const nn::Parameter& parameter) {
                      [](const nn::ShardedTensor& p) { return !p.axes.summed_in_replica().empty(); });
 }
 
-/// Starts of a bucket's tensors, and its end, relative to its start; unnamed elements belong to the tensor before.
+/// The starts of a bucket's tensors and its end, relative to the bucket's start. Elements without a tensor belong to
+/// the tensor before them.
 std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket& bucket) {
   std::vector<int64_t> bounds = {0, bucket.size};
   for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i) {
@@ -38,8 +39,8 @@ std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket
   return bounds;
 }
 
-/// Divides [0, bounds.back()) into one part per replica, cut at `bounds`, such that the sum over replicas of (load +
-/// part size)^2 is minimal.
+/// Divides [0, bounds.back()) at `bounds` into one part per replica, such that the sum over replicas of (load + part
+/// size)^2 is minimal.
 std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const std::vector<double>& loads) {
   const size_t ranks = loads.size(), n = bounds.size();
   // Dynamic programming over replicas. least[i]: minimum cost when replicas 0..r hold [0, bounds[i]). from[r][i]: index
@@ -63,8 +64,8 @@ std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const st
   return parts;
 }
 
-/// Ranks that share a parameter must divide it equally, whatever else they hold: those parameters come first, each
-/// alone.
+/// Ranks that share a parameter must divide it in the same way, whatever else they hold. So these parameters come
+/// first, and each is divided by itself.
 void split_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
   const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
   std::vector<size_t> order(buckets.size());

@@ -28,11 +28,11 @@ struct PlanSpec {
   optim::ShardUnit shard_unit = optim::ShardUnit::kElement;  ///< positions at which the update rule allows sharding
 };
 
-/// 8M elements; 256 * ranks^2 for more than 181 replicas, where parts would be small relative to the remainder.
+/// 8M elements. For more than 181 replicas, where parts would be small relative to the remainder, 256 * ranks^2.
 int64_t default_bucket_elems(int64_t ranks);
 
-/// The shard of the optimizer state on each replica: each parameter is divided among its own replicas. Pure data, equal
-/// on all replicas of a stage's slices.
+/// The shard of the optimizer state on each replica. Each parameter is divided among its own replicas. The plan is
+/// plain data, and equal on all replicas that hold the same slices of a stage.
 struct ShardPlan {
   std::vector<Bucket> buckets;  ///< ascending; together the whole flat buffers
 

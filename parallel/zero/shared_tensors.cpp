@@ -43,7 +43,8 @@ std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Par
 
 using Ranks = std::vector<int>;  // ranks of a group, ascending
 
-/// Assigns each set to the first round without an overlapping set: one split creates the communicators of a round.
+/// Assigns each set to the first round that has no overlapping set, so that one split creates all communicators of a
+/// round.
 std::vector<std::vector<Ranks>> in_rounds(const std::set<Ranks>& sets) {
   std::vector<std::vector<Ranks>> rounds;
   for (const Ranks& set : sets) {
@@ -77,7 +78,7 @@ SharedTensors::SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh) : stor
 }
 
 void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::ShardedTensor* const> tensors) {
-  // 1. Which rank holds which parts.
+  // 1. Find out which rank holds which parts.
   std::vector<Part> own;
   for (const nn::ShardedTensor* t : tensors)
     own.push_back({.id = id_of(*t), .grad_summed_over = int64_t{t->axes.summed_in_replica().bits()}});
@@ -90,7 +91,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
       summed_over[part.id].insert(part.grad_summed_over);
     }
   }
-  // 2. A communicator for each set of ranks that sums: all ranks of `along` compute the same sets.
+  // 2. Make a communicator for each set of ranks that sum. All ranks of `along` compute the same sets.
   std::set<Ranks> sums;
   for (const auto& [id, ranks] : holders)
     if (ranks.size() > 1 && *summed_over[id].rbegin() != 0) sums.insert(ranks);
@@ -117,7 +118,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
     comm::Communicator* const group = made.get();
     if (member) add(*mine, group, std::move(made));
   }
-  // 3. This rank's tensors.
+  // 3. Assign this rank's tensors to the groups.
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Ranks& ranks = holders[own[i].id];
     ASHLAR_CHECK(summed_over[own[i].id].size() == 1, tensors[i]->name, ": ranks ", absl::StrJoin(ranks, ", "), " of ",

@@ -11,18 +11,18 @@
 namespace ashlar::zero {
 
 /// Tensors of which several ranks of one replica hold the same part: a norm on every tensor rank, a KV head on some of
-/// them, a tied table on two stages. Which ranks hold a part is found by exchange along the axes over which its sharded
-/// tensor is replicated.
+/// them, a tied table on two stages. The ranks exchange their parts along the axes over which a tensor is replicated,
+/// and so find out which ranks hold a part.
 class SharedTensors {
  public:
   /// Called by all ranks of `mesh`, which must outlive it, as must `store`. Sets `main_replica` of the store's tensors:
   /// the first rank that holds a part. Bug when ranks disagree on where the gradient of a part is summed.
   SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh);
 
-  /// Sums the main gradients within `ranges`, of every tensor with `grad_summed_over`, over the ranks that hold the
-  /// same part; they are then complete and bitwise equal on these ranks. Ranks that share a part must own the same
-  /// ranges of it. One operation per group of ranks, for any number of tensors. Called by all ranks, after the last
-  /// backward of a step and the sum over the replicas.
+  /// For every tensor with `grad_summed_over`, sums the main gradients within `ranges` over the ranks that hold the
+  /// same part. They are then complete, and bitwise equal on these ranks. Ranks that share a part must own the same
+  /// ranges of it. This takes one operation per group of ranks, for any number of tensors. Called by all ranks, after
+  /// the last backward of a step and the sum over the replicas.
   void sum_gradients(const Ctx& ctx, std::span<const nn::ShardedRange> ranges) const;
 
  private:

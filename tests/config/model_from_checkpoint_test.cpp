@@ -76,14 +76,15 @@ TEST(TakeModel, EveryKeyThatDiffersIsNamedWithBothValuesAtOnce) {
     const std::string key = change.substr(0, change.find('='));
     EXPECT_EQ(std::count_if(t.errors.begin(), t.errors.end(),
                             [&](const std::string& e) {
-                              return e.rfind(key + " = ", 0) == 0 && e.find("as there/step-8 has it") != e.npos;
+                              return e.rfind(key + " = ", 0) == 0 && e.find("the value in there/step-8;") != e.npos;
                             }),
               1)
         << key << ::testing::PrintToString(t.errors);
   }
-  EXPECT_THAT(take(stored_model(), {"norm.eps=0.1"}).errors.at(0),
-              HasSubstr("norm.eps = 0.1: expected 1e-05, as there/step-8 has it; remove the key to use that value, or "
-                        "allow the change with run.init_change = [\"norm.eps\"]"));
+  EXPECT_THAT(
+      take(stored_model(), {"norm.eps=0.1"}).errors.at(0),
+      HasSubstr("norm.eps = 0.1: expected 1e-05, the value in there/step-8; remove the key to use that value, or "
+                "allow the change with run.init_change = [\"norm.eps\"]"));
 }
 
 TEST(TakeModel, OneDifferenceIsOneErrorWhateverFollowsFromIt) {

@@ -240,7 +240,7 @@ TEST(Resolve, SequenceParallelRowsAreDivided) {
   EXPECT_EQ(errors_of(good, kMinimal, two), std::vector<std::string>{});
   std::vector<std::string> odd = good;
   odd.push_back("train.sequence_length=63");
-  expect_one(errors_of(odd, kMinimal, two), "mesh.sequence_parallel = true", "train.sequence_length = 189");
+  expect_one(errors_of(odd, kMinimal, two), "mesh.sequence_parallel = true", "got 189");
 }
 
 TEST(Resolve, WarmUpIsATwentiethAndBounded) {
@@ -266,8 +266,10 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"schedule.kind=constant", "schedule.min_ratio=0.2"}), "schedule.min_ratio", "not constant");
   expect_one(errors_of({"schedule.kind=inv_sqrt", "schedule.decay_steps=9"}), "schedule.decay_steps", "cosine");
   expect_one(errors_of({"schedule.kind=wsd", "schedule.decay_steps=951"}), "schedule.decay_steps = 951", "950");
-  expect_one(errors_of({"train.micro_batch=5"}), "train.micro_batch = 5", "train.global_batch = 12");
-  expect_one(errors_of({"train.micro_batch=24"}), "train.micro_batch = 24", "train.global_batch = 12");
+  expect_one(errors_of({"train.micro_batch=5"}), "train.micro_batch = 5",
+             "divisor of train.global_batch / mesh.data = 12");
+  expect_one(errors_of({"train.micro_batch=24"}), "train.micro_batch = 24",
+             "divisor of train.global_batch / mesh.data = 12");
   expect_one(errors_of({"train.global_batch=1048576", "train.sequence_length=1048576"}), "train.micro_batch = 1048576",
              "2147483647");
   expect_one(errors_of({"vocab.size=64"}), "vocab.size = 64", "65 ids of the dataset");
@@ -283,7 +285,7 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"head.masked_ids=[5, 65]"}), "head.masked_ids = 65", "from 0 to 64");
   expect_one(errors_of({"attn.temperature_beta=0.1"}), "attn.temperature_beta = 0.1", "attn.temperature_positions");
   expect_one(errors_of({"attn.temperature_positions=8"}), "attn.temperature_positions = 8",
-             "attn.temperature_beta = 0");
+             "attn.temperature_beta above 0 too, got 0");
   expect_one(errors_of({"attn.global_head_dim=7"}), "rope.global_dims = 7", "rope.dims in attn.global_head_dim");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
@@ -362,7 +364,7 @@ TEST(Resolve, AScalingAsksForItsKeysAndDerivesItsFactor) {
              "only when rope.scaling is linear, llama3, yarn or longrope");
   expect_one(errors_of({"rope.scaling=longrope", "rope.factor=4", "rope.original_positions=64", "rope.dims=4",
                         "rope.short_factor=[1]", "rope.long_factor=[1, 2]"}),
-             "rope.short_factor", "has 1 numbers: expected 2 (rope.dims / 2");
+             "rope.short_factor", "expected 2 numbers (rope.dims / 2, one per rotary pair)");
   const RunConfig yarn =
       resolve(parse_config(kMinimal, "test.toml", {"rope.scaling=yarn", "rope.factor=4", "rope.original_positions=64"}),
               facts())
@@ -405,7 +407,7 @@ path = [{path = "a", weight = -1}, {wight = 2}, 3]
   has("model.n_heds: unknown key; did you mean model.n_heads?", "(test.toml:5)");
   has("init.scheme = \"t6\": expected one of", "(test.toml:7)");
   has("train.steps = 0: expected an integer from 1 to", "e.g. train.steps = 1000");
-  has("train.micro_batch = 5: expected train.global_batch = 12", "multiple");
+  has("train.micro_batch = 5: expected a divisor of train.global_batch / mesh.data = 12", "change");
   has("optimiser.lr: unknown key; did you mean optimizer.lr?", "");
   has("rope.base = 5", "only when pos.type = \"rope\"");
   has("data.path[0].weight = -1", "a number above 0");

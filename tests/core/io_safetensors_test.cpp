@@ -110,7 +110,7 @@ TEST(Safetensors, EveryMalformedHeaderIsNamed) {
       {" {}", "does not begin with '{'"},
       {"{", "not valid JSON"},
       {"{}x", "not valid JSON"},
-      {"{\"a\":1e999}", "a number or place is out of range: number overflow parsing '1e999'"},
+      {"{\"a\":1e999}", "a number or index is out of range: number overflow parsing '1e999'"},
       {"{\"a\":\xff}", "not valid JSON"},
       {R"({"a":1})", "'a' is not described by an object"},
       {R"({"a":{"dtype":"F32","shape":[1]}})", "'data_offsets' is missing"},

@@ -29,7 +29,7 @@ TEST(CudaAttention, OfCudnnIsRefusedAtTheStartWhereItCannotBe) {
   const StandInRun runs;
   for (const auto& [words, reason] :
        {std::pair("run.dtype=bf16",
-                  "[train.attention] expected cuDNN's attention to hold, got: [cuDNN] expected a "
+                  "[train.attention] expected that cuDNN's attention can be used, got: [cuDNN] expected a "
                   "program that was built with cuDNN's frontend"),
         std::pair("run.dtype=fp32", "train.attention = \"cudnn\": expected bf16, got fp32"),
         std::pair("run.dtype=bf16 run.device=cpu", "train.attention = \"cudnn\": expected run.device = \"cuda\"")}) {

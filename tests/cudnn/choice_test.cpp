@@ -105,8 +105,9 @@ class CudnnChoice : public ::testing::Test {
       ADD_FAILURE() << "cuDNN was chosen";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kInput);
-      EXPECT_THAT(error.what(), HasSubstr(str_cat("[train.attention] expected cuDNN's attention to hold, got: ", reason,
-                                                  "; choose \"auto\" or \"own\"")));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(str_cat("[train.attention] expected that cuDNN's attention can be used, got: ", reason,
+                                    "; choose \"auto\" or \"own\"")));
     }
     return reason;
   }
@@ -186,7 +187,7 @@ TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
       decide(*make(AttentionKernels::kAuto)),
       ElementsAre(HasSubstr("a part of attention is that of cuDNN"),
                   AllOf(HasSubstr("a part of attention is our own: expected "),
-                        HasSubstr("bytes of memory for its workspace and for comparing it with our own kernels, "
+                        HasSubstr("bytes of memory for cuDNN's workspace and the comparison with our own kernels, "
                                   "got 65536"))));
   EXPECT_EQ(backward_plan_, nullptr);
   EXPECT_EQ(tests_, 1) << "the forward's";
@@ -196,7 +197,7 @@ TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
 
 TEST_F(CudnnChoice, ResultsThatDifferAreRefused) {
   difference_ = "a dq that is off";
-  EXPECT_EQ(reason(), "expected its results to be those of our own kernels, got a dq that is off");
+  EXPECT_EQ(reason(), "expected the results of our own kernels, got a dq that is off");
 }
 
 TEST_F(CudnnChoice, ALibraryThatIsMissingOrKnownToBeBadIsNotUsed) {

@@ -55,7 +55,7 @@ TEST(CudnnContract, EachThingThatItHasNotIsRefusedByName) {
       {"ALiBi", [](Calls& c) { c.shape.scores.alibi_slopes = kDescribed; }, "got ALiBi slopes"},
       {"T5", [](Calls& c) { c.shape.scores.t5_bias = kDescribed; }, "got T5's bias"},
       {"T5's buckets", [](Calls& c) { c.shape.scores.t5_buckets = kDescribed; }, "got another option"},
-      {"cache", [](Calls& c) { c.shape.mask.q_start = 5; }, "keys, which begin elsewhere"},
+      {"cache", [](Calls& c) { c.shape.mask.q_start = 5; }, "keys from another position"},
       {"more keys", [](Calls& c) { c.shape.T_kv = 2048; }, "got 1024 queries and 2048 keys"},
       {"one token", [](Calls& c) { c.shape.T_q = c.shape.T_kv = 1; }, "expected at least 2 tokens a sample, got 1"},
       {"odd head_dim", [](Calls& c) { c.shape.D = 60; }, "multiple of 8 up to 256 on compute capability 9.0, got 60"},

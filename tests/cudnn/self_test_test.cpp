@@ -79,7 +79,7 @@ TEST_F(CudnnSelfTest, EachErrorIsNoticed) {
   EXPECT_THAT(run(Planted::kWrongHead, false), HasSubstr("an output that is off"));
   EXPECT_THAT(run(Planted::kOneElement, false), HasSubstr(" in one element, more than "));
   EXPECT_THAT(run(Planted::kLse, false), HasSubstr("an lse that is off"));
-  EXPECT_THAT(run(Planted::kOtherBits, false), HasSubstr("an output of other bits at the second run"));
+  EXPECT_THAT(run(Planted::kOtherBits, false), HasSubstr("an output with different bits in the second run"));
   EXPECT_THAT(run(Planted::kNoMask, true), HasSubstr("a dq that is off"));
   EXPECT_THAT(run(Planted::kWrongHead, true), HasSubstr("a dq that is off"));
   EXPECT_THAT(run(Planted::kSwapped, true), HasSubstr("a dk that is off"));

@@ -76,7 +76,7 @@ TEST(BuildPlan, TailSplitPlacesBlocksInBothParts) {
   builder.finish();
   EXPECT_EQ(plan.rule, SplitRule::kTail);
   EXPECT_EQ(plan.tokens, 137);
-  EXPECT_EQ(plan.cut, 68);
+  EXPECT_EQ(plan.train_tokens, 68);
   const int64_t train[] = {0, 40, 68, 68, 68}, validation[] = {0, 0, 12, 33, 69};
   for (int64_t i = 0; i <= 4; ++i) {
     EXPECT_EQ(plan.part_start(Part::kTrain, i), train[i]);

@@ -148,7 +148,8 @@ TEST_F(TokenInput, OfMegatronHasTheDocumentsOfItsIndex) {
   put("bad/x.idx", megatron_index(7, 4, sizes, ends));
   EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("data type 7"));
   put("bad/x.idx", megatron_index(8, 4, sizes, ends));
-  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("sequence 1 not right after"));
+  EXPECT_THAT(error_of(options({dir_.file("bad")})),
+              HasSubstr("sequence 1 that does not begin where the one before it ends"));
   put("alone/x.idx", megatron_index(8, 2, sizes, ends));
   EXPECT_THAT(error_of(options({dir_.file("alone")})), HasSubstr("x.bin with its ids is missing"));
 }
@@ -181,7 +182,7 @@ TEST_F(TokenInput, ThatIsNotWhatItsHeaderSaysIsOneLine) {
   EXPECT_THAT(error_of(options({put("a.bin", as<uint16_t>(ids) + "x")})), HasSubstr("not a multiple of 2"));
   const auto numpy = [&](const std::string& bytes) { return error_of(options({put("a.npy", bytes)})); };
   EXPECT_THAT(numpy(numpy_file("<u2", "(3001,)", as<uint16_t>(ids))), HasSubstr("3001 ids, the file has 3000"));
-  EXPECT_THAT(numpy(numpy_file("<u2", "(2999,)", as<uint16_t>(ids))), HasSubstr("followed by 2 bytes more"));
+  EXPECT_THAT(numpy(numpy_file("<u2", "(2999,)", as<uint16_t>(ids))), HasSubstr("followed by 2 more bytes"));
   EXPECT_THAT(numpy(numpy_file("<f4", "(1500,)", as<uint16_t>(ids))), HasSubstr("of type <f4"));
   EXPECT_THAT(numpy(numpy_file(">u2", "(3000,)", as<uint16_t>(ids))), HasSubstr("of type >u2"));
   EXPECT_THAT(numpy(numpy_file("<u2", "(3000,)", "").substr(0, 40)), HasSubstr("truncated in its header"));

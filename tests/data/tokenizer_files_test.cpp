@@ -165,7 +165,7 @@ TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
               HasSubstr("cannot be compiled"));
   EXPECT_THAT(changed("/decoder", {{"type", "WordPiece"}}), HasSubstr("decoder.type"));
   EXPECT_THAT(changed("/post_processor", {{"type", "Other"}}), HasSubstr("post_processor.type"));
-  EXPECT_THAT(changed("/added_tokens/0/id", 3), HasSubstr("which is that of 'abb'"));
+  EXPECT_THAT(changed("/added_tokens/0/id", 3), HasSubstr("which is the id of 'abb'"));
 }
 
 TEST(TokenizerFiles, MergesNameTokens) {

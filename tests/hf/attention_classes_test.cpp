@@ -82,11 +82,12 @@ TEST(AttentionClasses, RefusedByTheKey) {
     EXPECT_THAT(testing::error_of([&] { read(folder, changes); }).what(), HasSubstr(text)) << folder;
   };
   expect("mistral", {{"sliding_window", 0}}, "sliding_window");
-  expect("mistral", {{"layer_types", {"full_attention", "full_attention"}}}, "does not read it");
-  expect("ministral", {{"layer_types", {"full_attention"}}}, "one text for each of 4 layers");
+  expect("mistral", {{"layer_types", {"full_attention", "full_attention"}}},
+         "does not read this key; remove layer_types");
+  expect("ministral", {{"layer_types", {"full_attention"}}}, "a list of 4 strings, one for each layer");
   expect("ministral", {{"layer_types", {"a", "b", "c", "d"}}}, "layer_types");
-  expect("ministral", {{"sliding_window", nullptr}}, "there is no window");
-  expect("gpt_neo", {{"attention_types", {{{"local"}, 3}}}, {"-attention_layers", 0}}, "expected 4");
+  expect("ministral", {{"sliding_window", nullptr}}, "sliding_window is not set");
+  expect("gpt_neo", {{"attention_types", {{{"local"}, 3}}}, {"-attention_layers", 0}}, "expected kinds for 4 layers");
   expect("gpt_neo", {{"attention_types", 5}}, "attention_types");
   expect("gpt_neo", {{"attention_layers", {"local", "local", "local", "local"}}}, "attention_layers");
   expect("mpt", {{"attn_config", {{"prefix_lm", true}}}}, "attn_config.prefix_lm");

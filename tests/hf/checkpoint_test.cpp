@@ -62,7 +62,7 @@ TEST(HfCheckpoint, ClassDtypeAndContextCanBeChosen) {
     export_alone(dir.path() / "ckpt", dir.path() / "other", {.family = &testing::family("gpt2"), .dtype = {}}, log);
   });
   EXPECT_EQ(error.code(), ExitCode::kInput);
-  EXPECT_THAT(error.what(), HasSubstr("norm.type = rmsnorm: GPT2LMHeadModel has layernorm"));
+  EXPECT_THAT(error.what(), HasSubstr("norm.type = rmsnorm: GPT2LMHeadModel requires layernorm"));
 }
 
 TEST(HfCheckpoint, AFlippedBitIsFoundBeforeAnythingIsExported) {

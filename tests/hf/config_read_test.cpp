@@ -28,7 +28,7 @@ const Refused kRefused[] = {
     {"gpt2", R"({"activation_function":"mish"})", "mish"},
     {"gpt2", R"({"activation_function":"gelu_10"})", "gelu_10"},
     {"gpt2", R"({"activation_function":3})", "activation_function"},
-    {"gpt2", R"({"n_embd":50})", "not divisible"},
+    {"gpt2", R"({"n_embd":50})", "expected a multiple of the number of heads, 4"},
     {"gpt2", R"({"n_embd":"48"})", "n_embd"},
     {"gpt2", R"({"n_embd":0})", "n_embd"},
     {"gpt2", R"({"n_embd":48.5})", "n_embd"},
@@ -44,7 +44,7 @@ const Refused kRefused[] = {
     {"gpt2", R"({"some_new_option":false})", "some_new_option"},
     {"gpt2", R"({"architectures":["GPT2ForSequenceClassification"]})", "GPT2ForSequenceClassification"},
     {"gpt2", R"({"architectures":["GPT2LMHeadModel","LlamaForCausalLM"]})", "architectures"},
-    {"gpt2", R"({"model_type":"llama"})", "expected one model"},
+    {"gpt2", R"({"model_type":"llama"})", "expected the same class"},
     {"gpt2", R"({"model_type":"bert","-architectures":0})", "bert"},
     {"gpt2", R"({"-model_type":0,"-architectures":0})", "neither"},
     {"gptj", R"({"rotary_dim":null})", "rotary_dim"},
@@ -73,10 +73,10 @@ const Refused kRefused[] = {
     {"llama", R"({"tie_word_embeddings":"yes"})", "tie_word_embeddings"},
     {"llama", R"({"eos_token_id":"</s>"})", "eos_token_id"},
     {"qwen2", R"({"layer_types":["full_attention","sliding_attention","full_attention"]})", "layer_types"},
-    {"qwen2", R"({"layer_types":["full_attention"]})", "one text for each of 3 layers"},
+    {"qwen2", R"({"layer_types":["full_attention"]})", "a list of 3 strings, one for each layer"},
     {"phi", R"({"qk_layernorm":true})", "qk_layernorm"},
     {"phi3", R"({"sliding_window":16,"layer_types":["full_attention","sliding_attention","full_attention"]})",
-     "does not read it"},
+     "does not read this key; remove layer_types"},
     {"phi3", R"({"sliding_window":0})", "sliding_window"},
     {"phi3", R"({"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[1]},"rope_parameters":null})",
      "rope.short_factor"},
@@ -329,7 +329,7 @@ TEST(HfConfigRead, GemmaActivation) {
   EXPECT_THAT(testing::error_of([&] {
                 act({{"hidden_act", "silu"}, {"hidden_activation", "relu"}});
               }).what(),
-              HasSubstr("hidden_act = \"silu\": hidden_activation says relu"));
+              HasSubstr("hidden_act = \"silu\": expected relu as in hidden_activation"));
   EXPECT_THAT(testing::error_of([&] {
                 read_type("gemma", {{"use_bidirectional_attention", true}});
               }).what(),

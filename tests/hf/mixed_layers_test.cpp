@@ -229,10 +229,10 @@ TEST(MixedLayers, RefusedByTheKey) {
   expect(gemma3, {{"use_bidirectional_attention", true}}, "use_bidirectional_attention");
   expect(gemma2(), {{"query_pre_attn_scalar", 0}}, "query_pre_attn_scalar");
   expect(gemma2(), {{"attn_logit_softcapping", -1.0}}, "attn.softcap");
-  expect(cohere2(), {{"sliding_window_pattern", 2}}, "layer_types differs at layer 1");
+  expect(cohere2(), {{"sliding_window_pattern", 2}}, "got another kind at layer 1");
   expect(cohere2(), {{"head_dim", 10}}, "head_dim");
   expect(golden_config("exaone4"), {{"sliding_window_pattern", "LLLG"}},
-         "expected a number, or a text with layer_types");
+         "expected a number, since layer_types is not given");
   expect(golden_config("exaone4"), {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
   expect(golden_config("granite_swa"), {{"layer_rope_theta", {1e4}}}, "one for each layer");
   expect(golden_config("granite_swa"), {{"layer_rope_theta", {-1, 1, 1, 1, 1}}}, "layer_rope_theta");
@@ -241,12 +241,13 @@ TEST(MixedLayers, RefusedByTheKey) {
   expect(gemma4, {{"num_kv_shared_layers", 2}}, "num_kv_shared_layers");
   expect(gemma4, {{"enable_moe_block", true}}, "enable_moe_block");
   expect(gemma4, {{"use_bidirectional_attention", "all"}}, "use_bidirectional_attention");
-  expect(gemma4, {{"global_head_dim", 16}}, "per_layer_config says 12");
-  expect(gemma4, {{"num_global_key_value_heads", 2}}, "per_layer_config says 1");
-  expect(gemma4, {{"per_layer_config", {{"0", {{"head_dim", 12}}}}}}, "layer 0 has a window");
+  expect(gemma4, {{"global_head_dim", 16}}, "expected 12 as in per_layer_config");
+  expect(gemma4, {{"num_global_key_value_heads", 2}}, "expected 1 as in per_layer_config");
+  expect(gemma4, {{"per_layer_config", {{"0", {{"head_dim", 12}}}}}}, "remove those of layer 0");
   expect(gemma4, {{"per_layer_config", {{"5", {{"intermediate_size", 12}}}}}}, "per_layer_config.5.intermediate_size");
-  expect(gemma4, {{"per_layer_config", {{"7", {{"head_dim", 12}}}}}}, "numbers of layers");
-  expect(gemma4, {{"per_layer_config", {{"5", 12}}}}, "object for layer 5");
+  expect(gemma4, {{"per_layer_config", {{"7", {{"head_dim", 12}}}}}},
+         "expected only layer numbers from 0 to 5 as keys");
+  expect(gemma4, {{"per_layer_config", {{"5", 12}}}}, "per_layer_config.5: expected an object, got a JSON number");
   const json halved = {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}, {"factor", 2.0}};
   expect(gemma4, {{"rope_parameters", {{"full_attention", halved}}}}, "rope_parameters.full_attention.factor");
 }

@@ -35,8 +35,8 @@ TEST(NeutralKeys, EveryOneIsReadAtItsValueAndIsTheSameModel) {
     const Error error = testing::error_of([&] { read(with); });
     EXPECT_THAT(error.what(), HasSubstr(key +
                                         " = \"another\": LlamaForCausalLM is not known to read this key, which "
-                                        "changes nothing at " +
-                                        only + " alone"));
+                                        "changes nothing only if it is " +
+                                        only));
   }
 }
 

@@ -106,7 +106,7 @@ TEST_F(HfTokenizer, WithMoreIdsThanTheModelIsSaid) {
   spit(hub() / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
   const ImportReport imported = import_to_checkpoint(hub(), checkpoint());
   ASSERT_GT(data::open_tokenizer(hub().string())->vocab_size(), imported.config.model.vocab_size);
-  EXPECT_THAT(imported.config.notes, ::testing::Contains(HasSubstr("the tokenizer has ids to ")));
+  EXPECT_THAT(imported.config.notes, ::testing::Contains(HasSubstr("the tokenizer has ids up to ")));
 }
 
 TEST_F(HfTokenizer, ThatLiesThereIsNotOverwritten) {
@@ -136,7 +136,7 @@ TEST_F(HfTokenizer, OfAKilledExportIsTakenAway) {
   fs::remove(out() / "config.json");
   for (const char* forged : {"../hub/config.json", ".hidden", "model.safetensors"}) {
     spit(out() / ExportFolder::kJournalFile, str_cat("ashlar export 1, files: 1\n", forged, "\n"));
-    EXPECT_THAT(testing::error_of([&] { export_it(); }).what(), HasSubstr("no journal of this program")) << forged;
+    EXPECT_THAT(testing::error_of([&] { export_it(); }).what(), HasSubstr("not a journal of this program")) << forged;
     EXPECT_TRUE(fs::exists(hub() / "config.json"));
   }
 }

@@ -192,7 +192,7 @@ TEST(FamilyVariants, Ministral3HasATemperatureBesideItsScaling) {
   ModelConfig apart = m;
   apart.attn.temperature_positions = 8;
   EXPECT_THAT(obstacles(testing::family("ministral3"), apart),
-              ::testing::ElementsAre(HasSubstr("attn.temperature_positions = 8: Ministral3ForCausalLM has 16")));
+              ::testing::ElementsAre(HasSubstr("attn.temperature_positions = 8: Ministral3ForCausalLM requires 16")));
   apart.attn.temperature_beta = 0;
   EXPECT_TRUE(obstacles(testing::family("ministral3"), apart).empty()) << "it is none";
 }
@@ -263,9 +263,9 @@ TEST(FamilyVariants, ExportFindsTheClass) {
   EXPECT_EQ(chosen(read("ministral3")), "ministral3");
   EXPECT_EQ(chosen(read("baichuan", {{"z_loss_weight", 0}, {"model_max_length", 4096}})), "baichuan");
   EXPECT_THAT(obstacles(testing::family("gpt2"), read("openai-gpt").model),
-              ::testing::Contains(HasSubstr("norm.placement = post: GPT2LMHeadModel has pre")));
+              ::testing::Contains(HasSubstr("norm.placement = post: GPT2LMHeadModel requires pre")));
   EXPECT_THAT(obstacles(testing::family("mistral"), read("ministral3").model),
-              ::testing::Contains(HasSubstr("attn.temperature_beta = 0.1: MistralForCausalLM has 0")));
+              ::testing::Contains(HasSubstr("attn.temperature_beta = 0.1: MistralForCausalLM requires 0")));
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ TEST_F(From, WhatIsNotTheSameModelIsSaid) {
   must("export second hub/other-model");
   const std::string rest = " data.path=set train.sequence_length=32 train.global_batch=4 train.steps=2 run.dir=run";
   must("train --from hub/same-model" + rest);  // told by its content
-  refused("train --from hub/other-model" + rest, "run.import is the import of another model");
+  refused("train --from hub/other-model" + rest,
+          "run.import: expected a complete import of hub/other-model, got the import of another model");
   run_.write("hub/broken/config.json", "{}");
   refused("train --from hub/broken data.path=set run.dir=none", "hub/broken");
   EXPECT_FALSE(fs::exists(run_.dir() / "none.import"));
@@ -82,7 +83,7 @@ TEST_F(From, AKeyThatIsNotKnownCanBeVouchedFor) {
   const std::string words = str_cat(kTrain, "train.steps=2 ");
   const ShellResult refused = run_.ashlar(words);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("say so with --ignore-key mystery"));
+  EXPECT_THAT(refused.err, HasSubstr("add --ignore-key mystery"));
   must(words + "--ignore-key mystery");
   const ShellResult alone = run_.ashlar("train tiny.toml --ignore-key mystery");
   EXPECT_EQ(alone.code, 2);

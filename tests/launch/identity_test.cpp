@@ -112,14 +112,14 @@ TEST_F(Identity, SourcesOfAMixtureKeepNumberOrderAndWeights) {
   const std::string run = "train tiny.toml run.dir=mix train.steps=";
   must(str_cat(run, "6", mixture(a, b)));
   refused(str_cat(run, "7", mixture(b, a)), {"data.path: expected the sources in the order of the run"});
-  refused(str_cat(run, "7 data.path=data"), {"data.path: 1 source, expected the 2 of the run"});
+  refused(str_cat(run, "7 data.path=data"), {"data.path: 1 source, expected 2, as in the run"});
   refused(str_cat(run, "7", mixture(a, "{path=\"b\", weight=2}")), {"data.path[0] = data", "data.path[1] = b", "0.25"});
   refused(str_cat(run, "7", mixture(a, "{path=\"data\", weight=1}")), {"data.path[1] = data: the tokens differ"});
   must(str_cat(run, "7", mixture("{path=\"./data\", weight=6}", "{path=\"b\", weight=2}")));
   must(str_cat(run, "8 data.path=data data.allow_change=true"));
   must("data build text.txt --out chars --tokenizer characters");
   refused(str_cat("train tiny.toml run.dir=new", mixture(a, "{path=\"chars\", weight=1}")),
-          {"a mixture share one tokenizer", "data has bytes", "chars has characters"});
+          {"a mixture must have the same tokenizer", "data has bytes", "chars has characters"});
 }
 
 TEST_F(Identity, ACheckpointOfTheOldFormGoesOnWithOneWarning) {
@@ -219,7 +219,7 @@ TEST_F(Identity, InitFromWithAnotherModelIsRefusedKeyByKey) {
   refused(
       "train tiny.toml train.steps=6 run.dir=n run.init_from=run norm.eps=0.1 rope.base=5 rope.style=interleaved "
       "ffn.act=relu attn.scale=0.1 model.d_ff=32",
-      {"norm.eps = 0.1: expected 1e-05, as run/checkpoints/step-00000006 has it", "rope.base = 5.0: expected 10000",
+      {"norm.eps = 0.1: expected 1e-05, the value in run/checkpoints/step-00000006", "rope.base = 5.0: expected 10000",
        "rope.style = \"interleaved\": expected \"half\"", "ffn.act = \"relu\": expected \"silu\"",
        "attn.scale = 0.1: expected 0.35", "model.d_ff = 32: expected 24"});
   must("train tiny.toml train.steps=6 run.dir=own run.init_from=run dropout.resid=0 init.std=1 loss.z_coef=1e-4");
@@ -247,7 +247,7 @@ TEST_F(Identity, AnImportTrainsAsItStands) {
                                          "/config.toml data.path=few train.steps=2 schedule.warmup_steps=0 "
                                          "run.dir=from-",
                                          model, " train.sequence_length=16 train.global_batch=2"));
-    EXPECT_NE(out.find("has no tokenizer to compare"), std::string::npos) << out;
+    EXPECT_NE(out.find("was imported without a tokenizer"), std::string::npos) << out;
     EXPECT_NE(out.find("weights from "), std::string::npos) << out;
     must(str_cat("params ", model, "/config.toml"));
   }

@@ -119,8 +119,7 @@ TEST_F(MeshRun, AnErrorOfAllRanksIsOneLine) {
   };
   ShellResult r = train(4, "mesh.tensor=4 mesh.pipeline=1");
   EXPECT_EQ(r.code, 2);
-  EXPECT_THAT(ours(r.err),
-              HasSubstr("ashlar: [config] mesh.tensor = 4: expected a size that divides model.n_heads = 2"));
+  EXPECT_THAT(ours(r.err), HasSubstr("ashlar: [config] mesh.tensor = 4: expected a divisor of model.n_heads = 2"));
   EXPECT_EQ(ours(r.err).find("n_heads = 2"), ours(r.err).rfind("n_heads = 2")) << r.err;
   r = run_.ashlar("launch -np 4 eval missing");
   EXPECT_EQ(r.code, 2);

@@ -178,7 +178,7 @@ TEST_F(LyingLocks, ASilentFarOwnerIsReplaced) {
   RunDirectory mine(dir_, liar, 0.3);
   mine.lock([&](const std::string& line) { said.push_back(line); });
   ASSERT_EQ(said.size(), 2U);
-  EXPECT_THAT(said[1], HasSubstr("is taken over"));
+  EXPECT_THAT(said[1], HasSubstr("this run takes over"));
   mine.check_owned();
 }
 
@@ -227,7 +227,7 @@ TEST_F(LyingLocks, AnOlderOwnerThatMeetsANewOneEndsAndLeavesItsLockAlone) {
       EXPECT_THAT(message([&] { mine.check_owned(); }),
                   AllOf(HasSubstr("expected to own the run directory"), HasSubstr(" on far since ")));
       write(file, "");
-      EXPECT_THAT(message([&] { mine.check_owned(); }), HasSubstr("another process, which has taken it"))
+      EXPECT_THAT(message([&] { mine.check_owned(); }), HasSubstr("another process has taken it over"))
           << "the other has ended by now";
       write(file, far_away());
     }
@@ -424,16 +424,16 @@ TEST(Restart, ADirectoryThatHoldsTheCurrentOneIsRefusedAtOnce) {
   };
   const std::string path = fs::canonical(run.dir() / "r").string();
   for (const auto& [folder, dir, words] : std::initializer_list<std::array<std::string, 3>>{
-           {"r", ".", "'.', the current directory"},
-           {"r", "deep/..", "a path that passes through its own content; give it as '" + path + "'"},
-           {".", "r/checkpoints/..", "a path that passes through its own content; give it as '" + path + "'"},
-           {"r", path, ", the current directory"},
-           {"r/deep", "..", "'..', which the current directory is in"},
+           {"r", ".", "'.', which is the current directory; change to another directory first (cd)"},
+           {"r", "deep/..", "got 'deep/..'; set run.dir = '" + path + "'"},
+           {".", "r/checkpoints/..", "directory itself, got 'r/checkpoints/..'; set run.dir = '" + path + "'"},
+           {"r", path, ", which is the current directory"},
+           {"r/deep", "..", "'..', which contains the current directory; change to another directory first"},
            {"r", "/", "'/', the root directory; choose another run.dir\n"}}) {
     const ShellResult r = from(folder, dir);
     EXPECT_EQ(r.code, 2) << dir << r.out << r.err;
-    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: [run.dir] --restart: expected a directory that can be renamed, got "),
-                             HasSubstr(words)));
+    EXPECT_THAT(r.err,
+                AllOf(HasSubstr("ashlar: [run.dir] --restart renames the run directory: expected "), HasSubstr(words)));
     EXPECT_EQ(r.out, "") << "before anything is done";
     EXPECT_EQ(everything(run), before) << dir;
   }

@@ -225,7 +225,7 @@ TEST_F(Signals, NothingWaitsForAPipe) {
     EXPECT_THAT(r.err, HasSubstr(said)) << words;
     fs::remove(run_.dir() / pipe);
   };
-  refused("c.toml", "train c.toml", "ashlar: [config] c.toml: expected a regular file, got a pipe; write its output");
+  refused("c.toml", "train c.toml", "ashlar: [config] c.toml: expected a regular file, got a pipe; write its content");
   refused("c.toml", "params c.toml", "expected a regular file, got a pipe");
   refused("hosts", "launch -np 2 --hostfile hosts train tiny.toml", "[launch] hosts: expected a regular file");
   fs::create_directory(run_.dir() / "d");

@@ -39,12 +39,13 @@ TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
   TerminalSink sink(log, 3);
   tell_a_run(sink);
   EXPECT_THAT(
-      lines, ElementsAre(StartsWith("no checkpoint was committed in 'r' before: the run starts over at step 0, 2 rows"),
-                         "mfu is relative to 12 GFLOP/s of fp32, this machine's own rate in registers now",
-                         StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  "), StartsWith("step 4/4  "),
-                         StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
-                         "step 2  the validation was interrupted; its loss is not written",
-                         "step 4  val_loss 2.5000  over 7 tokens in 3s", "memory: peak of the process 2 MB"));
+      lines,
+      ElementsAre(StartsWith("no checkpoint was committed in 'r': the run starts over at step 0, and 2 earlier rows"),
+                  "mfu is relative to 12 GFLOP/s of fp32, this machine's own rate in registers now",
+                  StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  "), StartsWith("step 4/4  "),
+                  StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
+                  "step 2  the validation was interrupted; its loss is not written",
+                  "step 4  val_loss 2.5000  over 7 tokens in 3s", "memory: peak of the process 2 MB"));
   lines.clear();
   sink.end({.step = 3, .total_steps = 4, .signal = "SIGTERM"});
   sink.end({.step = 4, .total_steps = 4, .signal = "SIGTERM"});

@@ -140,12 +140,13 @@ TEST(RunEvents, OfSlowRanksAndThreads) {
       std::string::npos);
   EXPECT_THAT(
       to_line(RankSlow{.rank = 3, .host = "b7", .ms = 61.25, .usual_ms = 40, .step = 120, .steps = 20}),
-      HasSubstr("rank 3 on 'b7' is slow: 61.2 ms of its own work a step, waits excluded, against 40.0 of the ranks "
-                "of its stage, over 20 steps up to step 120"));
+      HasSubstr(
+          "rank 3 on 'b7' is slow: 61.2 ms of its own work per step without waits, compared with 40.0 of the ranks "
+          "of its stage, over 20 steps up to step 120"));
   EXPECT_THAT(to_line(RankSlow{.rank = 0, .host = "b7", .ms = 9, .usual_ms = 4, .lone = true}),
-              HasSubstr("against 4.0 in its first 50 steps"));
+              HasSubstr("compared with 4.0 in its first 50 steps"));
   EXPECT_THAT(to_line(RankSlowOver{.rank = 3, .host = "b7", .ms = 41, .usual_ms = 40, .step = 260}),
-              HasSubstr("rank 3 on 'b7' is slow no more at step 260"));
+              HasSubstr("rank 3 on 'b7' is no longer slow at step 260"));
   EXPECT_THAT(to_line(ThreadsWait{.rank = 0, .share = 0.724, .steps = 20, .threads = 4}),
               HasSubstr("the 4 threads of rank 0 waited for each other in 72% of 20 steps"));
   EXPECT_THAT(to_line(ThreadsWait{.rank = 0, .share = 0.724, .steps = 20, .threads = 4}),
@@ -183,8 +184,8 @@ TEST(SlowRanks, ARankThatIsStoppedNowAndThenIsNamed) {
   EXPECT_TRUE(said()) << run.read("log");
   EXPECT_EQ(run.read("log").find("not detected"), std::string::npos);
   EXPECT_EQ(run.read("log").find("rank 0 on "), std::string::npos) << "it only waits: " << run.read("log");
-  for (int i = 0; i < 1500 && run.read("log").find("slow no more") == std::string::npos; ++i) usleep(10'000);
-  EXPECT_THAT(run.read("log"), HasSubstr("is slow no more at step "));
+  for (int i = 0; i < 1500 && run.read("log").find("no longer slow") == std::string::npos; ++i) usleep(10'000);
+  EXPECT_THAT(run.read("log"), HasSubstr("is no longer slow at step "));
   kill(pid, SIGTERM);
   RunFixture::wait_for(pid);
   const std::vector<double> slowest = run.metric("run", "slowest_rank"), ms = run.metric("run", "slowest_rank_ms");

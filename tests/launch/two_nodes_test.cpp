@@ -170,9 +170,9 @@ TEST_F(TwoNodes, ALostNodeIsNamedAndTheOtherGoesOnAlone) {
 TEST_F(TwoNodes, ARunDirectoryThatOneDoesNotSeeIsNamed) {
   const ShellResult r = on_a("train '-np 4 --host a:2,b:2' mesh.data=4 run.dir=nodes/private/r");
   EXPECT_EQ(r.code, 2);
-  EXPECT_EQ(own_lines(r.err), "ashlar: [run] rank 2 of 4 on b: the run directory " +
+  EXPECT_EQ(own_lines(r.err), "ashlar: [run] rank 2 of 4 on b: this rank cannot see the run directory " +
                                   (run_.dir() / "nodes/private/r").string() +
-                                  ", which rank 0 has opened, is not there; set run.dir to a directory that all nodes "
+                                  ", which rank 0 has opened; set run.dir to a directory that all nodes "
                                   "share\n");
 }
 

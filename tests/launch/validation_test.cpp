@@ -141,7 +141,7 @@ TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   const auto mixed = run.ashlar(words + "mixed" + mixture);
   ASSERT_EQ(mixed.code, 0) << mixed.err;
   const std::string said =
-      "'empty' has no counted target in the 6 sequences of its validation part: it is not part of ";
+      "'empty' has no token that the loss counts in the 6 sequences of its validation part, so it is not part of ";
   EXPECT_THAT(mixed.out, HasSubstr(said));
   const auto rows = validations(run, "mixed");
   ASSERT_EQ(rows.size(), 1U);

@@ -195,7 +195,7 @@ TEST_F(CheckpointOfAll, AnotherModelIsOneErrorThatKnowsAllStages) {
   const Outcome outcome = outcome_of(world_, [&] { load(other, saved); });
   EXPECT_EQ(outcome.code, ExitCode::kInput);
   EXPECT_THAT(outcome.text, AllOf(HasSubstr("is a checkpoint of another model: other shape: 'blocks.0."),
-                                  HasSubstr("'blocks.1.ffn.up.weight' expected [48, 24] got [40, 24]"),
+                                  HasSubstr("'blocks.1.ffn.up.weight' is [40, 24] instead of [48, 24]"),
                                   HasSubstr("; missing in the checkpoint: 'blocks.2.")));
   EXPECT_THAT(outcome.text, Not(HasSubstr("not in this model")));
   EXPECT_THAT(outcome.text, Not(HasSubstr("rank ")));

@@ -449,7 +449,8 @@ TEST_F(CudnnTrainer, WhatOneRankCannotDoNoRankDoes) {
   end = train_to(2);
   EXPECT_EQ(end.code, ExitCode::kInput);
   EXPECT_THAT(end.error, HasSubstr("rank 1 of 2"));
-  EXPECT_THAT(end.error, HasSubstr("expected cuDNN's attention to hold, got: expected 16 bytes of memory for its"));
+  EXPECT_THAT(end.error,
+              HasSubstr("expected that cuDNN's attention can be used, got: expected 16 bytes of memory for its"));
 }
 
 TEST_F(CudnnTrainer, RanksWithSeveralVersionsHaveTheirOwn) {

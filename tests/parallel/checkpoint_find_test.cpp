@@ -133,7 +133,7 @@ TEST_F(CheckpointFind, WhatSomebodyElsePutThereStays) {
   for (const std::string& theirs : {partial, replaced}) fs::copy(step_dir(10), theirs);
   EXPECT_TRUE(remove_leftovers(run(), log_).empty());
   ASSERT_EQ(log_.warnings().size(), 2U);
-  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000020.partial"), HasSubstr("does not delete it")));
+  EXPECT_THAT(log_.warnings()[0], AllOf(HasSubstr("step-00000020.partial"), HasSubstr("leaves it alone")));
   EXPECT_EQ(error_of([&] { save_at(20); }).code(), ExitCode::kInput);
   EXPECT_THAT(folder(), ElementsAre("step-00000010", "step-00000010.replaced", "step-00000020.partial"));
 }

@@ -105,8 +105,8 @@ TEST(CheckpointFinite, AValueThatTheWantedTypeCannotHoldIsNamedWithItsValue) {
   const fs::path path = saved(model, dir.path());
   const Error error = error_of_weights(path, DType::kBFloat16);
   EXPECT_EQ(error.code(), ExitCode::kNonFinite);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("'embed.weight', element [0, 0] is 3.40282e+38, beyond BF16"),
-                                  HasSubstr("choose a dtype of more range")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("'embed.weight', element [0, 0] is 3.40282e+38, beyond the range of BF16"),
+                                  HasSubstr("choose a dtype with a larger range")));
 }
 
 }  // namespace

@@ -327,7 +327,7 @@ TEST(CheckpointLoad, ACheckpointOfAnotherModelListsEveryDifference) {
     });
     EXPECT_EQ(error.code(), ExitCode::kInput);
     EXPECT_THAT(error.what(), HasSubstr("checkpoint of another model"));
-    EXPECT_THAT(error.what(), HasSubstr("'turned' expected [5, 2] got [2, 5]"));
+    EXPECT_THAT(error.what(), HasSubstr("'turned' is [2, 5] instead of [5, 2]"));
     EXPECT_THAT(error.what(), HasSubstr("missing in the checkpoint: 'new' [7, 2]"));
     EXPECT_THAT(error.what(), HasSubstr("not in this model: 'gone.bias' [3], 'gone.too' [4]"));
     EXPECT_THAT(error.what(), Not(HasSubstr("'same'")));
@@ -381,7 +381,7 @@ TEST(CheckpointLoad, ATensorThatTheManifestLeavesOutIsMissed) {
                   {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &model.optimizer()});
   });
   EXPECT_EQ(missing.code(), ExitCode::kDamagedData);
-  EXPECT_THAT(missing.what(), HasSubstr("has no state tensor '" + name + "'"));
+  EXPECT_THAT(missing.what(), HasSubstr("has no optimizer state tensor '" + name + "'"));
 
   const auto other = std::find_if(reader.tensors().begin(), reader.tensors().end(),
                                   [](const TensorRecord& t) { return t.group == Group::kOptimizer; });

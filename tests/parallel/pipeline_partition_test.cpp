@@ -150,13 +150,11 @@ std::string error_of(int64_t layers, int64_t stages, int64_t virtual_stages) {
   return "no error";
 }
 
-TEST(PipelinePartition, FewerLayersThanChunksNamesWhatFits) {
+TEST(PipelinePartition, FewerLayersThanChunksNamesKeysAndCounts) {
   EXPECT_EQ(error_of(8, 4, 3),
-            "[pipeline] expected a layer for each of the 4 x 3 chunks of mesh.pipeline x mesh.virtual_stages, got "
-            "model.n_layers = 8; choose mesh.pipeline from 1 to 2 with 3 virtual stages, or mesh.virtual_stages from 1 "
-            "to 2 with 4 pipeline stages");
-  EXPECT_THAT(error_of(2, 4, 1), HasSubstr("choose mesh.pipeline from 1 to 2 with 1 virtual stages"));
-  EXPECT_THAT(error_of(2, 4, 3), HasSubstr("choose mesh.virtual_stages = 1 with mesh.pipeline from 1 to 2"));
+            "[pipeline] mesh.pipeline = 4, mesh.virtual_stages = 3: expected at most model.n_layers = 8 chunks (each "
+            "needs a layer), got 4 * 3 = 12; lower mesh.pipeline or mesh.virtual_stages");
+  EXPECT_THAT(error_of(2, 4, 1), HasSubstr("got 4 * 1 = 4"));
   EXPECT_THAT(error_of(2, 0, 1), HasSubstr("at least 1, got 0 and 1"));
   EXPECT_EQ(error_of(12, 4, 3), "no error");
 }

@@ -130,7 +130,7 @@ TEST(PipelineSchedule, RefusesWhatIsNoSchedule) {
   for (const PipelineSchedule kind : {kGpipe, k1F1B, kZbH1}) {
     const std::string text = error_of({.kind = kind, .stages = 2, .micro_batches = 2, .virtual_stages = 2});
     EXPECT_EQ(text, str_cat("[pipeline] expected mesh.virtual_stages = 1 with mesh.schedule = \"", name_of(kind),
-                            "\", got 2; set it to 1, or use the schedule \"interleaved\""));
+                            "\", got 2; set mesh.virtual_stages = 1 or mesh.schedule = \"interleaved\""));
   }
   EXPECT_THAT(error_of({.stages = 0}), HasSubstr("got 0, 1 and 1"));
   EXPECT_THAT(error_of({.micro_batches = 0}), HasSubstr("got 1, 0 and 1"));

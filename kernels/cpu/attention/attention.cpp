@@ -1,5 +1,5 @@
-// Attention: how work is cut over threads, and the backend's entry points. The kernels are in
-// forward.cpp and backward.cpp.
+// Attention: the division of work among threads, and the entry points of the backend. The kernels are in forward.cpp
+// and backward.cpp.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@ int64_t num_blocks(int64_t n) { return (n + kBlockSize - 1) / kBlockSize; }
 Plan plan_forward(const AttentionShape& s, DType storage, int threads, Isa isa) {
   Plan plan{.kind = Plan::Kind::kForward, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t blocks = num_blocks(s.T_q);
-  // A long span converts k and v less often; four items a thread keep the threads equally busy.
+  // A long span converts k and v less often. Four items per thread keep the threads equally busy.
   int64_t span = std::min<int64_t>(blocks, 4);
   while (span > 1 && s.B * s.H * ((blocks + span - 1) / span) < 4 * threads) --span;
   plan.span = std::max<int64_t>(span, 1) * kBlockSize;
@@ -31,7 +31,8 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
   Plan plan{.kind = Plan::Kind::kFused, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t heads = s.B * s.G;
   const int64_t key_blocks = num_blocks(s.T_kv);
-  // Matrix products per block: 5 in one pass; 4 and 3 in two passes, which have enough items for all threads.
+  // Costs are counted in matrix products per block: 5 in one pass, 4 and 3 in two passes. Two passes have enough items
+  // for all threads.
   const double fused_cost = 5.0 * static_cast<double>((heads + threads - 1) / threads);
   const double two_pass_cost = 7.0 * static_cast<double>(heads) / threads;
   if (threads == 1 || fused_cost <= two_pass_cost) {
@@ -126,7 +127,7 @@ void sink_gradient(const AttentionBackward& a, int64_t h) {
   });
 }
 
-/// dt5_bias of one head: the sums of samples and blocks of queries in ascending order, in double.
+/// dt5_bias of one head: the sum over samples and blocks of queries in ascending order, in double.
 void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
   attention::with_types(a.q.dtype, [&](auto, auto t) {
     using T = decltype(t);
@@ -144,7 +145,7 @@ void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
   });
 }
 
-/// Each thread takes the next item until none is left; `run(item, scratch)`.
+/// Calls `run(item, scratch)` for all items. Each thread takes the next item until none is left.
 template <typename Run>
 void run_items(const Plan& plan, Threads& threads, std::byte* workspace, const Run& run) {
   std::atomic<int64_t> next{0};

@@ -1,11 +1,12 @@
-// Attention backward: scores and probabilities are made again from q, k and lse, block by block; no T x T matrix in
-// memory. With P the probabilities, M the dropout factors and delta[i] = sum_d out dout:
+// Attention backward. Scores and probabilities are recomputed from q, k and lse, block by block, without a T x T matrix
+// in memory. With P the probabilities, M the dropout factors and delta[i] = sum_d out dout:
 //   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
-// and the gradient of T5's table is the sum of dS over the pairs of a head and bucket: by distance in each block, then
-// by bucket in double over the keys of a block of queries, then over these. Flops: 10 D a visible (query, key) pair, 14
-// D when dq is computed apart. Bound by multiply-adds. An item is a KV head with all its queries (dq, dk, dv at once;
-// dk and dv gather in scratch), or one of two smaller kinds: a range of keys (dk, dv) or a block of queries (dq). Every
-// sum runs over query heads, queries and keys in ascending order in one chain, whatever the kind.
+// The gradient of T5's table is the sum of dS over the pairs of a head and bucket: first by distance in each block,
+// then by bucket, in double, over the keys of a block of queries, then over the blocks of queries. Flops: 10 D per
+// visible (query, key) pair, 14 D if dq is computed separately. Bound by multiply-adds. An item is a KV head with all
+// its queries (dq, dk and dv at once; dk and dv are summed in scratch), or one of two smaller kinds: a range of keys
+// (dk, dv) or a block of queries (dq). For every kind, each sum runs over query heads, queries and keys in ascending
+// order, in one chain.
 
 #include <cstdint>
 #include <numbers>
@@ -114,7 +115,7 @@ HWY_INLINE void gather_over_queries(const Bounds<T>& bounds, const T* weights, c
   }
 }
 
-/// One vector of queries over one block of keys: p holds scores and ds holds dout v^T; they become P M and dS.
+/// Processes one vector of queries and one block of keys: p holds scores and ds holds dout v^T; they become P M and dS.
 template <typename T, bool kMasked, bool kDropout>
 HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t v, int64_t key_begin, int64_t keys) {
   const Tag<T> d;
@@ -142,7 +143,7 @@ HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t
   }
 }
 
-/// Adds dS of one vector of queries to the sums by distance. Lanes that only fill the vector hold anything.
+/// Adds dS of one vector of queries to the sums by distance. Lanes beyond the last query have undefined values.
 template <typename T>
 HWY_NOINLINE void add_diagonals(const BackwardScratch<T>& scratch, int64_t v, int64_t keys) {
   const Tag<T> d;
@@ -155,8 +156,8 @@ HWY_NOINLINE void add_diagonals(const BackwardScratch<T>& scratch, int64_t v, in
   }
 }
 
-/// Scores of one block of keys and one block of queries to probabilities and their gradients. Where `bias_sums`
-/// [buckets] are given, gradients of the scores are added to them.
+/// Converts the scores of one block of keys and one block of queries to probabilities and gradients of scores. Adds
+/// these gradients to `bias_sums` [buckets], if given.
 template <typename T>
 HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, int64_t h, int64_t t, int64_t key_begin,
                                 int64_t keys, const BackwardScratch<T>& scratch, double* bias_sums) {
@@ -202,7 +203,7 @@ HWY_INLINE void block_gradients(const AttentionShape& shape, const Item& item, i
               [&](int64_t x, int32_t bucket) { bias_sums[bucket] += static_cast<double>(scratch.diagonals[x]); });
 }
 
-/// Packs what a block of queries brings: bounds, q and dout both ways, lse and delta.
+/// Packs the data of a block of queries: bounds, q and dout (each also transposed), lse and delta.
 template <typename S, typename T>
 HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, int64_t h, int64_t t, int64_t t_end,
                              const BackwardScratch<T>& scratch) {
@@ -234,7 +235,7 @@ HWY_INLINE void pack_queries(const AttentionBackward& args, const Item& item, in
   pack_transposed(scratch.dout, Vp, padded, transposed_rows<T>(D_v), scratch.doutt, kBlock);
 }
 
-/// Queries in whole blocks.
+/// A range of queries, in whole blocks.
 struct Queries {
   int64_t begin, end;
 };
@@ -322,7 +323,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
       }
     }
   }
-  // 5. dk, free of the 1 / log 2 that q was scaled with, and dv
+  // 5. dk, divided by the 1 / log 2 with which q was scaled, and dv
   for (int64_t j = 0; item.want_dkv && j < all_keys; ++j) {
     const int64_t row = item.key_begin + j;
     unpack_row(scratch.dk + j * Dp, D, std::numbers::ln2_v<T>, accumulate,

@@ -1,4 +1,5 @@
-// Dropout factors of attention, compiled once per instruction set: Philox words of many queries at a time.
+// Dropout factors of attention, compiled once per instruction set. Philox words are computed for many queries at a
+// time.
 
 #if defined(ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_ATTENTION_DROPOUT_INL_H_
@@ -35,8 +36,9 @@ struct DropoutBlock {
   int64_t key_begin = 0, num_keys = 0;
 };
 
-/// Lanes of `kept` where the word says so. Element k of a row is word k % 4, and a row of 4n elements begins a block,
-/// so four keys of a vector of queries need one round of blocks (fp32: two, for the even and the odd queries).
+/// Returns the lanes that are kept according to word `w`. Element k of a row is word k % 4, and a row of 4n elements
+/// begins a block. So four keys of a vector of queries need one round of blocks (fp32: two, for the even and the odd
+/// queries).
 HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxLanes& even, const PhiloxLanes& odd, int w, int32_t threshold,
                                           float kept) {
   const Tag<float> d;

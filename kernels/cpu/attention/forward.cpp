@@ -1,8 +1,8 @@
-// Attention forward: scores, online softmax and the weighted sum of values in one sweep over key blocks; no T x T
-// matrix in memory. Flops: 4 D a visible (query, key) pair; bytes: q, k, v, out once from memory, k and v again from
-// cache for every span of queries. Bound by multiply-adds, next by exp2. Scores live transposed, [key][query], so that
-// all softmax work is vertical, and values need no transposition.
-// An item is (b, query head, span of queries); threads take items as they come free.
+// Attention forward: scores, online softmax and the weighted sum of values in one sweep over key blocks, without a T x
+// T matrix in memory. Flops: 4 D per visible (query, key) pair. Bytes: q, k, v and out once from memory, and k and v
+// again from cache for every span of queries. Bound by multiply-adds, then by exp2. Scores are stored transposed,
+// [key][query], so that softmax works on whole vectors of queries, and values need no transposition. An item is (b,
+// query head, span of queries); a free thread takes the next item.
 
 #include <cmath>
 #include <cstdint>
@@ -111,7 +111,7 @@ HWY_INLINE void block_softmax(ForwardPanel<T>& panel, int64_t v, int64_t key_beg
   hn::Store(rescale, d, panel.rescale + v * N);
 }
 
-/// One block of keys and one block of queries.
+/// Processes one block of keys and one block of queries.
 template <typename T>
 HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, int64_t panel_index, int64_t key_begin,
                                 const ForwardScratch<T>& scratch) {
@@ -183,7 +183,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
   ScratchLayout layout(base);
   const ForwardScratch<T> scratch(layout, shape, item.t_end - item.t_begin);
 
-  // 0. the queries: bounds, transposed and scaled so that scores come out in units of log 2
+  // 0. the queries: their bounds, and q transposed and scaled, so that scores are in units of log 2
   const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
   const bool sinks = static_cast<bool>(shape.scores.sinks);
   const T sink = sinks ? static_cast<T>(static_cast<const S*>(shape.scores.sinks.data)[h]) : T{0};
@@ -205,7 +205,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     pack_transposed(scratch.q, Dp, padded, transposed_rows<T>(D), scratch.qt + p * transposed_rows<T>(D) * kBlock,
                     kBlock);
     clear(scratch.out + p * kBlock * Vp, panel.bounds.num_queries * Vp);
-    for (int64_t i = 0; i < kBlock; ++i) {  // a sink is a key that was seen first and has no value
+    for (int64_t i = 0; i < kBlock; ++i) {  // a sink acts like a first key without a value
       panel.row_max[i] = sinks ? sink * std::numbers::log2e_v<T> : std::numeric_limits<T>::lowest();
       panel.row_sum[i] = sinks ? T{1} : T{0};
     }

@@ -6,11 +6,11 @@
 #include "core/backend/attention.h"
 #include "kernels/cpu/cpu_info.h"
 
-/// The parts of attention that are compiled once per instruction set, and how their work is cut. Used by this folder
-/// and its tests only.
+/// The parts of attention that are compiled once per instruction set, and the division of their work. Used by this
+/// folder and its tests only.
 namespace ashlar::cpu::attention {
 
-/// Queries and keys are taken in blocks of this many. 64 x 64 scores and one 64 x 64 operand fit a 32 KiB L1 cache.
+/// The number of queries or keys in a block. 64 x 64 scores and one 64 x 64 operand fit into a 32 KiB L1 cache.
 inline constexpr int64_t kBlockSize = 64;
 
 /// A piece of work whose result does not depend on how the rest is divided.
@@ -21,8 +21,8 @@ struct Item {
   int64_t key_begin = 0, key_end = 0;  ///< keys; key_begin is a multiple of kBlockSize
   bool want_dq = false;                ///< backward: write dq of these queries (needs all keys)
   bool want_dkv = false;  ///< backward: write dk, dv of these keys (needs all queries and heads of the KV head)
-  /// Backward: [B, H, blocks of queries, buckets] of the call, sums of score gradients; written for these queries
-  /// (needs all keys), or null.
+  /// Backward: sums of score gradients, [B, H, blocks of queries, buckets] of the whole call. The item writes those of
+  /// its queries (needs all keys). Null: not wanted.
   double* bias_sums = nullptr;
 
   double* bias_sums_of(const AttentionShape& s, int64_t h, int64_t t) const {
@@ -34,8 +34,9 @@ struct Item {
 
 /// Division of one call into items, and the scratch memory of each thread.
 struct Plan {
-  /// Backward in one pass gives dq, dk and dv of a KV head together; in two passes scores are computed twice but every
-  /// query block and every range of keys is an item of its own. Both add in the same order: same bits.
+  /// Backward in one pass computes dq, dk and dv of a KV head together. In two passes scores are computed twice, but
+  /// every query block and every range of keys is an item of its own. Both add in the same order and give the same
+  /// bits.
   enum class Kind : uint8_t { kForward, kFused, kTwoPass };
 
   Kind kind = Kind::kForward;
@@ -45,7 +46,7 @@ struct Plan {
   int64_t num_dkv_items = 0;  ///< two passes: the first num_dkv_items items write dk and dv, the others dq
   int64_t thread_bytes = 0;   ///< scratch of one thread
 
-  Item item(int64_t index) const;  ///< costly items come first
+  Item item(int64_t index) const;  ///< expensive items come first
 };
 
 /// Kernels of forward or backward, compiled for one instruction set.
@@ -92,8 +93,8 @@ class ScratchLayout {
   int64_t used_bytes_ = 0;
 };
 
-/// A direction from its function for one item, `run(S(), T(), args, item, scratch)` without state, and what it carves
-/// its scratch into.
+/// Makes the kernels of forward or backward from a function without state for one item, `run(S(), T(), args, item,
+/// scratch)`, and from the struct that divides its scratch.
 template <typename Args, template <typename T> typename Scratch, typename Run>
 ItemKernels<Args> item_kernels(Run) {
   return {.run =

@@ -22,8 +22,9 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kBlock = kBlockSize;
 
-/// 2^x with x held up to the smallest normal exponent; NaN stays NaN. 2^f on [-1/2, 1/2] is 1 + f q(f), q interpolated
-/// in Chebyshev points: relative error before rounding 5e-9 (fp32), 1.2e-19 (fp64); 2^0 is exactly 1.
+/// 2^x, where x is at least the smallest normal exponent; NaN stays NaN. 2^f on [-1/2, 1/2] is 1 + f q(f), with q
+/// interpolated at Chebyshev points: the relative error before rounding is 5e-9 (fp32) or 1.2e-19 (fp64). 2^0 is
+/// exactly 1.
 HWY_INLINE hn::Vec<Tag<float>> exp2_of(Tag<float> d, hn::Vec<Tag<float>> x) {
   const hn::RebindToSigned<Tag<float>> di;
   x = hn::Max(hn::Set(d, -126.0F), x);  // the second operand is returned when one is NaN
@@ -120,7 +121,7 @@ HWY_INLINE void find_bounds(const AttentionShape& s, int64_t b, int64_t t_begin,
   if (bounds.key_begin > bounds.key_end) bounds.key_begin = bounds.key_end;
 }
 
-/// Lanes of vector v that see key j.
+/// Returns the lanes of vector v that see key j.
 template <typename T>
 HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   const Tag<T> d;
@@ -141,12 +142,12 @@ struct HeadScores {
   bool active() const { return softcap != 0 || slope != 0 || biases != nullptr; }
 };
 
-/// Distances i - j between a block of queries and one of keys, and one entry to fill a vector: entry x is the distance
-/// of their first ones plus x - (kBlock - 1).
+/// The number of distances i - j between a block of queries and a block of keys, and one entry more to fill a vector.
+/// Entry x is the distance of the first query and key plus x - (kBlock - 1).
 inline constexpr int64_t kDistances = 2 * kBlock;
 
-/// Calls use(x, bucket) for the entries of a block; `first` is the distance of the first query and key. Where attention
-/// is causal, distances below 0 have the bucket of 0 and no key that is seen.
+/// Calls use(x, bucket) for the entries of a block; `first` is the distance of the first query and key. In causal
+/// attention, distances below 0 get the bucket of 0; they belong to masked keys.
 template <typename Use>
 HWY_INLINE void each_bucket(const AttentionShape& s, int64_t first, const Use& use) {
   const int32_t* buckets = static_cast<const int32_t*>(s.scores.t5_buckets.data);
@@ -190,7 +191,7 @@ HWY_NOINLINE void change_scores(const HeadScores<T>& change, const Bounds<T>& bo
   const Tag<T> d;
   const auto one = hn::Set(d, T{1}), slope = hn::Set(d, change.slope);
   const auto cap = hn::Set(d, change.softcap), inverse = hn::Set(d, change.softcap != 0 ? 1 / change.softcap : T{0});
-  // The distance of lane 0 is a whole number below 2^24, which fp32 holds.
+  // The distance of lane 0 is an integer below 2^24, so it is exact in fp32.
   const auto first = hn::Iota(d, static_cast<T>(bounds.diagonal + v * kLanes<T> - key_begin));
   for (int64_t j = 0; j < keys; ++j) {
     T* HWY_RESTRICT at = scores + j * kBlock + v * kLanes<T>;

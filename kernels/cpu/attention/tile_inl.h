@@ -1,6 +1,6 @@
 // Register-tiled matrix products and panel packing for attention, compiled once per instruction set.
-// A tile keeps up to 6 rows x 4 vectors of C in registers (6 x 2 where there are 16 of them): per k it loads one vector
-// a column and broadcasts one scalar a row, so loads stay under half of the multiply-adds.
+// A tile keeps up to 6 rows x 4 vectors of C in registers (6 x 2 if there are only 16 registers). For each k it loads
+// one vector per column and broadcasts one scalar per row, so there are fewer than half as many loads as multiply-adds.
 
 #if defined(ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_
@@ -29,8 +29,8 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 
-/// C[r][c] = init + sum over k of A[r][k] B[k][c] with init = 0, C or c_scale[r] * C; the sum is one chain in
-/// ascending k, so cutting k into several products changes no bit. B and C are vector-aligned, `vectors` wide.
+/// C[r][c] = init + sum over k of A[r][k] B[k][c], with init = 0, C or c_scale[r] * C. The sum is one chain in
+/// ascending k, so dividing k into several products changes no bit. B and C are vector-aligned, `vectors` wide.
 template <typename T>
 struct Product {
   const T* a = nullptr;
@@ -187,7 +187,7 @@ template <typename T>
 HWY_INLINE int64_t padded_width(int64_t D) {
   return (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
-/// Rows that pack_transposed writes of a packed row of D numbers: fp32 goes by four.
+/// The number of rows that pack_transposed writes for a packed row of D numbers. For fp32 it is a multiple of four.
 template <typename T>
 HWY_INLINE int64_t transposed_rows(int64_t D) {
   return sizeof(T) == 4 ? (D + 3) / 4 * 4 : D;

@@ -7,7 +7,8 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel_for.h"
 
-// One add an element, bound by reading x. A thread owns columns, so no partial sums cross threads.
+// One addition per element, bound by reading x. Each thread owns columns, so there are no partial sums to add across
+// threads.
 
 #include "kernels/cpu/simd_targets.h"
 

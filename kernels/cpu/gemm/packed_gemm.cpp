@@ -10,12 +10,12 @@
 #include "kernels/cpu/gemm/tile_kernels.h"
 #include "kernels/cpu/parallel_for.h"
 
-// The result is processed in blocks of m x n, k in slices, slices in rounds. In a round all threads pack both operands
-// into panels (contiguous, zero-padded at the edges), wait at a barrier, and then share the tiles of the block as a
-// grid of threads; a thread packs what its part of the grid multiplies. An operand a that is multiplied by few panels
-// of b is read in place instead: the same sums in the same order. A panel of b stays in L1 while the tiles of a chunk
-// of a, which stays in L2, are multiplied with it. Source of the scheme: Goto & van de Geijn 2008, "Anatomy of
-// High-Performance Matrix Multiplication", section 4.
+// The result is processed in blocks of m x n, k is divided into slices, and slices into rounds. In a round all threads
+// pack both operands into panels (contiguous, zero-padded at the edges), wait at a barrier, and then divide the tiles
+// of the block among a grid of threads. A thread packs the panels that its part of the grid multiplies. If a is
+// multiplied by few panels of b, it is not packed but read in place, with the same sums in the same order. A panel of b
+// stays in L1 while it is multiplied by the tiles of a chunk of a, which stays in L2. Source of the scheme: Goto & van
+// de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication", section 4.
 
 namespace ashlar::cpu {
 namespace {
@@ -27,8 +27,8 @@ constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of
 constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two barriers
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it saves
 
-// Packing a pays off for more panels of b than this. Read in place, at most this many rows of a tile may map to the
-// same sets of L1 (64 sets of 64 bytes), or they evict each other.
+// kInPlacePanels: with more panels of b than this, packing a is faster. kRowsInOneSet: if a is read in place, at most
+// this many rows of a tile may map to the same sets of L1 (64 sets of 64 bytes); more would evict each other.
 constexpr int64_t kInPlacePanels = 32;
 constexpr int64_t kRowsInOneSet = 6;
 constexpr int64_t kSetPeriod = 4096;
@@ -169,8 +169,8 @@ class PackedGemm {
     }
   }
 
-  // For few rows (token generation) each panel of b is used once, so a thread packs it into its own part of L1 and
-  // multiplies at once. The time is that of reading b; the sums equal those of `work`.
+  // For few rows (token generation) each panel of b is used once. So a thread packs it into its own L1 and multiplies
+  // it at once. The time is that of reading b. The sums equal those of `work`.
   void work_on_one_tile(int thread, int threads) {
     const Block block{0, m_, 0, n_};
     char* a = pack_->template as<char>();
@@ -217,7 +217,7 @@ class PackedGemm {
 
   Share share_of(const Block& block, int64_t thread, int64_t threads) const {
     const int64_t vectors = ceil_div(block.cols, kernels_.lanes);
-    // One grid for all blocks: the packed tiles of a stay valid from one block of columns to the next.
+    // All blocks have the same grid, so that the packed tiles of a stay valid from one block of columns to the next.
     const Grid grid = choose_grid(threads, block_m_, block_n_ / kernels_.lanes, kernels_.lanes);
     const int64_t grid_row = thread / grid.cols;
     const int64_t grid_col = thread % grid.cols;
@@ -230,7 +230,7 @@ class PackedGemm {
             .col_packer = grid_row};
   }
 
-  // Tiles differ by at most one row, so that no thin remainder is left for the slow small tiles.
+  // The heights of tiles differ by at most one row, so that there is no thin last tile, which would be slow.
   int64_t num_tiles(const Share& share) const { return ceil_div(share.rows.size(), kernels_.tile_rows); }
   Range tile_rows(const Share& share, int64_t tile) const {
     const Range rows = part_of(share.rows.size(), num_tiles(share), tile);

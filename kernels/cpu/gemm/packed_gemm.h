@@ -6,8 +6,8 @@
 
 namespace ashlar::cpu {
 
-/// The product by this folder's packed kernels: any shape, strides, storage dtype and mode. The sum over k is split by
-/// k only, so its bits depend neither on threads nor on other rows and columns.
+/// The matrix product by the packed kernels of this folder, for any shape, strides, storage dtype and mode. The
+/// division of the sum over k depends only on k, so its bits depend neither on threads nor on other rows and columns.
 void packed_gemm(const GemmArgs& args, Isa isa, Threads& threads, Allocator& workspace);
 
 }  // namespace ashlar::cpu

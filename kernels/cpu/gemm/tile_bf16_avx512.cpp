@@ -1,5 +1,5 @@
-// The bf16 dot-product tile in intrinsics: Highway 1.0.3 cannot emit vdpbf16ps. Same loop as tile_kernels.cpp with a
-// pair of bf16 where that has an fp32. The instruction flushes denormal inputs and sums to zero.
+// The bf16 dot-product tile in intrinsics, since Highway 1.0.3 cannot emit vdpbf16ps. The loop is that of
+// tile_kernels.cpp, with a pair of bf16 in place of an fp32. The instruction flushes denormal inputs and sums to zero.
 
 #include <immintrin.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int kTileRows = 12;
 constexpr int64_t kLanes = 16;
 
-// Pairs of a in place may be at any even address.
+// If a is read in place, a pair may be at any even address.
 int load_pair(const char* at) {
   int pair = 0;
   std::memcpy(&pair, at, sizeof(pair));

@@ -5,8 +5,9 @@
 
 #include "kernels/cpu/dispatch.h"
 
-// Packing and tile kernels in Highway, once for each instruction set. A tile is tile_rows x 2 vectors of accumulators
-// that stay in registers: per step of k, 2 vector loads of b, one broadcast of a per row, and 2*tile_rows FMAs.
+// Packing and tile kernels in Highway, compiled once for each instruction set. A tile is tile_rows x 2 vectors of
+// accumulators that stay in registers. A step of k takes 2 vector loads of b, one broadcast of a per row, and
+// 2*tile_rows FMAs.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -35,8 +36,8 @@ int lanes_of() {
   return static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-// Rows of a in a panel are adjacent; in place they are a_stride apart, and a pointer to every third row keeps the
-// addresses within base + stride and base + 2*stride.
+// Rows of a are adjacent in a panel, and a_stride apart in place. There is a pointer for every third row, so that the
+// other addresses are base + stride and base + 2*stride.
 template <typename T, int kRows, int kVectors, bool kInPlace>
 HWY_ATTR void tile(const TileArgs<T>& args) {
   constexpr int kBases = kInPlace ? (kRows + 2) / 3 : 1;
@@ -135,8 +136,8 @@ HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_REST
   for (; i < width; ++i) dst[i] = widen(src[i]);
 }
 
-// Rows copied to a panel before the next panel: the source is read along its rows, and this many rows of any panel are
-// whole cache lines.
+// The number of rows that are copied to one panel before the next panel. The source is read along its rows, and this
+// many rows of any panel are whole cache lines.
 constexpr int64_t kRowBlock = 16;
 
 // A panel element for each source element.
@@ -232,7 +233,7 @@ HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t 
 #endif
 }
 
-// One panel whose rows are strided in the source.
+// Packs one panel whose rows are strided in the source.
 template <typename Src, typename T>
 HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t width, int64_t padded, T* dst) {
   const int64_t blocked_k = k / 4 * 4;
@@ -379,7 +380,7 @@ namespace ashlar::cpu {
 GemmKernels<float> float_kernels(Isa isa, DType storage) { return ASHLAR_FOR_ISA(isa, float_table)(storage); }
 GemmKernels<double> double_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, double_table)(); }
 
-// The dot-product tile needs an instruction that Highway lacks: added by tile_bf16_avx512.cpp.
+// The dot-product tile needs an instruction that Highway lacks; tile_bf16_avx512.cpp adds it.
 GemmKernels<float> bf16_pair_kernels() {
   GemmKernels<float> kernels = N_AVX3::float_table(DType::kBFloat16);
   kernels.k_group = 2;

@@ -12,12 +12,12 @@ namespace ashlar::cpu {
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileCols = 32;
 
-/// A slice of an operand to be packed for the tile kernel, as consecutive panels: the first `wide_panels` of them
-/// `width` elements wide, the others `rest_width`. Element (i, p), i along m or n from the first panel, p along k, is
-/// src[i*stride + p] if k_contiguous, else src[p*stride + i]. Output, for the panel that starts at element i:
-/// dst[i*groups + p*padded + x], x < its width, p < k, with padded = the width rounded up to a multiple of `pad_to`,
-/// zeros for width <= x < padded, and groups = k in groups of `k_group`, a short last group padded with zeros. Only the
-/// last panel may need padding.
+/// A slice of an operand that is to be packed for the tile kernel, as consecutive panels. The first `wide_panels` of
+/// them are `width` elements wide, the others `rest_width`. Element (i, p), with i along m or n from the first panel
+/// and p along k, is src[i*stride + p] if k_contiguous, else src[p*stride + i]. Output, for the panel that starts at
+/// element i: dst[i*groups + p*padded + x], x < its width, p < k, with padded = the width rounded up to a multiple of
+/// `pad_to`, zeros for width <= x < padded, and groups = k in groups of `k_group`, a short last group padded with
+/// zeros. Only the last panel may need padding.
 struct PackArgs {
   const void* src = nullptr;
   int64_t stride = 0;
@@ -77,7 +77,7 @@ struct GemmKernels {
 /// fp32 panels, from fp32 or bf16 storage (widened while packed).
 GemmKernels<float> float_kernels(Isa isa, DType storage);
 GemmKernels<double> double_kernels(Isa isa);
-/// Panels of bf16 pairs; the tile must be replaced by one that supports them.
+/// Kernels with panels of bf16 pairs. Their tile must be replaced by one that supports pairs.
 GemmKernels<float> bf16_pair_kernels();
 /// bf16_pair_kernels with vdpbf16ps; only if the processor supports it.
 GemmKernels<float> bf16_dot_kernels();

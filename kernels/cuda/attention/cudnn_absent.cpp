@@ -1,4 +1,4 @@
-// In the place of cudnn_graphs.cpp and cudnn_functions.cpp where cuDNN's frontend was not found when this was built.
+// Replaces cudnn_graphs.cpp and cudnn_functions.cpp in a build that did not find cuDNN's frontend.
 #include "core/base/error.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
 #include "kernels/cuda/attention/cudnn_functions.h"

@@ -87,7 +87,8 @@ AttentionCase case_of(std::string_view text) {
     in >> slash >> rows.row;
   }
   if (!in || text_of(c) != text)
-    throw damaged_error("choices", "expected a case of attention, got \"", text, "\"; remove it to choose again");
+    throw damaged_error("choices", "expected a description of an attention call, got \"", text,
+                        "\"; remove this line to choose again");
   return c;
 }
 

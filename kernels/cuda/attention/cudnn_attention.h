@@ -17,8 +17,8 @@ struct Rows {
   bool operator==(const Rows&) const = default;
 };
 
-/// The arguments of a plan: equal cases use one plan. Causal, T queries and T keys, heads of a row side by side; query
-/// head h reads KV head floor(h*G/H).
+/// The arguments of a plan; equal cases use one plan. Attention is causal, with T queries and T keys. The heads of a
+/// row are adjacent, and query head h reads KV head floor(h*G/H).
 struct AttentionCase {
   int64_t B = 0, T = 0, H = 0, G = 0, D = 0;
   double scale = 1;
@@ -30,7 +30,8 @@ struct AttentionCase {
 
 AttentionCase case_of(const AttentionForward& args);
 AttentionCase case_of(const AttentionBackward& args);
-/// "forward B=8 T=1024 H=12 G=12 D=64 scale=0.125 q=2359296/2304 ...", and back: equal cases have equal texts.
+/// Converts a case to text, "forward B=8 T=1024 H=12 G=12 D=64 scale=0.125 q=2359296/2304 ...", and back. Equal cases
+/// have equal texts.
 std::string text_of(const AttentionCase& c);
 AttentionCase case_of(std::string_view text);  ///< damaged-data error for any other text
 
@@ -44,12 +45,13 @@ struct AttentionArrays {
 AttentionArrays arrays_of(const AttentionForward& args);
 AttentionArrays arrays_of(const AttentionBackward& args);
 
-/// A kernel of cuDNN for one case: the same bits each time it runs.
+/// A kernel of cuDNN for one case. It gives the same bits each time it runs.
 class AttentionPlan {
  public:
   virtual ~AttentionPlan() = default;
   virtual int64_t workspace_bytes() const = 0;
-  /// Queued. `workspace` is device memory of workspace_bytes(), aligned to 256. Throws a resource_error where it fails.
+  /// Queues the kernel. `workspace` is device memory of workspace_bytes(), aligned to 256. Throws a resource_error if
+  /// it fails.
   virtual void run(const AttentionArrays& arrays, void* workspace, Stream& stream) = 0;
 };
 
@@ -64,8 +66,7 @@ class AttentionPlanner {
 };
 
 /// cuDNN on the thread's current CUDA device, of compute capability `sm` (90 is 9.0). Throws an input_error that says
-/// what is missing and how to get it: the library, or, in a program that was built where cuDNN's frontend was not
-/// found, that.
+/// what is missing and how to get it: the library, or cuDNN's frontend if the program was built without it.
 std::unique_ptr<AttentionPlanner> make_planner(int sm);
 /// cuDNN for a device that need not exist: its plans give their workspace sizes but cannot run. `properties` is cuDNN's
 /// own description of a device in JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).

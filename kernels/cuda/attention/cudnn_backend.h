@@ -23,7 +23,7 @@ struct CudnnOptions {
 /// tuner), and its own kernels for all others. The workspace is the scratch memory of the calls' stream.
 class CudnnBackend : public CudaBackend {
  public:
-  /// Throws an input_error where cuDNN is demanded and there is none.
+  /// Throws an input_error if cuDNN is demanded and cannot be used.
   CudnnBackend(const DeviceOptions& options, CudnnOptions cudnn) : CudaBackend(options) {
     if (cudnn.wanted == AttentionKernels::kOwn) return;
     choice_.emplace(cudnn::ChoiceOptions{

@@ -33,7 +33,7 @@ AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(opt
 
 std::string AttentionChoice::own(const std::string& reason) const {
   if (options_.wanted == AttentionKernels::kCudnn)
-    throw input_error("train.attention", "expected cuDNN's attention to hold, got: ", reason,
+    throw input_error("train.attention", "expected that cuDNN's attention can be used, got: ", reason,
                       "; choose \"auto\" or \"own\"");
   return str_cat(kOwn, reason);
 }
@@ -82,7 +82,7 @@ int64_t AttentionChoice::workspace_bytes() const {
 
 std::string AttentionChoice::library_text() const {
   if (!library_) return "no cuDNN";
-  // If cuDNN is demanded, saved choices of our own kernels do not count: the text differs.
+  // The text differs if cuDNN is demanded, so that saved choices of our own kernels are not used then.
   return str_cat("cuDNN ", version_text(library_->version),
                  options_.wanted == AttentionKernels::kCudnn ? ", demanded" : "");
 }
@@ -108,10 +108,10 @@ std::string AttentionChoice::answer_to(const AttentionCase& asked) {
     return own(error.what());
   }
   std::string reason = no_room(plan->workspace_bytes() + self_test_bytes(asked),
-                               "its workspace and for comparing it with our own kernels");
+                               "cuDNN's workspace and the comparison with our own kernels");
   if (reason.empty()) {
     reason = options_.test(*plan, asked);
-    if (!reason.empty()) reason = str_cat("expected its results to be those of our own kernels, got ", reason);
+    if (!reason.empty()) reason = str_cat("expected the results of our own kernels, got ", reason);
   }
   if (!reason.empty()) return own(reason);
   for (Met& met : met_)
@@ -135,7 +135,7 @@ void AttentionChoice::use(const TunedChoices& choices) {
   for (const auto& [question, answer] : section->second.choices) {
     if (answer.empty() || answer == kCudnn || answer.starts_with(kOwn)) continue;
     throw damaged_error("choices", "expected attention to be cudnn or own, got \"", answer,
-                        "\"; remove the file, and it is chosen again");
+                        "\"; remove the file of choices to choose again");
   }
   answers_ = section->second.choices;
   for (Met& met : met_) {
@@ -158,7 +158,7 @@ TunedChoices AttentionChoice::prepare() {
     }
     const int64_t bytes = met.plan != nullptr ? met.plan->workspace_bytes() : 0;
     if (reason.empty() && bytes > reserved_bytes_) {
-      reason = no_room(bytes, "its workspace");
+      reason = no_room(bytes, "cuDNN's workspace");
       if (reason.empty()) {
         options_.reserve(*met.stream, bytes);
         reserved_bytes_ = bytes;

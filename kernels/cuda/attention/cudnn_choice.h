@@ -18,7 +18,7 @@ namespace ashlar::cudnn {
 struct ChoiceOptions {
   AttentionKernels wanted = AttentionKernels::kAuto;
   std::string device;  ///< device model, as in TunedChoices
-  /// May throw an input_error: there is no cuDNN.
+  /// Throws an input_error if there is no cuDNN.
   std::function<std::unique_ptr<AttentionPlanner>()> make_planner;
   /// Memory of the device that is free, in bytes.
   std::function<int64_t()> free_bytes;

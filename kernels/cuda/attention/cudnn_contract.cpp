@@ -10,8 +10,8 @@ namespace ashlar::cudnn {
 
 namespace {
 
-/// True if rows and samples begin at multiples of 16 bytes: cuDNN's kernels load 16 bytes at a time, and wrong strides
-/// give wrong results instead of errors (cudnn-frontend, node/sdpa_support_surface.h).
+/// True if rows and samples begin at multiples of 16 bytes. This must be checked, since cuDNN's kernels load 16 bytes
+/// at a time, and wrong strides give wrong results instead of errors (cudnn-frontend, node/sdpa_support_surface.h).
 template <typename View>
 bool aligned(const View& view, int64_t batch_stride, int64_t samples) {
   const int64_t bytes = size_of(view.dtype);
@@ -108,14 +108,14 @@ std::string refusal(const AttentionShape& s, DType storage, const Library& libra
   for (const KnownBad& bad : kKnownBad) {
     if (bad.good_lengths > 0 && s.T_kv % bad.good_lengths != 0 && is_of(bad, library)) return known_error(bad, library);
   }
-  // 2. what the contract has and cuDNN has not
+  // 2. features of the contract that cuDNN does not have
   if (storage != DType::kBFloat16) return str_cat("expected bf16, got ", name_of(storage));
   const std::string feature = unserved(s);
   if (!feature.empty()) return str_cat("expected plain causal attention, got ", feature);
   const bool apart = s.mask.q_start != s.mask.kv_start;
   if (apart || s.T_q != s.T_kv)
     return str_cat("expected as many queries as keys from the same position, got ", s.T_q, " queries and ", s.T_kv,
-                   apart ? " keys, which begin elsewhere" : " keys");
+                   apart ? " keys from another position" : " keys");
   if (s.T_q < 2) return str_cat("expected at least 2 tokens a sample, got ", s.T_q);
   // 3. heads
   const int64_t widest = library.sm == kNewestSm ? 256 : 128;

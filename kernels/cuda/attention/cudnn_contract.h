@@ -33,14 +33,14 @@ std::span<const KnownBad> known_bad_versions();
 /// The oldest version that is used.
 inline constexpr int64_t kOldestVersion = 90800;
 
-/// Returns why cuDNN may not compute such calls, as "expected ..., got ..."; empty if it may: its forward and backward
-/// then follow the contract, are deterministic, and use lse as our own kernels write and read it. Limits of head_dim
-/// and of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of cudnn-frontend 1.32
+/// Returns why cuDNN may not compute such calls, as "expected ..., got ...". Empty if it may: its forward and backward
+/// then follow the contract, are deterministic, and use lse in the same form as our own kernels. Limits of head_dim and
+/// of architectures: cuDNN 9 developer guide, "Scaled Dot Product Attention", and the checks of cudnn-frontend 1.32
 /// (node/scaled_dot_product_flash_attention.h).
 std::string refusal(const AttentionForward& args, const Library& library);
 std::string refusal(const AttentionBackward& args, const Library& library);
-/// The reason for all calls of such a shape in a storage dtype. The shape may come from a configuration, whose views
-/// have no memory.
+/// The reason that applies to all calls of such a shape in a storage dtype. The shape may come from a configuration,
+/// whose views have no memory.
 std::string refusal(const AttentionShape& shape, DType storage, const Library& library);
 /// Returns why cuDNN may not compute any call with this library version on this device.
 std::string refusal(const Library& library);

@@ -13,8 +13,8 @@ namespace ashlar::cudnn {
 
 namespace {
 
-// The C functions below have no parameter for state, so they find the library that they forward to here. Loaded once,
-// on first use.
+// The library to which the C functions below forward. They have no parameter for state, so they get it from this
+// function. It is loaded once, on first use.
 const SharedLibrary& library() {
   static const SharedLibrary loaded(
       {.name = "cuDNN",

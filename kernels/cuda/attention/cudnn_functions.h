@@ -4,8 +4,8 @@
 #include <string>
 
 /// The functions of libcudnn.so.9, found when the program runs. cudnn_functions.cpp defines every cudnn* function that
-/// cuDNN's frontend calls, under its own name, and hands the call on: the frontend needs no library to link, and the
-/// program starts on machines without cuDNN.
+/// cuDNN's frontend calls, under the same name, and forwards the call to the loaded library. So the program is linked
+/// without cuDNN and starts on machines without it.
 namespace ashlar::cudnn {
 
 /// Loads cuDNN: libcudnn.so.9, or the file that ASHLAR_CUDNN names. Throws an input_error that says how to get it. The

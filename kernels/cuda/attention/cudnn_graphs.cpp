@@ -1,4 +1,5 @@
-// cuDNN's attention through its C++ frontend (header-only, nvidia-cudnn-frontend): this file alone includes it.
+// cuDNN's attention through its C++ frontend (header-only, nvidia-cudnn-frontend). Only this file includes the
+// frontend.
 //
 // A plan is one graph of one operation, scaled dot-product attention or its backward, of fixed shapes and strides:
 //   1. tensors [B, heads, T, D] over our packed rows: strides of samples, heads (D) and rows; lse as [B, H, T, 1]
@@ -7,7 +8,7 @@
 // Memory: the arrays, each read and written about once, and for a deterministic backward a workspace for the gradients
 // of scores, B * H * T * T in bf16 (frontend 1.32, node/scaled_dot_product_flash_attention.h).
 
-// Leaves out graphs as text and the log, which are a third of the headers.
+// Leaves out the log and the conversion of graphs to text, which are a third of the headers.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #include <cudnn_frontend.h>
@@ -65,7 +66,7 @@ void check(cudnnStatus_t status, const char* doing) {
   throw input_error("cuDNN", text);
 }
 
-/// The device that a plan is made for: a handle of the current device, or a description of one.
+/// The device for which a plan is made: a handle of the current device, or only a description of a device.
 class Device {
  public:
   explicit Device(int sm) : sm_(sm) { check(cudnnCreate(&handle_), "cudnnCreate"); }

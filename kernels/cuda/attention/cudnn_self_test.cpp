@@ -24,7 +24,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   const MutView& all() const { return view_; }
-  /// The first of each row.
+  /// The first `count` columns of each row.
   MutView columns(int64_t count) const { return {view_.data, view_.dtype, view_.rows, count, view_.stride}; }
 
  private:
@@ -32,7 +32,7 @@ class Block {
   MutView view_;
 };
 
-/// A tensor of a case: its heads fill the first columns of rows that are as wide as rows are apart.
+/// A tensor of a case, as a matrix whose width is the row stride. The heads fill its first columns.
 struct Wide {
   Block rows;
   int64_t used;
@@ -71,7 +71,7 @@ double value(const std::vector<std::byte>& bytes, DType dtype, int64_t i) {
   return static_cast<double>(static_cast<float>(x));
 }
 
-/// The first `count` columns of two matrices on the host.
+/// Compares the first columns of two matrices on the host.
 std::string difference(const char* name, const std::vector<std::byte>& got, const std::vector<std::byte>& want,
                        const MutView& view, int64_t count) {
   double error = 0, size = 0, worst = 0, largest = 0;
@@ -104,7 +104,7 @@ struct Result {
   int64_t columns;
 };
 
-/// Runs the plan twice: a result that does not repeat, or differs from our own.
+/// Runs the plan twice. Returns which result is not repeatable, or differs from that of our own kernels.
 std::string compare(Backend& own, AttentionPlan& plan, const AttentionArrays& arrays,
                     std::initializer_list<Result> results, Stream& stream) {
   const Block workspace(own, 1, plan.workspace_bytes(), DType::kUInt8);
@@ -117,7 +117,7 @@ std::string compare(Backend& own, AttentionPlan& plan, const AttentionArrays& ar
       if (round == 0)
         first.push_back(std::move(now));
       else if (now != first[i++])
-        return str_cat(r.name, " of other bits at the second run");
+        return str_cat(r.name, " with different bits in the second run");
     }
   }
   size_t i = 0;

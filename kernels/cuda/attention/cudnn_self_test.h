@@ -7,9 +7,10 @@
 
 namespace ashlar::cudnn {
 
-/// Allowed differences from the results of our own kernels. Both multiply probabilities and gradients of scores rounded
-/// to bf16 (a relative error of 2^-9 a term, which sums average) and round once to bf16: 2^-6 in the mean square leaves
-/// room, while a wrong mask, scale, stride or head differs by about 1. Single elements may cancel: 2^-4 of the largest.
+/// Allowed differences from the results of our own kernels. Both round probabilities and gradients of scores to bf16
+/// before they multiply them (a relative error of 2^-9 per term, which averages out in sums), and round the result once
+/// to bf16. So a mean square of 2^-6 is ample, while a wrong mask, scale, stride or head gives a difference of about 1.
+/// Single elements may suffer from cancellation, so 2^-4 of the largest element is allowed for them.
 inline constexpr double kMeanTolerance = 1.0 / 64, kElementTolerance = 1.0 / 16;
 /// Allowed absolute difference of lse, which is an fp32 sum of exact products of bf16.
 inline constexpr double kLseTolerance = 1e-3;

@@ -3,7 +3,7 @@
 #include "core/base/philox.h"
 #include "kernels/cuda/attention/fragments.h"
 
-/// The masks of dropout on probabilities: those of DropoutArgs, word for word, as bits.
+/// The masks of dropout on probabilities, as bits. They equal those of DropoutArgs.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Dropout of one sample and one query head.
@@ -21,8 +21,8 @@ class HeadDropout {
     first_ = static_cast<uint64_t>((head * d.sequence_length + p.mask.q_start) * d.sequence_length + p.mask.kv_start);
   }
 
-  /// Bit i: the probability of query t and key j + i is kept, i < kCount (a multiple of 4 to 32). A call of Philox
-  /// decides four neighbours; where their first index is no multiple of 4, one call more covers them.
+  /// Bit i tells whether the probability of query t and key j + i is kept, for i < kCount (a multiple of 4, at most
+  /// 32). A call of Philox decides four neighbours. If the first index is not a multiple of 4, one more call is needed.
   template <int kCount>
   __device__ uint32_t keep_bits(int t, int j) const {
     const uint64_t e = first_ + static_cast<uint64_t>(t) * row_ + static_cast<uint64_t>(j);
@@ -52,8 +52,8 @@ class HeadDropout {
   uint64_t first_ = 0;  ///< index of query 0 and key 0 of the call
 };
 
-/// The bits of probabilities [16, 8 kColumns] of queries t + g and t + g + 8, keys from j on, as a lane of a product
-/// holds them. Each of the four lanes of a group draws half a row.
+/// The bits of probabilities [16, 8 kColumns] for queries t + g and t + g + 8 and keys from j on, in the layout in
+/// which a lane holds them in a product. Each of the four lanes of a group draws half a row.
 template <int kColumns>
 class KeptKeys {
  public:
@@ -76,8 +76,8 @@ class KeptKeys {
   uint32_t bits_[2][2] = {};  ///< bits of row g + 8 half: first and second half of its columns, from 2 q on
 };
 
-/// The bits of probabilities [16 kRowTiles keys, 8 kColumns queries], keys from j on, queries from t on: the other way
-/// round, as the pass over keys multiplies them. A lane draws all keys of the queries t + lane, t + lane + 32 ...
+/// The bits of transposed probabilities [16 kRowTiles keys, 8 kColumns queries], keys from j on, queries from t on, as
+/// the pass over keys multiplies them. A lane draws all keys of the queries t + lane, t + lane + 32 ...
 template <int kRowTiles, int kColumns>
 class KeptQueries {
  public:

@@ -8,8 +8,9 @@
 ///   a: rows g and g + 8, columns 2q, 2q + 1, 2q + 8, 2q + 9
 ///   b: rows 2q, 2q + 1, 2q + 8, 2q + 9, column g
 ///   d: rows g and g + 8 (elements 0, 1 and 2, 3), columns 2q and 2q + 1
-/// so two neighbouring d, rounded to bf16, are one a: the result of a product stays in registers as left factor of the
-/// next. ldmatrix hands lane (g, q) the pair (g, 2q) of an 8 x 8 matrix, or of its transposed, whose rows lie anywhere.
+/// so two neighbouring d, rounded to bf16, are one a: the result of a product can stay in registers as the left factor
+/// of the next product. ldmatrix gives lane (g, q) the pair (g, 2q) of an 8 x 8 matrix or of its transpose; the rows of
+/// the matrix may be anywhere.
 namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr float kLog2E = 1.44269504F;
@@ -46,8 +47,8 @@ __device__ __forceinline__ void load_left(uint32_t (&a)[4], const Tile<kD>& tile
   ldmatrix_x4(a, tile.chunk_address(row + lane.index % 16, 2 * k + lane.index / 16));
 }
 
-/// b0, b1 = the transposed of rows [row, row + 8) and [row + 8, row + 16), columns [16 k, 16 k + 16): right factors of
-/// a product with the tile's transposed.
+/// b0, b1 = the transposes of rows [row, row + 8) and [row + 8, row + 16), columns [16 k, 16 k + 16): right factors of
+/// a product with the transpose of the tile.
 template <int kD>
 __device__ __forceinline__ void load_right_transposed(uint32_t (&b0)[2], uint32_t (&b1)[2], const Tile<kD>& tile,
                                                       int row, int k, const Lane& lane) {
@@ -130,11 +131,11 @@ struct StoreRows {
   int row, limit;
   int first = 0;
   int D;
-  bool accumulate = false;  ///< added to what is there
+  bool accumulate = false;  ///< adds to the previous values
 };
 
-/// Writes factor(m).x * c[m] in rows g of 16 and factor(m).y * c[m] in rows g + 8: one rounding, 16 bytes a lane. They
-/// pass through the rows from stage_row on of a tile, which only this warp has read.
+/// Writes factor(m).x * c[m] to rows g of 16 and factor(m).y * c[m] to rows g + 8, rounded once, 16 bytes per lane. The
+/// values pass through the rows of a tile from stage_row on, which no other warp reads.
 template <int kRowTiles, int kColumns, int kD, typename Factor>
 __device__ __forceinline__ void store_rows(const Accumulator<kColumns> (&c)[kRowTiles], const Factor& factor,
                                            const Tile<kD>& stage, int stage_row, const StoreRows& out,
@@ -146,7 +147,7 @@ __device__ __forceinline__ void store_rows(const Accumulator<kColumns> (&c)[kRow
   for (int m = 0; m < kRowTiles; ++m) {
     const int first_row = out.row + 16 * m, first_stage = stage_row + 16 * m;
     const float2 factors = factor(m);
-    __syncwarp();  // all lanes have read what they wanted of the rows
+    __syncwarp();  // all lanes have read the rows that they needed
     if (out.accumulate) {
       ASHLAR_UNROLL
       for (int i = lane.index; i < kSlots; i += 32) {

@@ -18,8 +18,7 @@ struct KeyRange {
   __device__ bool contains(int j) const { return j >= first && j <= last; }
 };
 
-/// The contract's Mask as plain numbers and device addresses. Positions are less than 2^31, and what is added to them
-/// too.
+/// The contract's Mask as plain numbers and device addresses. Positions, and sums with positions, are less than 2^31.
 struct KeyMask {
   static constexpr int kEveryKey = 0x7fffffff;  ///< longer than every sequence
 
@@ -96,7 +95,8 @@ struct KeyMask {
   }
 };
 
-/// Tiles of kKeys keys that one of the queries [t, t_end) sees: all threads of the block call it, at one place.
+/// Returns the tiles of kKeys keys that at least one of the queries [t, t_end) sees. All threads of the block must call
+/// it together.
 struct TileRange {
   int begin, end;
 };

@@ -59,7 +59,7 @@ class HeadScores {
         last_distance_(scores.distances - 1 - scores.zero),
         diagonal_(diagonal) {}
 
-  /// The score of query t and key j, and what a gradient of it is multiplied by to be one of scale * q.k.
+  /// The score of query t and key j, and the factor that converts its gradient to a gradient of scale * q.k.
   template <bool kFast>
   __device__ __forceinline__ A apply(A score, int t, int j, A& derivative) const {
     derivative = 1;
@@ -84,7 +84,8 @@ class HeadScores {
   int first_distance_ = 0, last_distance_ = 0, diagonal_ = 0;
 };
 
-/// A sink joins a row: its lse, and what the row's probabilities are multiplied by. A row without keys has lse -inf.
+/// Adds a sink to a row: updates its lse, and returns the factor for the row's probabilities. A row without keys has
+/// lse -inf.
 template <typename A>
 __device__ __forceinline__ A join_sink(A sink, A& lse) {
   const A top = max(sink, lse), keys = exponential(lse - top);

@@ -1,13 +1,13 @@
-// Attention backward without tensor cores: fp32 and fp64 storage, and bf16 where head_dim is beyond the tiles of
-// tensor_core_backward_*.cu, whose formulas, passes and orders of summation these are. Products are
-// plain fused multiply-adds in the accumulate type. What one block does, for 64 keys (dk, dv) or 64 queries (dq):
+// Attention backward without tensor cores, for fp32 and fp64 storage, and for bf16 if head_dim exceeds the tiles of
+// tensor_core_backward_*.cu. Formulas, passes and orders of summation are the same as there. Products are plain fused
+// multiply-adds in the accumulate type. Steps of one block, for 64 keys (dk, dv) or 64 queries (dq):
 //   1. the range of tiles that see them, or that they see;
 //   2. for each of them, and in the pass over keys for each query head:
 //      a. s = q k^T and dout v^T, or both transposed;
 //      b. the soft cap and ALiBi; P = exp(s - lse), 0 where a query does not see a key; dropout; dS = P (M dout v^T -
 //      delta); c. dv += (P M)^T dout and dk += dS^T q, or dq += dS k, the weights through shared memory;
 //   3. the gradients, dk and dq times scale, overwritten or added, rounded once.
-// A block makes at most 128 columns (64 in fp64) of a gradient; wider heads take several blocks.
+// A block computes at most 128 columns (64 in fp64) of a gradient; wider heads take several blocks.
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/simt_tile.h"
@@ -16,7 +16,7 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-/// Rounding of one pair of tiles: P M and dS from s and dout v^T.
+/// For one pair of a query and a key: computes P M and dS from s and dout v^T.
 template <typename A>
 struct PairGradient {
   A weight, score;
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
   A dk[4][kSimtColumns<A>] = {}, dv[4][kSimtColumns<A>] = {};
   const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
 
-  // 1. queries `first` to `last` may see these keys by position; tiles of 32 whose documents begin later are skipped
+  // 1. queries `first` to `last` may see these keys because of their positions; tiles of 32 queries whose documents
+  // begin later are skipped
   const int first = p.mask.first_query(j);
   const int last_key_of_block = min(j + kSimtTile, p.T_kv) - 1;
   const int last = p.mask.last_query(last_key_of_block);
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
   const bool drops = p.dropout.scalars != nullptr;
   const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
 
-  // 1. what is seen
+  // 1. the visible tiles
   const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
   KeyRange seen[4];
   A lse[4], delta[4], dq[4][kSimtColumns<A>] = {};

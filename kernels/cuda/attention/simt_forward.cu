@@ -1,5 +1,5 @@
-// Attention forward without tensor cores: fp32 and fp64 storage, and bf16 where head_dim is beyond the tiles of
-// tensor_core_forward.cu. The formula and the steps are the same, the products are plain fused multiply-adds in the
+// Attention forward without tensor cores, for fp32 and fp64 storage, and for bf16 if head_dim exceeds the tiles of
+// tensor_core_forward.cu. The formula and the steps are the same. Products are plain fused multiply-adds in the
 // accumulate type:
 //   1. the range of key tiles that one of the block's 64 queries sees;
 //   2. for each tile of 64 keys:
@@ -9,7 +9,8 @@
 //      d. dropout zeroes some of the probabilities, after they are summed;
 //      e. out += p v, p through shared memory;
 //   3. out / l and lse, both with the sink where there is one.
-// A block makes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each with all of the softmax.
+// A block computes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each of which computes the
+// whole softmax.
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/simt_tile.h"
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
   const auto scale = static_cast<A>(arrays.scores.scale);
 
-  // 1. what is seen
+  // 1. the visible tiles
   const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
   // Registers hold the ranges by position. Listed ranges, which only the kernel with biases knows, would spill there.
   ASHLAR_SHARED(KeyRange, listed, [kBiases ? kSimtTile : 1]);

@@ -13,13 +13,13 @@ inline constexpr int kSimtThreads = 256;
 inline constexpr int kSimtTile = 64;   ///< queries and keys of a tile
 inline constexpr int kSimtTerms = 32;  ///< columns of q and k in shared memory at a time
 inline constexpr int kSimtRows = 16;   ///< rows of v in shared memory at a time
-/// Columns of a result that one block makes: as many as its threads' registers hold.
+/// The number of result columns that one block computes. It is limited by the registers of its threads.
 template <typename A>
 inline constexpr int kSimtWidth = sizeof(A) == 4 ? 128 : 64;
 template <typename A>
 inline constexpr int kSimtColumns = kSimtWidth<A> / 16;
 
-/// Rows of one head as a product reads them: rows from `limit` on and columns from `D` on are zero.
+/// Rows of one head, for a product. Rows from `limit` on and columns from `D` on are read as zero.
 template <typename S>
 struct SimtRows {
   const S* head;
@@ -68,7 +68,7 @@ __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRow
   const int strips = left.first + 4 * thread.y < left.limit ? (right.limit - right.first + 15) / 16 : 0;
   ASHLAR_NO_UNROLL
   for (int first = 0; first < D; first += kSimtTerms) {
-    __syncthreads();  // what lay here has been read
+    __syncthreads();  // all threads have read the previous contents
     for (int i = thread.index; i < kSimtTile * kSimtTerms; i += kSimtThreads) {
       const int r = i / kSimtTerms, d = i % kSimtTerms;
       shared.factors[0][r * kStride + d] = left.template at<A>(r, first + d, D);
@@ -108,7 +108,7 @@ __device__ void simt_add_weighted(A (&c)[4][kSimtColumns<A>], const A (&weights)
   const int last = min(kSimtTile, rows.limit - rows.first);
   ASHLAR_NO_UNROLL
   for (int first = 0; first < last; first += kSimtRows) {
-    __syncthreads();  // what lay here has been read
+    __syncthreads();  // all threads have read the previous contents
     for (int i = thread.index; i < kSimtRows * kSimtWidth<A>; i += kSimtThreads) {
       const int r = i / kSimtWidth<A>, column = i % kSimtWidth<A>;
       if (column < columns) shared.rows[i] = rows.template at<A>(first + r, first_column + column, D);
@@ -160,8 +160,8 @@ __device__ void simt_store(const A (&c)[4][kSimtColumns<A>], const Factor& facto
   }
 }
 
-/// Draws the bits of dropout of queries [t, t + 64) and keys [j, j + 64): each thread 16 keys of one query. They are
-/// there for all after the next barrier.
+/// Draws the bits of dropout for queries [t, t + 64) and keys [j, j + 64); each thread draws 16 keys of one query. All
+/// threads may read them after the next barrier.
 template <typename A>
 __device__ void simt_draw(const HeadDropout& dropout, int t, int j, SimtShared<A>& shared, const SimtThread& thread) {
   shared.kept[thread.index] = dropout.keep_bits<16>(t + thread.index / 4, j + thread.index % 4 * 16);

@@ -1,6 +1,6 @@
-// Values that the passes of attention need first, each computed by a small kernel:
+// Values that are computed before the passes of attention, each by a small kernel:
 //   delta[b, h, t] = sum_d out dout, which is sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2, line 4);
-//   and of it the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
+//   from delta, the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
 //   the first and the last key that each query sees, by its document, window and chunk, and the range of first keys in
 //   tiles of queries, so that a block of keys passes over tiles that begin after it.
 
@@ -16,7 +16,8 @@ constexpr int kThreads = 256;
 
 constexpr int kDeltaRows = 8;  // of a warp: their sums fill a sector of 32 bytes
 
-/// A warp for 8 neighbouring queries of one head, `lanes` (4 to 32) for each row, as many rows at a time as fit.
+/// A warp processes 8 neighbouring queries of one head, with `lanes` (4 to 32) lanes for each row, and as many rows at
+/// a time as fit.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     delta_kernel(Problem p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, int lanes) {
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane < kDeltaRows && first + lane < p.T_q) delta[(b * p.H + h) * p.T_q + first + lane] = mine;
 }
 
-/// A block for each head: a thread adds every kThreads-th query, then the threads' sums are added in their order.
+/// A block for each head. A thread adds every kThreads-th query; then the sums of the threads are added in order.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     sink_gradient_kernel(Problem p, BackwardArrays<S> arrays, AccumulateOf<S>* dsinks, bool accumulate) {

@@ -1,7 +1,7 @@
 // T5's biases of attention (core/backend/attention.h). Forward and backward read them by distance from a small array
 // that a kernel computes from the table, so that buckets are looked up once. The gradient of the table is a separate
-// pass over the scores, without tensor cores for every storage type, as for dq in simt_backward.cu. Steps of one block,
-// for one sample, one head and 64 queries:
+// pass over the scores, as for dq in simt_backward.cu: without tensor cores, for every storage type. Steps of one
+// block, for one sample, one head and 64 queries:
 //   1. the range of key tiles that one of its queries sees;
 //   2. for each of them:
 //      a. s = q k^T and dout v^T;
@@ -9,7 +9,7 @@
 //      c. their sums along the 127 diagonals, each a distance i - j, in the order of the queries;
 //      d. these added to the sums of their buckets, in double, in the order of the distances;
 //   3. the sums of buckets, which a second kernel adds up in the order of samples and queries.
-// No order depends on what else runs: the same bits in every run.
+// The order of additions is fixed, so that every run gives the same bits.
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/simt_tile.h"
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kSimtThreads)
   double* const sums = partials + ((b * gridDim.x + tile_of_queries) * p.H + h) * scores.num_buckets;
   for (int i = thread.index; i < scores.num_buckets; i += kSimtThreads) sums[i] = 0;
 
-  // 1. what is seen
+  // 1. the visible tiles
   const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
   KeyRange seen[4];
   A lse[4], delta[4];

@@ -1,5 +1,5 @@
-// Attention backward on tensor cores, the pass that makes dk and dv. With P the probabilities, made again from the
-// scores and lse, M dropout's factors and delta = sum_d out dout:
+// Attention backward on tensor cores: the pass that computes dk and dv. With P the probabilities, recomputed from the
+// scores and lse, M the dropout factors and delta = sum_d out dout:
 //   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dk = scale dS^T q
 // Dao 2023 (arXiv:2307.08691), algorithm 2. Scores are made transposed, [key, query], so that P^T and dS^T are left
 // factors of the next product where they stand, in registers. Sums run over the query heads of the KV head, then over
@@ -65,7 +65,7 @@ struct QueryTiles {
     }
     return all;
   }
-  /// The first index from i on whose queries may see one of the block's keys.
+  /// Returns the first index from i on whose queries may see one of the block's keys.
   __device__ int next(int i) const {
     for (; keys != nullptr && i < end; ++i) {
       const int4 tile = listed(i);
@@ -73,7 +73,7 @@ struct QueryTiles {
     }
     return i;
   }
-  /// Every query of the tile, the first of them t, sees every key of the block.
+  /// True if every query of the tile, which begins at query t, sees every key of the block.
   __device__ bool open(const KeyMask& mask, int i, int t) const {
     const int end_key = j + Plan::kRows - 1;
     if (keys == nullptr) return end_key <= mask.last_by_position(t);
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
   const int j = static_cast<int>(blockIdx.x) / Plan::kParts * Plan::kRows;  // early keys are seen by most queries
   const int first_column = static_cast<int>(blockIdx.x) % Plan::kParts * kWidth;
 
-  // 1. who sees
+  // 1. the query tiles
   const QueryTiles<Plan, kChanges> tiles(p, arrays, b, j);
 
   // 2. the first copies

@@ -1,9 +1,9 @@
-// Attention backward on tensor cores, the pass that makes dq. With P the probabilities, made again from the scores and
-// lse, M dropout's factors and delta = sum_d out dout:
+// Attention backward on tensor cores: the pass that computes dq. With P the probabilities, recomputed from the scores
+// and lse, M the dropout factors and delta = sum_d out dout:
 //   dS = P (M dout v^T - delta)      dq = scale dS k
-// Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. There one loop gives dq, dk and dv, and dq is
-// summed by atomics in any order; here dq has a loop of its own, so that every sum has one order: 7 products for a pair
-// of tiles instead of 5.
+// Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. There one loop gives dq, dk and dv, and
+// atomics sum dq in any order. Here dq has a loop of its own, so that every sum has a fixed order. This takes 7
+// products for a pair of tiles instead of 5.
 // Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
 //   1. the range of key tiles that one of its queries sees;
 //   2. q, dout and the first tile of k and v to shared memory, asynchronously; lse and delta to registers;
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
   const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
 
-  // 1. what is seen
+  // 1. the visible tiles
   const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
 
   // 2. the first copies

@@ -1,7 +1,7 @@
 // Attention forward on tensor cores, bf16 storage, fp32 softmax:
 //   s = scale q k^T      m = max_j s      l = sum_j exp(s - m)      out = sum_j exp(s - m) M v / l      lse = m + log l
-// with M dropout's factors. Dao 2023 (arXiv:2307.08691), algorithm 1. No T x T matrix in memory. From memory a block
-// reads its queries once and each visible tile of keys and values once; it is bound by tensor cores, next by exp2.
+// with M the dropout factors. Dao 2023 (arXiv:2307.08691), algorithm 1. There is no T x T matrix in memory. A block
+// reads its queries once and each visible tile of keys and values once. Bound by tensor cores, then by exp2.
 // Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
 //   1. the range of key tiles that one of its queries sees;
 //   2. queries and the first tile of keys and values to shared memory, asynchronously;
@@ -28,7 +28,8 @@ struct ForwardPlan {
   static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 queries each, of a warp
   static constexpr int kKeys = kKeysOfTile;          ///< keys of a tile
   static constexpr int kThreads = 128;
-  /// Blocks that an SM must hold (0 leaves it to ptxas): for 64 columns no third one, for which it would spill.
+  /// Blocks that an SM must hold; 0 leaves the choice to ptxas. For 64 columns it is 2, since with a third block
+  /// registers would spill.
   static constexpr int kBlocks = kD == 64 ? 2 : 0;
   static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< queries of a block
   static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);  ///< a tile of keys and one of values
@@ -40,7 +41,8 @@ struct OnlineSoftmax {
   float max[2] = {-INFINITY, -INFINITY};  ///< maximum of the scores so far, before scaling
   float sum[2] = {0, 0};                  ///< sum of this lane's columns
 
-  /// Scores become exp(scale * (score - max)); returns what earlier sums must be multiplied by. scale > 0.
+  /// Replaces scores by exp(scale * (score - max)), with scale > 0. Returns the factors by which earlier sums must be
+  /// multiplied.
   template <int kColumns>
   __device__ float2 apply(Accumulator<kColumns>& s, float scale_log2) {
     float rescale[2];
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
   const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
 
-  // 1. what is seen
+  // 1. the visible tiles
   const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
   // The first key that each row sees. The last one is computed again for each tile, since keeping it would spill
   // registers.

@@ -9,9 +9,9 @@ namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr int kChunk = 8;  ///< numbers of the 16 bytes that move together
 
-/// kRows rows of kD numbers without padding. The chunks of a row are permuted so that the same chunk of 8 neighbouring
-/// rows, what ldmatrix reads at once, lies in 8 different groups of banks, and so do 8 neighbouring chunks of the tile,
-/// what is written at once.
+/// kRows rows of kD numbers without padding. The chunks of a row are permuted to avoid bank conflicts: ldmatrix reads
+/// the same chunk of 8 neighbouring rows at once, which are in 8 different groups of banks, and so are 8 neighbouring
+/// chunks of the tile, which are written at once.
 template <int kD>
 struct Tile {
   static constexpr int kChunks = kD / kChunk;

@@ -28,7 +28,7 @@
   extern __shared__ __align__(128) unsigned char ashlar_dynamic_shared_block[]; \
   T* const name = reinterpret_cast<T*>(ashlar_dynamic_shared_block)
 #define ASHLAR_UNROLL _Pragma("unroll")
-/// For loops where unrolling would only cost registers.
+/// For loops in which unrolling would cost registers and gain nothing.
 #define ASHLAR_NO_UNROLL _Pragma("unroll 1")
 
 #elif defined(ASHLAR_DEVICE_HEADER)

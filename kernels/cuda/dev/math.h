@@ -8,11 +8,11 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Functions of the accumulate types that keep NaN. They are written as additions, multiplications and fused
-/// multiply-adds only (none left to the compiler's contraction), so that their bits are equal under the emulator, in
-/// PTX and on every GPU, for every version of CUDA. Polynomials are our minimax fits, computed in 60 digits with the
-/// Remez exchange. `kFast` uses the GPU's approximate exponential and division, with relative errors of about 2^-22 in
-/// fp32: for results stored as bf16.
+/// Functions of the accumulate types that keep NaN. They use only additions, multiplications and explicit fused
+/// multiply-adds (the compiler must not contract others), so that their bits are equal under the emulator, in PTX and
+/// on every GPU, for every version of CUDA. The polynomials are minimax fits, computed with 60 digits by the Remez
+/// exchange. `kFast` uses the GPU's approximate exponential and division, with relative errors of about 2^-22 in fp32:
+/// for results stored as bf16.
 namespace ashlar::ASHLAR_DEV {
 
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -179,7 +179,8 @@ __device__ __forceinline__ A reciprocal(A x) {
   }
 }
 
-/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. NaN must be kept by the caller's product with x.
+/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. They drop NaN, so the caller must multiply by x to keep
+/// it.
 template <bool kFast, typename A>
 __device__ __forceinline__ void logistic(A x, A& s, A& r) {
   constexpr A kBound = sizeof(A) == 4 ? 86 : 700;  // beyond it exp(-x) nears overflow and s is 0

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/dev/kernel.h"
 
-/// The inline PTX of the kernels, one small function for each instruction. Where a comment gives no numbers, the
-/// PTX ISA's names are the functions' names.
+/// The inline PTX of the kernels, one small function for each instruction. Functions have the names of the instructions
+/// in the PTX ISA.
 namespace ashlar::ASHLAR_DEV {
 
 #if defined(__CUDACC__)
@@ -44,9 +44,9 @@ ASHLAR_PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
 #endif
 }
 
-/// Loads 4 matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 bring the addresses of the rows of matrix i, 16
-/// bytes each; r[i] of lane l becomes the pair at row l / 4, columns 2 (l % 4) and the next, of matrix i or, `trans`,
-/// of its transposed.
+/// Loads 4 matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i, 16
+/// bytes each. r[i] of lane l becomes the pair at row l / 4, columns 2 (l % 4) and the next, of matrix i, or with
+/// `trans` of its transpose.
 ASHLAR_PTX void ldmatrix_x4(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_LOC) {
 #if defined(__CUDACC__)
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -69,7 +69,7 @@ ASHLAR_PTX void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_
 }
 
 /// Starts a copy of kBytes (4, 8 or 16) from global to shared memory, both aligned to kBytes. Only `source_bytes` are
-/// read, the rest becomes zero: 0 reads nothing, for any `from`.
+/// read, and the rest becomes zero. With 0 nothing is read, and `from` may be any address.
 template <int kBytes>
 ASHLAR_PTX void cp_async(uint32_t to, const void* from, int source_bytes ASHLAR_PTX_LOC) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);

@@ -12,13 +12,14 @@ struct Add {
     return a + b;
   }
 };
-/// The maximum; of NaN and a number the number.
+/// The maximum. Of NaN and a number it is the number.
 struct Max {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
   __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
-/// Over `lanes` adjacent lanes, a power of two up to 32; all of them get the same bits. Called by the whole warp.
+/// Reduces over `lanes` adjacent lanes, a power of two up to 32. All of them get the same bits. Called by the whole
+/// warp.
 template <typename Op, typename A>
 __device__ __forceinline__ A warp_reduce(A value, Op op, int lanes = 32) {
   for (int offset = lanes / 2; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));

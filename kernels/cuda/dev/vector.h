@@ -70,7 +70,7 @@ struct alignas(std::min<size_t>(16, sizeof(T) * W)) Vec {
   __device__ __forceinline__ void set(int i, T value) { v[i] = value; }
   __device__ __forceinline__ auto wide(int i) const { return widen(v[i]); }
 };
-/// Two per register: the compiler would use a register for each.
+/// Holds two elements per register. Without this the compiler would use a register for each.
 template <int W>
 requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
   uint32_t pair[W / 2];
@@ -89,7 +89,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
 
 namespace internal {
 
-/// A GPU faults at an unaligned address; a host would not.
+/// Checks the alignment: a GPU faults at an unaligned address, but the host does not.
 template <typename Word>
 __device__ __forceinline__ void check_aligned(const void* p) {
 #if !defined(__CUDACC__)
@@ -204,7 +204,7 @@ __host__ __device__ __forceinline__ BF16 to_bf16(float value) {
   return BF16(value);
 #endif
 }
-/// Through an fp32 number rounded to odd: one rounding, not two.
+/// Converts through an fp32 number rounded to odd, so that the result is rounded once and not twice.
 __host__ __device__ __forceinline__ BF16 to_bf16(double value) {
   auto f = static_cast<float>(value);
   const auto bits = std::bit_cast<uint32_t>(f);

@@ -1,4 +1,4 @@
-// Measures which algorithm of cublasLt is fastest, since the library's own order is an estimate.
+// Measures which algorithm of cublasLt is fastest, since the library's own order is only an estimate.
 
 #include <algorithm>
 #include <chrono>
@@ -45,7 +45,7 @@ std::vector<char> random_pattern(DType dtype) {
 
 }  // namespace
 
-/// The operands of one product, with its alignment, and two more results for comparison.
+/// The operands of one product, with the alignment of its key, and memory for two more results to compare with.
 class CublasLtPlans::Trial {
  public:
   Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {

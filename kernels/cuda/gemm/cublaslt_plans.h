@@ -14,8 +14,8 @@
 
 namespace ashlar::cuda {
 
-/// A device's products by cublasLt: the library's descriptors of each kind of product, and the selected algorithm. A
-/// known kind needs no query to the library and no allocation.
+/// The matrix products of a device by cublasLt. It keeps the library's descriptors and the selected algorithm for each
+/// kind of product, so that a known kind needs no query to the library and no allocation.
 class CublasLtPlans final : public Tuner {
  public:
   /// For the current device of the calling thread. Loads the library.
@@ -32,8 +32,8 @@ class CublasLtPlans final : public Tuner {
   /// Section "gemm": a product by GemmKey::text, an algorithm as 128 hexadecimal digits.
   TunedChoices met() const override;
   /// Times the library's suggestions, at most 16 algorithms per product, on random numbers, and selects the fastest one
-  /// whose result is bitwise equal ten times. If the operands do not fit into memory: the library's first suggestion.
-  /// Throws if none is repeatable.
+  /// that gives the same bits ten times. If the operands do not fit into memory, selects the library's first
+  /// suggestion. Throws if none is repeatable.
   TunedChoices measure(const TunedChoices& questions) override;
   void use(const TunedChoices& choices) override;
 

@@ -1,6 +1,6 @@
-// Products by cublasLt. Its matrices are column-major: a row-major matrix is its transpose there, so c = op(a) op(b)
-// becomes c^T = op(b)^T op(a)^T: the operands are exchanged, strides are leading dimensions, and a bias of our columns
-// is one of its rows, as its epilogue requires.
+// Products by cublasLt, whose matrices are column-major. A row-major matrix is a transposed matrix there, so c = op(a)
+// op(b) becomes c^T = op(b)^T op(a)^T. The operands are exchanged, strides are leading dimensions, and a bias for our
+// columns is a bias for its rows, as its epilogue requires.
 
 #include <algorithm>
 #include <charconv>
@@ -92,7 +92,7 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   Plan plan;
   const Types types = types_of(key.storage);
   const cudaDataType_t result = types_of(key.result).data;
-  // Our b is its a and the reverse; what we store as [rows, cols] it sees as [cols, rows].
+  // Our b is the library's a, and the reverse. A matrix that we store as [rows, cols] is [cols, rows] for the library.
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, cudaDataType_t type, bool transposed, int64_t rows,
                           int64_t cols, int64_t stride) {
     if (transposed) std::swap(rows, cols);
@@ -136,7 +136,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasLtPlans::suggestions(Plan& pl
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.align_a));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.align_c));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(key.align_c));
-  // Partial sums stay in the accumulate type: one rounding, at the store.
+  // Partial sums stay in the accumulate type, so that there is one rounding, at the store.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   constexpr uint64_t kInputs = CUBLASLT_NUMERICAL_IMPL_FLAGS_OP_INPUT_TYPE_MASK;
   set(CUBLASLT_MATMUL_PREF_IMPL_MASK, uint64_t{~kInputs | types_of(key.storage).inputs});
@@ -264,7 +264,7 @@ void CublasLtPlans::use(const TunedChoices& choices) {
   if (!reason.empty())
     throw input_error("choices",
                       "expected choices of algorithms for this device and its libraries, got others: ", reason,
-                      "; measure them again");
+                      "; remove the saved choices to measure again");
   const auto section = choices.sections.find("gemm");
   if (section == choices.sections.end()) return;
   // All are validated before any is activated.

@@ -20,7 +20,8 @@ struct GemmKey {
   int64_t align_a = 0, align_b = 0, align_c = 0, align_bias = 0, align_pre = 0;
 
   static GemmKey of(const Gemm& gemm);
-  /// "bf16 fp32 n=1024 m=768 ...", a question of the section "gemm" of TunedChoices, and back. Damaged-data error.
+  /// Converts a key to text, "bf16 fp32 n=1024 m=768 ...", which names an operation in the section "gemm" of
+  /// TunedChoices, and back. Damaged-data error for any other text.
   std::string text() const;
   static GemmKey parse(std::string_view text);
 

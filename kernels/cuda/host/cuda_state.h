@@ -39,15 +39,15 @@ class DeviceCalls {
   int64_t count_ = 0;
 };
 
-/// First fit in slabs of device (or pinned) memory, which are never returned: a step that repeats its sizes gets the
-/// same addresses without driver calls. A released block may be reused while queued work still uses it; the new user
-/// must be ordered after that work, by stream or event.
+/// A first-fit allocator in slabs of device (or pinned) memory, which are never returned. So a step that repeats its
+/// sizes gets the same addresses without driver calls. A released block may be reused while queued work still uses it;
+/// the new user must be ordered after that work, by stream or event.
 class SlabAllocator final : public Allocator {
  public:
   /// `max_bytes` of device memory are shared by all its allocators; `taken` counts them. 0 = no limit.
   SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
   ~SlabAllocator() override;
-  /// After this, slabs come from that source, or from the driver if it has none.
+  /// After this, slabs come from the source, or from the driver if the source has no memory.
   void set_memory_source(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;

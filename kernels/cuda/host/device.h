@@ -38,11 +38,11 @@ class Device {
   Allocator& allocator(MemoryKind kind);
   std::unique_ptr<Stream> make_stream();
   std::unique_ptr<Event> make_event();
-  /// Queued; the addresses determine the direction. Pinned host memory belongs to the copy until the stream has passed
-  /// it; for other host memory the call returns after it was read or written.
+  /// Queues a copy. The addresses determine its direction. Pinned host memory must not be used until the stream has
+  /// executed the copy. For other host memory the call returns after the memory was read or written.
   void copy(void* to, const void* from, int64_t bytes, Stream& stream);
-  /// Memory that belongs to the stream: the next call on the same stream gets the same memory. Grows (then the host
-  /// waits for the stream) and stays. Aligned to 256.
+  /// Returns memory that belongs to the stream, aligned to 256. The next call on the same stream gets the same memory.
+  /// It grows when needed (the host then waits for the stream) and never shrinks.
   void* scratch(Stream& stream, int64_t bytes);
 
   int64_t num_gemms() const { return num_gemms_; }  ///< so far

@@ -64,13 +64,14 @@ void SlabAllocator::release(void* block) {
 }
 
 void SlabAllocator::grow(int64_t size) {
-  // Doubles the total: few driver calls, and little unused memory.
+  // Doubles the total, which needs few driver calls and leaves little memory unused.
   const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab));
   const int64_t bytes = (wanted + kLeastSlab - 1) / kLeastSlab * kLeastSlab;
   const auto room = static_cast<size_t>(bytes);
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
-    throw resource_error("cuda", bytes >> 20, " MiB more of device memory, ", taken_of_device_ >> 20, " MiB are used, ",
-                         max_bytes_ >> 20, " allowed; choose a smaller micro-batch or model");
+    throw resource_error("cuda", "expected room for ", bytes >> 20, " MiB more of device memory, got ",
+                         taken_of_device_ >> 20, " MiB used of ", max_bytes_ >> 20,
+                         " allowed; choose a smaller micro-batch or model");
   void* base = source_ != nullptr ? source_->allocate(bytes) : nullptr;
   const bool sourced = base != nullptr;
   if (sourced) {

@@ -71,7 +71,7 @@ std::string name_of_device(const cudaDeviceProp& properties, int ordinal) {
 cudaDeviceProp open_device(int ordinal) {
   const int count = count_devices();
   if (ordinal < 0 || ordinal >= count)
-    throw input_error("run.device", "this rank needs device ", ordinal, " of its machine, and ", count,
+    throw input_error("run.device", "this rank needs device ", ordinal, " of its machine, but only ", count,
                       count == 1 ? " is" : " are", " visible (", visible_devices(),
                       "); start no more ranks on a machine than it has GPUs");
   cudaDeviceProp properties{};

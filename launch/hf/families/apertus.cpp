@@ -14,7 +14,8 @@ Row rope_or_llama3() {
                 if (given) return;
                 model::RopeConfig& rope = c.model.rope;
                 if (rope.base != kBase)
-                  r.refuse("rope_theta", "without a rotary dictionary the class takes 12000000; give rope_parameters");
+                  r.refuse("rope_theta",
+                           "expected 12000000, which the class uses without a rotary dictionary; give rope_parameters");
                 rope.scaling = model::RopeScaling::kLlama3;
                 rope.factor = 8;
                 rope.low_freq_factor = 1;

@@ -57,7 +57,7 @@ Family baichuan() {
                    number("rms_norm_eps", {FIELD(norm.variant.eps)}, 1e-6),
                    head_dim(HeadDim::kDerived),
                    {.read = read_positions, .write = write_positions},
-                   always_zero("attention_dropout", "the class drops nothing; expected 0"),
+                   always_zero("attention_dropout", "expected 0: the class has no dropout"),
                    demand([](const model::ModelConfig& m) {
                      return std::string(m.tied ? "head.tie = true: BaichuanForCausalLM has a head of its own" : "");
                    }),

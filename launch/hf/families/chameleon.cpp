@@ -26,7 +26,7 @@ Row masked_ids() {
     std::set<int64_t> ids;
     const bool good = map->is_object() && std::all_of(map->begin(), map->end(),
                                                       [](const nlohmann::json& id) { return id.is_number_integer(); });
-    if (!good) return r.refuse(kKey, "expected an object of token texts and ids");
+    if (!good) return r.refuse(kKey, "expected an object that gives each token's id, such as {\"<image>\": 8711}");
     for (const auto& [name, id] : map->items())
       if (name.starts_with(kBegin)) ids.insert(id.get<int64_t>());
     c.model.masked_ids = {ids.begin(), ids.end()};

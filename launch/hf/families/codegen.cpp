@@ -5,7 +5,7 @@ namespace {
 
 void check_heads(JsonReader& r, HfConfig& c) {
   if (c.model.n_heads % 4 == 0) return;
-  r.add_error(str_cat("n_head = ", c.model.n_heads, ": the class has its heads in 4 groups; expected a multiple of 4"));
+  r.add_error(str_cat("n_head = ", c.model.n_heads, ": expected a multiple of 4, the groups of heads of the class"));
 }
 
 std::string heads_limit(const model::ModelConfig& m) {

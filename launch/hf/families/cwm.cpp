@@ -24,7 +24,7 @@ Family cwm() {
                          {heads_divide_width(),
                           kv_heads(8),
                           head_dim(HeadDim::kWritten, 128),
-                          always_false("attention_bias", "the class has no biases in attention; expected false"),
+                          always_false("attention_bias", "expected false: the class has no biases in attention"),
                           mlp_bias(),
                           windows({.absent = 8192, .full_every = 4, .first_is_full = true}),
                           {.read = read_usual_scaling},

@@ -11,7 +11,7 @@ using model::Topology;
 
 /// In a parallel block hidden_dropout acts on the sum of both branches, in a serial one attention_dropout acts on the
 /// output of attention. Neither is dropout.resid or dropout.attn.
-constexpr const char* kNoDropout = "this dropout is not supported; expected 0";
+constexpr const char* kNoDropout = "expected 0: this dropout is not supported";
 
 void read_block(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
@@ -23,20 +23,20 @@ void read_block(JsonReader& r, HfConfig& c) {
   if (new_architecture) {
     m.n_kv_heads = kv.value_or(m.n_heads);
     if (!is_parallel) {
-      r.refuse("parallel_attn", "new_decoder_architecture = true is always parallel; expected true");
+      r.refuse("parallel_attn", "expected true, since blocks with new_decoder_architecture = true are always parallel");
     }
-    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "block.parallel_norms is 1 or 2");
+    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "expected 1 or 2, as for block.parallel_norms");
     m.block = {.topology = Topology::kParallel, .parallel_norms = norms.value_or(2) == 1 ? 1 : 2};
     return;
   }
   // num_kv_heads is not read here: the published 7B has 71.
   m.n_kv_heads = multi_query ? 1 : m.n_heads;
   if (!multi_query && kv && *kv != m.n_heads) {
-    r.refuse("num_kv_heads", "with multi_query = false the old architecture has as many KV heads as heads; expected ",
+    r.refuse("num_kv_heads", "with multi_query = false the old architecture has as many KV heads as heads: expected ",
              m.n_heads);
   }
   if (norms.value_or(1) != 1) {
-    r.refuse("num_ln_in_parallel_attn", "the old architecture has one norm for both branches; expected 1 or null");
+    r.refuse("num_ln_in_parallel_attn", "expected 1 or null: the old architecture has one norm for both branches");
   }
   if (is_parallel) m.block = kParallel;
 }
@@ -79,7 +79,7 @@ Family falcon() {
                    {.read = read_block, .write = write_block},
                    flag("bias", {FIELD(bias.qkv), FIELD(bias.attn_out), FIELD(bias.ffn)}, false),
                    always_false("apply_residual_connection_post_layernorm",
-                                "norm.placement is supported for pre only; expected false"),
+                                "expected false: only norm.placement = \"pre\" is supported"),
                    ignored({"ff_factor"}),  // in the published 11B; the class reads ffn_hidden_size
                    always_zero("hidden_dropout", kNoDropout),
                    rope({.whole_heads = true}),

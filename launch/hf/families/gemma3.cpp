@@ -5,7 +5,7 @@ namespace {
 
 void refuse_scores_cap(JsonReader& r, HfConfig&) {
   if (r.optional_number({"attn_logit_softcapping"}))
-    r.refuse("attn_logit_softcapping", "Gemma3ForCausalLM does not cap scores; expected null");
+    r.refuse("attn_logit_softcapping", "expected null: Gemma3ForCausalLM does not cap scores");
 }
 
 /// Hugging Face's Gemma3 config also stores sliding_window_pattern as _sliding_window_pattern. Rejects a config where
@@ -13,7 +13,7 @@ void refuse_scores_cap(JsonReader& r, HfConfig&) {
 void compare_patterns(JsonReader& r, HfConfig&) {
   const auto own = r.optional_size({"_sliding_window_pattern"}), plain = r.optional_size({"sliding_window_pattern"});
   if (own && plain && own != plain)
-    r.refuse("_sliding_window_pattern", "sliding_window_pattern differs; remove one of the two keys");
+    r.refuse("_sliding_window_pattern", "expected ", *plain, " as in sliding_window_pattern; remove one key");
 }
 
 }  // namespace

@@ -39,22 +39,24 @@ FullHeads read_per_layer_config(JsonReader& r, const ModelConfig& m) {
     if (const auto entry = entries.find(layer); entry != entries.end()) {
       ++read;
       if (!entry->second->is_object()) {
-        r.refuse(kKey, "expected an object for layer ", layer);
+        r.add_error(str_cat(kKey, ".", layer, ": expected an object, got a JSON ", entry->second->type_name()));
         continue;
       }
       JsonReader of = r.nested(*entry->second, str_cat(kKey, ".", layer, "."));
       heads = {of.optional_size({"head_dim"}), of.optional_size({"num_key_value_heads"})};
-      for (const std::string& key : of.unread_keys()) of.refuse(key.c_str(), "only heads may differ by layer");
+      for (const std::string& key : of.unread_keys())
+        of.refuse(key.c_str(), "only heads may differ by layer; remove this key");
     }
     if (windows[static_cast<size_t>(layer)] > 0) {
       if (heads != FullHeads{})
-        r.refuse(kKey, "layer ", layer, " has a window; only layers with full attention differ");
+        r.refuse(kKey, "expected heads only for layers with full attention; remove those of layer ", layer);
       continue;
     }
-    if (found && *found != heads) r.refuse(kKey, "layers with full attention differ; expected one kind of them");
+    if (found && *found != heads)
+      r.refuse(kKey, "expected the same heads in all layers with full attention, got others in layer ", layer);
     found = heads;
   }
-  if (read != by_layer->size()) r.refuse(kKey, "expected numbers of layers, 0 to ", m.n_layers - 1);
+  if (read != by_layer->size()) r.refuse(kKey, "expected only layer numbers from 0 to ", m.n_layers - 1, " as keys");
   return found.value_or(FullHeads{});
 }
 
@@ -70,8 +72,10 @@ void read_full_heads(JsonReader& r, HfConfig& c) {
   if (r.has("per_layer_config")) {
     heads = read_per_layer_config(r, m);
     const int64_t width = heads.head_dim.value_or(m.head_dim), kv_heads = heads.kv_heads.value_or(m.n_kv_heads);
-    if (old.head_dim && *old.head_dim != width) r.refuse(kWidth, "per_layer_config says ", width, "; keep one");
-    if (old.kv_heads && *old.kv_heads != kv_heads) r.refuse(kHeads, "per_layer_config says ", kv_heads, "; keep one");
+    if (old.head_dim && *old.head_dim != width)
+      r.refuse(kWidth, "expected ", width, " as in per_layer_config; remove one key");
+    if (old.kv_heads && *old.kv_heads != kv_heads)
+      r.refuse(kHeads, "expected ", kv_heads, " as in per_layer_config; remove one key");
   } else {
     heads = old;
     if (!r.has(kWidth)) {
@@ -105,7 +109,8 @@ Row windows_but_the_last() {
     if (layers.back() < 0) return;
     layers.back() = -1;
     c.model.attn.window_cycle = model::shortest_cycle(layers);
-    r.add_note(str_cat("layer ", layers.size() - 1, ", the last, has full attention, as the class makes it"));
+    r.add_note(
+        str_cat("layer ", layers.size() - 1, " has full attention, since the class always gives it to the last layer"));
   };
   return {.read = read, .write = kinds.write, .limit = kinds.limit};
 }
@@ -124,7 +129,7 @@ void refuse_bidirectional(JsonReader& r, HfConfig&) {
   constexpr const char* kKey = "use_bidirectional_attention";
   const nlohmann::json* value = r.raw(kKey);
   if (value != nullptr && *value != "vision" && *value != false)
-    r.refuse(kKey, "attention is always causal; expected null or \"vision\"");
+    r.refuse(kKey, "expected null or \"vision\": attention is always causal");
 }
 
 }  // namespace
@@ -149,9 +154,9 @@ Family gemma4() {
                       {.read = read_full_heads, .write = write_full_heads},
                       optional_number("final_logit_softcapping", FIELD(softcap), std::nullopt),
                       rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
-                      none_of("hidden_size_per_layer_input", 256, "inputs of each layer are not supported; expected 0"),
-                      none_of("num_kv_shared_layers", 0, "every layer has keys of its own; expected 0"),
-                      always_false("enable_moe_block", "Gemma4ForCausalLM is read without experts; expected false"),
+                      none_of("hidden_size_per_layer_input", 256, "expected 0: per-layer inputs are not supported"),
+                      none_of("num_kv_shared_layers", 0, "expected 0: layers that share keys are not supported"),
+                      always_false("enable_moe_block", "expected false: experts are not supported"),
                       // Only used with shared keys, per-layer inputs or experts.
                       ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
                                "moe_intermediate_size"})}),

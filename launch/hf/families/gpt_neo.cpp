@@ -18,20 +18,21 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
       }
     }
   } catch (const nlohmann::json::exception&) {
-    r.refuse("attention_types", "expected a list of [[\"global\" or \"local\", ...], times]");
+    r.refuse("attention_types", "expected a list of pairs [kinds, repeats], where kinds are \"global\" or \"local\"; ",
+             "e.g. [[[\"global\", \"local\"], 12]]");
     return {};
   }
   std::vector<int64_t> found;
   for (const std::string& kind : kinds) {
-    if (kind != "global" && kind != "local") r.refuse("attention_types", "expected \"global\" and \"local\"");
+    if (kind != "global" && kind != "local") r.refuse("attention_types", "expected only \"global\" or \"local\"");
     found.push_back(kind == "local" ? window : -1);
   }
   if (std::ssize(found) != n_layers) {
-    r.refuse("attention_types", "it has ", std::ssize(found), " or more layers, expected ", n_layers);
+    r.refuse("attention_types", "expected kinds for ", n_layers, " layers, got ", std::ssize(found), " or more");
     return {};
   }
   if (const nlohmann::json* layers = r.raw("attention_layers"); layers != nullptr && *layers != nlohmann::json(kinds)) {
-    r.refuse("attention_layers", "attention_types differs; remove attention_layers or attention_types");
+    r.refuse("attention_layers", "expected the kinds of attention_types; remove attention_layers or attention_types");
   }
   return found;
 }

@@ -35,14 +35,15 @@ void read_attention(JsonReader& r, HfConfig& c) {
   read_unread(a, c, "alibi", true);
   read_unread(a, c, "alibi_bias_max", 8);
   read_unread(a, c, "qk_ln", false);
-  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "attention is always causal; expected false");
+  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "expected false: attention is always causal");
   if (a.text({"attn_type"}, "multihead_attention") != "multihead_attention")
-    a.refuse("attn_type", "the class has as many KV heads as heads; expected multihead_attention");
+    a.refuse("attn_type", "expected multihead_attention: the class has as many KV heads as heads");
   a.ignore({"attn_impl", "attn_uses_sequence_id"});
   HfConfig none;  // attn_config is a config object of transformers, with the keys that all of them have
   read_common_keys(a, none);
   accept_neutral_keys(a);
-  for (const std::string& key : a.unread_keys()) a.refuse(key.c_str(), "the class is not known to read it");
+  for (const std::string& key : a.unread_keys())
+    a.refuse(key.c_str(), "the class is not known to read this key; remove the key");
 }
 
 void write_attention(Json& j, const HfConfig& c) {

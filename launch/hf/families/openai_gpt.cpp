@@ -20,7 +20,7 @@ Row afn() {
                   c.model.ffn.act = act;
                   return;
                 }
-                r.refuse("afn", "the class knows gelu (its tanh form), relu, silu and swish");
+                r.refuse("afn", "expected gelu (its tanh form), relu, silu or swish");
               },
           .write =
               [=](Json& j, const HfConfig& c) {

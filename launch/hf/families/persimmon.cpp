@@ -28,7 +28,7 @@ Family persimmon() {
                {.read = refuse_fewer_kv_heads},
                flag("qk_layernorm", true, qk_layernorm,
                     [](const model::ModelConfig& m) { return m.qk_norm.kind != QkNorm::kNone; }),
-               always_zero("hidden_dropout", "it acts on the FFN branch alone, dropout.resid on both; expected 0"),
+               always_zero("hidden_dropout", "expected 0: it acts on the FFN branch only, dropout.resid on both"),
                rope({.base = 25000.0, .fraction = 0.5})}),
           .tensors = {.norm_final = "final_layernorm",
                       .qkv = "self_attn.query_key_value",

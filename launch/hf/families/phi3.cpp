@@ -19,9 +19,9 @@ Family phi3() {
                          {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded),
                           ignored("original_max_position_embeddings", original_positions), windows({.types = false}),
                           number("resid_pdrop", {FIELD(dropout.resid)}, 0.0), without_effect("embd_pdrop"), rope({}),
-                          always_false("attention_bias", "the class has no biases; expected false"),
-                          always_false("mlp_bias", "the class has no biases; expected false"),
-                          always_false("lm_head_bias", "the class has no biases; expected false")}),
+                          always_false("attention_bias", "expected false: the class has no biases"),
+                          always_false("mlp_bias", "expected false: the class has no biases"),
+                          always_false("lm_head_bias", "expected false: the class has no biases")}),
           .tensors = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"}};
 }
 

@@ -11,7 +11,7 @@ Row ffn_width() {
   return {.read =
               [](JsonReader& r, HfConfig& c) {
                 const int64_t both = r.size({"intermediate_size"}, 22016);
-                if (both % 2 != 0) r.refuse("intermediate_size", "it is twice d_ff; expected an even number");
+                if (both % 2 != 0) r.refuse("intermediate_size", "expected an even number (twice model.d_ff)");
                 c.model.d_ff = both / 2;
               },
           .write = [](Json& j, const HfConfig& c) { j["intermediate_size"] = 2 * c.model.d_ff; }};
@@ -23,7 +23,7 @@ Row kv_channels() {
     const int64_t given = r.optional_size({"kv_channels"}).value_or(128);
     if (given == c.model.head_dim) return;
     r.add_error(str_cat("kv_channels = ", given, ": expected width / heads = ", c.model.head_dim,
-                        ", which the class splits by"));
+                        ", since the class splits heads by that width"));
   };
   return {.read = read, .write = [](Json& j, const HfConfig& c) { j["kv_channels"] = c.model.head_dim; }};
 }
@@ -34,7 +34,7 @@ Row beyond_seq_length() {
               [=](JsonReader& r, HfConfig&) {
                 for (const char* key : kKeys)
                   if (r.boolean({key}, true))
-                    r.add_note(str_cat(key, " acts beyond seq_length tokens only; it is ignored"));
+                    r.add_note(str_cat(key, " acts only beyond seq_length tokens and is ignored"));
               },
           .write =
               [=](Json& j, const HfConfig&) {

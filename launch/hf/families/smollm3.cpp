@@ -48,7 +48,7 @@ Family smollm3() {
            mlp_bias(),
            rope({.base = 2e6, .whole_heads = true}),
            {.read = read_layers_without_rope, .write = write_layers_without_rope},
-           always_false("use_sliding_window", "windows of this class are not supported; expected false"),
+           always_false("use_sliding_window", "expected false: windows of this class are not supported"),
            ignored({"sliding_window", "max_window_layers"}),
            {.read = [](JsonReader& r,
                        HfConfig& c) { read_layer_types(r, c.model, std::nullopt, [](int64_t) { return false; }); }}}),

@@ -10,8 +10,8 @@ Family stablelm() {
               llama_rows({50304, 4096, 2560, 32, 32, 6912}, "silu", "layer_norm_eps", 1e-5),
               {kv_heads(32), head_dim(HeadDim::kDerived), parallel_block("use_parallel_residual", 1, false),
                flag("use_qkv_bias", {FIELD(bias.qkv)}, false),
-               always_false("qk_layernorm", "attn.qk_norm is supported for none only; expected false", true),
-               always_zero("hidden_dropout", "it acts on the FFN branch alone, dropout.resid on both; expected 0"),
+               always_false("qk_layernorm", "expected false: only attn.qk_norm = \"none\" is supported", true),
+               always_zero("hidden_dropout", "expected 0: it acts on the FFN branch only, dropout.resid on both"),
                rope({.fraction = 0.25})})};
 }
 

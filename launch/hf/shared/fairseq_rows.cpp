@@ -12,8 +12,8 @@ TensorNames fairseq_tensors(TensorNames own) {
 }
 
 Rows fairseq_dropouts() {
-  return {always_zero("layerdrop", "layer dropout is not supported; expected 0"),
-          always_zero("activation_dropout", "dropout inside the FFN is not supported; expected 0")};
+  return {always_zero("layerdrop", "expected 0: layer dropout is not supported"),
+          always_zero("activation_dropout", "expected 0: dropout inside the FFN is not supported")};
 }
 
 }  // namespace ashlar::hf

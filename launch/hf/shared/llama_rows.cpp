@@ -54,7 +54,7 @@ Row heads_divide_width() {
   return demand([](const ModelConfig& m) {
     return m.d_model % m.n_heads == 0
                ? std::string()
-               : str_cat("model.n_heads = ", m.n_heads, ": the class needs a number that divides d_model");
+               : str_cat("model.n_heads = ", m.n_heads, ": the class needs a divisor of model.d_model");
   });
 }
 

@@ -32,7 +32,7 @@ double fraction_of(const ModelConfig& m) {
 std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
   const auto outer = r.optional_number({key});
   if (inner && outer && *inner != *outer) {
-    r.refuse(key, "the rotary dictionary says ", *inner, "; keep one");
+    r.refuse(key, "expected ", *inner, " as in the rotary dictionary; remove one of the two");
   }
   return inner ? inner : outer;
 }
@@ -51,7 +51,7 @@ std::vector<double> numbers(JsonReader& d, const char* key) {
 
 double required(JsonReader& d, const char* key) {
   const std::optional<double> value = d.optional_number({key});
-  if (!value) d.refuse(key, "expected a number, which this rope_type needs");
+  if (!value) d.refuse(key, "expected a number, which rope_type requires");
   return value.value_or(1.0);
 }
 
@@ -103,7 +103,7 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool pr
     rope.attention_factor = d.optional_number({"attention_factor"}).value_or(model::default_attention_factor(rope));
   } else if (type == "proportional" && proportional) {
     rope.scaling = RopeScaling::kProportional;
-    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "proportional scaling has no factor; expected 1");
+    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "expected 1: proportional scaling has no factor");
   } else if (type == "dynamic" && d.has_value("alpha")) {
     rope.scaling = RopeScaling::kDynamic;
     rope.alpha = required(d, "alpha");
@@ -111,7 +111,7 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool pr
     d.ignore({"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"});
   } else {
     d.refuse(d.has("rope_type") ? "rope_type" : "type",
-             "rope.scaling is supported for default, linear, llama3, yarn, longrope and dynamic with an alpha");
+             "expected default, linear, llama3, yarn, longrope, or dynamic with an alpha");
   }
 }
 
@@ -133,7 +133,7 @@ void read_temperature(JsonReader& d, HfConfig& c) {
   model::AttentionConfig& attn = c.model.attn;
   attn.temperature_beta = required(d, "llama_4_scaling_beta");
   const std::optional<int64_t> positions = d.optional_size({"original_max_position_embeddings"});
-  if (!positions) d.refuse("original_max_position_embeddings", "expected a size, which the queries' temperature needs");
+  if (!positions) d.refuse("original_max_position_embeddings", "expected a size, which llama_4_scaling_beta requires");
   attn.temperature_positions = attn.temperature_beta == 0 ? 0 : positions.value_or(1);
   d.ignore({"max_position_embeddings"});
 }
@@ -184,7 +184,7 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
   if (scaling != nullptr && parameters != nullptr) {
     both = one_dictionary(*scaling, *parameters);
     if (both.is_null())
-      r.add_error("rope_scaling and rope_parameters are two names of one value, and they differ; keep one");
+      r.add_error("rope_scaling and rope_parameters are two names of one value, but differ; remove one of the two");
     if (!both.is_null()) scaling = &both;
   }
   const nlohmann::json usual = temperature ? ministral3_dictionary() : nlohmann::json();
@@ -202,15 +202,15 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
 const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* parameters, const char* kind) {
   if (parameters == nullptr || !parameters->contains(kind) || (*parameters)[kind].is_null()) return nullptr;
   if ((*parameters)[kind].is_object()) return &(*parameters)[kind];
-  r.refuse("rope_parameters", kind, " is no object");
+  r.refuse("rope_parameters", kind, " is not an object");
   return nullptr;
 }
 
 void refuse_other_kinds(JsonReader& r, const nlohmann::json& parameters, const Family& family) {
   for (const auto& [key, value] : parameters.items()) {
     if (key == kFullKind || key == kLocalKind) continue;
-    r.add_error(str_cat("rope_parameters.", key, ": ", family.class_name, " has an object for ", kFullKind,
-                        " and one for ", kLocalKind, "; expected nothing else"));
+    r.add_error(str_cat("rope_parameters.", key, ": expected only ", kFullKind, " and ", kLocalKind, " in ",
+                        family.class_name, "; remove this key"));
   }
 }
 
@@ -291,7 +291,7 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
   if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
   // rope_scaling of transformers 4 is the scaling of layers with full attention, in version 5 too.
   if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
-    r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; keep one of them"));
+    r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; remove one of the two"));
   const bool proportional = keys.proportional.has_value();
   KindRope full =
       read_kind(r, full_dict != nullptr ? full_dict : scaling,
@@ -362,7 +362,7 @@ Row rope(const Rotary& keys) {
       return;
     }
     if (!(share > 0 && share <= 1)) {
-      r.add_error(str_cat(keys.fraction_key, " = ", share, ": rope.fraction must be above 0 and at most 1"));
+      r.add_error(str_cat(keys.fraction_key, " = ", share, ": expected a number above 0, at most 1"));
     }
     m.rope.dims = model::rope_dims_of(m.head_dim, std::clamp(share, 0.0, 1.0));
   };
@@ -399,11 +399,10 @@ Row unread_rope_keys(const char* base_key, const char* fraction_key) {
     const ModelConfig& m = c.model;
     const auto base = r.optional_number({base_key}), fraction = r.optional_number({fraction_key});
     if (base && *base != m.rope.base) {
-      r.refuse(base_key, c.family->class_name, " does not read it, and would use ", m.rope.base, "; remove one");
+      r.refuse(base_key, c.family->class_name, " uses ", m.rope.base, " instead of this key; remove the key");
     }
     if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
-      r.refuse(fraction_key, c.family->class_name, " does not read it, and would rotate ", m.rope.dims,
-               " dimensions; remove one");
+      r.refuse(fraction_key, c.family->class_name, " rotates ", m.rope.dims, " dimensions; remove this key");
     }
   }};
 }

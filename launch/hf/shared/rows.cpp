@@ -37,8 +37,7 @@ T value_of(T& (*field)(ModelConfig&), const HfConfig& c) {
 
 int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
   if (m.d_model % m.n_heads != 0) {
-    r.add_error(str_cat("hidden size ", m.d_model, " is not divisible by the number of heads ", m.n_heads,
-                        "; expected a multiple"));
+    r.add_error(str_cat("hidden size ", m.d_model, ": expected a multiple of the number of heads, ", m.n_heads));
   }
   return std::max<int64_t>(m.d_model / m.n_heads, 1);
 }
@@ -121,8 +120,8 @@ Row activation(const char* key, const char* fallback) {
       c.model.ffn.act = row->second;
     } else {
       c.model.ffn.act = Activation::kSilu;
-      r.refuse(key, "ffn.act is one of relu, relu2, gelu (erf), gelu_new and its spellings (tanh), quick_gelu, silu, ",
-               "sigmoid, linear");
+      r.refuse(key, "expected relu, relu2, gelu (erf), gelu_new or another name of its tanh form, quick_gelu, silu, ",
+               "sigmoid or linear");
     }
   };
   return {.read = read, .write = [=](Json& j, const HfConfig& c) {
@@ -163,8 +162,8 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
       c.model.head_dim = derived_head_dim(r, c.model);
       const auto given = r.optional_size({kKey});
       if (given && *given != c.model.head_dim) {
-        r.refuse(kKey, c.family->class_name, " has width / heads = ", c.model.head_dim,
-                 "; remove it or change the sizes");
+        r.refuse(kKey, "expected hidden size / number of heads = ", c.model.head_dim, " in ", c.family->class_name,
+                 "; remove head_dim or change the sizes");
       }
     }};
   }
@@ -212,7 +211,7 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
                       const std::function<bool(int64_t)>& slides) {
   const nlohmann::json* types = r.raw("layer_types");
   if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != m.n_layers)) {
-    r.refuse("layer_types", "expected a list of one text for each of ", m.n_layers, " layers");
+    r.refuse("layer_types", "expected a list of ", m.n_layers, " strings, one for each layer");
     return;
   }
   std::vector<int64_t> layers;
@@ -223,7 +222,7 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
       return;
     }
     if (named && !window) {
-      r.refuse("layer_types", "layer ", i, " has a sliding window, but there is no window; give sliding_window");
+      r.refuse("layer_types", "layer ", i, " has sliding attention, but sliding_window is not set; set sliding_window");
       return;
     }
     layers.push_back((types == nullptr ? window && slides(i) : named) ? *window : -1);
@@ -241,7 +240,7 @@ std::string sliding_alone(const ModelConfig& m) {
   const auto layers = model::layer_windows(m);
   const bool any = std::ranges::any_of(layers, [](int64_t w) { return w > 0; });
   if (!any || m.attn.window_kind == model::WindowKind::kSliding) return {};
-  return "attn.window_kind = chunked: the class has sliding windows";
+  return "attn.window_kind = chunked: the class has only sliding windows";
 }
 
 Row windows(const WindowKeys& keys) {
@@ -267,14 +266,14 @@ Row windows(const WindowKeys& keys) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
       for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
         if (slides(layer) == (layers[layer] > 0)) continue;
-        r.refuse(keys.every_key, "layer_types differs at layer ", layer, "; remove ", keys.every_key,
-                 " or layer_types");
+        r.refuse(keys.every_key, "expected the windows of layer_types, got another kind at layer ", layer, "; remove ",
+                 keys.every_key, " or layer_types");
         break;
       }
     }
     // If the class does not read layer_types, the key must agree with what the class does.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
-      r.refuse("layer_types", c.family->class_name, " does not read it; remove it");
+      r.refuse("layer_types", c.family->class_name, " does not read this key; remove layer_types");
     }
   };
   const auto write = [=](Json& j, const HfConfig& c) {
