@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t kMostRows = int64_t{1} << 40;  ///< rows of one micro-batch over all dp indices
 
-int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
 void check_options(const StreamOptions& o) {
   ASHLAR_CHECK(o.sequence_length > 0 && o.micro_batch > 0 && o.vocab_size > 0, "T = ", o.sequence_length,
                ", B = ", o.micro_batch, ", V = ", o.vocab_size);

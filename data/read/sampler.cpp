@@ -11,8 +11,6 @@
 namespace ashlar::data {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 uint64_t mix(uint64_t a, uint64_t b) {
   const Philox::Counter c = Philox::block(a, 0x6173686c6172ULL, b);
   return (uint64_t{c[1]} << 32) | c[0];

@@ -6,6 +6,9 @@
 
 namespace ashlar::data {
 
+/// a / b rounded up, of a >= 0 and b > 0.
+inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
 /// A keyed permutation of [0, n) that computes each value when asked and stores nothing: a balanced Feistel network of
 /// Philox rounds over the next power of four, iterated until the value is below n (fewer than four steps on average).
 /// Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", methods 2 and 3.

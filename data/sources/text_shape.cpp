@@ -11,14 +11,14 @@
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kWhitespace = " \t\r\n";
 constexpr size_t kTruncationMargin =
     16;  ///< a value truncated by the end of the head is invalid within this distance of it
 
 std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpace);
+  const size_t begin = text.find_first_not_of(kWhitespace);
   if (begin == std::string_view::npos) return "";
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(kWhitespace) + 1 - begin);
 }
 
 /// The JSON value at the beginning of a text.
@@ -90,14 +90,14 @@ ShapeFound of_objects(std::string_view text, bool whole, Hint hint) {
     return {};
   }
   const bool json = value_at(text, whole).good;
-  if (json && text.find_first_not_of(kSpace, 1) != std::string_view::npos)
+  if (json && text.find_first_not_of(kWhitespace, 1) != std::string_view::npos)
     return {TextShape::kText, "holds a JSON object over several lines"};
   return hint == Hint::kJson ? ShapeFound{TextShape::kText, "is named .json but has no JSON"} : ShapeFound{};
 }
 
 ShapeFound of_array(std::string_view text, bool whole, Hint hint) {
   const Value value = value_at(text, whole);
-  const size_t first = text.find_first_not_of(kSpace, 1);
+  const size_t first = text.find_first_not_of(kWhitespace, 1);
   const std::string_view behind = value.truncated ? "" : trimmed(text.substr(value.end));
   if (value.good && behind.empty() && first != std::string_view::npos && text[first] == '{')
     return {TextShape::kJsonArray, ""};
@@ -118,7 +118,7 @@ std::string_view without_bom(std::string_view text) {
 ShapeFound shape_of(std::string_view head, bool whole, const std::string& name) {
   const Hint hint = hint_of(name);
   std::string_view text = without_bom(head);
-  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text.remove_prefix(std::min(text.find_first_not_of(kWhitespace), text.size()));
   const char first = text.empty() ? '\0' : text[0];
   if (first == '[') {
     const ShapeFound found = of_array(text, whole, hint);

@@ -10,13 +10,13 @@ namespace {
 constexpr size_t kFar = size_t{64} << 10;  // distance without a split before white space
 constexpr int64_t kStride = 251;           // after that, test one byte in this many
 
-bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80U; }
 
 /// True if a text might be split here, so that the tokenizer is asked: before white space, or before a full stop or
 /// comma of Chinese and Japanese, which are written without spaces.
 bool worth_asking(std::string_view text, size_t at) {
-  if (white(text[at - 1])) return false;
+  if (is_space(text[at - 1])) return false;
   return text[at] == ' ' || text[at] == '\n' || text.substr(at).starts_with("\xe3\x80\x82") ||
          text.substr(at).starts_with("\xef\xbc\x8c");
 }
@@ -55,7 +55,7 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
 }
 
 bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
-  if (at == 0 || white(text[at - 1])) return false;
+  if (at == 0 || is_space(text[at - 1])) return false;
   if (text_.empty()) return true;
   // No separator, including its line break, may cross the place. The searched range contains every separator that
   // could.

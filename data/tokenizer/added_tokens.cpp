@@ -11,8 +11,6 @@
 namespace ashlar::data {
 namespace {
 
-constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
-
 /// Start of the last character before `end`.
 size_t character_before(std::string_view text, size_t end) {
   size_t at = end - 1;
@@ -154,7 +152,7 @@ std::vector<AddedToken> read_added_tokens(Fields& all) {
   for (size_t i = 0; i < all.length("added_tokens"); ++i) {
     Fields fields = all.element("added_tokens", i);
     AddedToken token;
-    token.id = static_cast<int32_t>(fields.integer("id", -1, 0, kMaxId));
+    token.id = static_cast<int32_t>(fields.integer("id", -1, 0, kMaxTokenId));
     if (token.id < 0) throw fields.error("id", "expected a number");
     token.content = fields.text("content");
     token.special = fields.boolean("special", false);

@@ -15,7 +15,7 @@ namespace {
 using Pair = std::pair<int32_t, int32_t>;
 
 /// A pair to be merged, its count when it was queued, and the words that had it.
-struct Candidate {
+struct PairCount {
   Pair pair;
   int64_t count = 0;
   std::vector<int32_t> words;  ///< ascending
@@ -23,7 +23,7 @@ struct Candidate {
 
 /// Order of merging: whether `a` is merged after `b`.
 struct Later {
-  bool operator()(const Candidate& a, const Candidate& b) const {
+  bool operator()(const PairCount& a, const PairCount& b) const {
     return a.count != b.count ? a.count < b.count : a.pair > b.pair;
   }
 };
@@ -38,7 +38,7 @@ class Trainer {
   TrainedBpe run() {
     count_pairs();
     while (static_cast<int64_t>(out_.tokens.size()) < training_.vocab_size && !queue_.empty()) {
-      Candidate top = queue_.top();
+      PairCount top = queue_.top();
       queue_.pop();
       const int64_t count = counts_[top.pair];
       if (top.count != count) {  // some of its words have changed since by other merges
@@ -65,7 +65,7 @@ class Trainer {
   void put_alphabet();
   void put_words(const std::vector<WordCount>& words);
   void count_pairs();
-  void join(const Candidate& candidate);
+  void join(const PairCount& candidate);
   void change(Pair pair, int64_t by, int32_t word);
 
   const BpeTraining& training_;
@@ -76,7 +76,7 @@ class Trainer {
   std::vector<Word> words_;
   HashMap<Pair, int64_t> counts_;
   HashMap<Pair, std::vector<int32_t>> met_;  ///< pairs made by the current merge, and their words
-  std::priority_queue<Candidate, std::vector<Candidate>, Later> queue_;
+  std::priority_queue<PairCount, std::vector<PairCount>, Later> queue_;
 };
 
 void Trainer::put_alphabet() {
@@ -118,7 +118,7 @@ void Trainer::change(Pair pair, int64_t by, int32_t word) {
   if (words.empty() || words.back() != word) words.push_back(word);
 }
 
-void Trainer::join(const Candidate& candidate) {
+void Trainer::join(const PairCount& candidate) {
   const auto [left, right] = candidate.pair;
   // Two merges can make the same token, which then keeps its first id.
   const auto next = static_cast<int32_t>(out_.tokens.size());

@@ -10,7 +10,7 @@
 namespace ashlar::data {
 namespace {
 
-const char* const kReplacement = "\xEF\xBF\xBD";
+const char* const kReplacementCharacter = "\xEF\xBF\xBD";
 
 using Tokens = std::vector<std::string>;
 
@@ -53,7 +53,7 @@ class ByteFallback final : public Decoder {
       if (good) {
         out.push_back(bytes);
       } else {
-        out.insert(out.end(), bytes.size(), kReplacement);
+        out.insert(out.end(), bytes.size(), kReplacementCharacter);
       }
       bytes.clear();
     };
@@ -157,7 +157,7 @@ std::string as_utf8(std::string_view bytes) {
                         : b0 == 0xF4 ? b1 >= 0x80 && b1 <= 0x8F
                                      : b0 >= 0xE1 && b0 <= 0xF3 && b1 >= 0x80 && b1 <= 0xBF;
     if (second) length = b0 >= 0xF0 && (byte(2) & 0xC0U) == 0x80U ? 3 : 2;
-    out += kReplacement;
+    out += kReplacementCharacter;
     at += length;
   }
   return out;

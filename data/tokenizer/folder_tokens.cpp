@@ -15,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 // In the order in which transformers adds them.
 constexpr const char* kKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
 constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
@@ -51,7 +50,7 @@ class FolderTokens {
       std::set<std::string> names;
       for (const AddedToken& token : named()) names.insert(token.content);
       for (const auto& [content, id] : ids.items()) {
-        if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > static_cast<double>(kMaxId))
+        if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > static_cast<double>(kMaxTokenId))
           throw error("added_tokens.json", str_cat("the id of ", printable(content), " is not a number"));
         const bool special = names.contains(content);
         tokens.push_back({.id = id.get<int32_t>(), .content = content, .special = special, .normalized = !special});
@@ -130,7 +129,7 @@ class FolderTokens {
   int32_t id_of(const std::string& digits) const {
     int32_t id = -1;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || id < 0 || id > kMaxId)
+    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || id < 0 || id > kMaxTokenId)
       throw error("tokenizer_config.json",
                   str_cat("added_tokens_decoder: expected token ids as keys, got ", printable(digits)));
     return id;

@@ -10,13 +10,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
-
 int32_t parse_id(const json& value, const Fields& fields, std::string_view key, const std::string& token,
                  size_t tokens) {
-  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxId))
+  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxTokenId))
     throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is not a number from 0 to ",
-                      kMaxId);
+                      kMaxTokenId);
   const auto id = value.get<int32_t>();
   if (id_too_far(id, tokens))
     throw input_error("tokenizer", fields.path_of(key), ": the id of ", printable(token), " is ", id,

@@ -15,7 +15,7 @@ namespace {
 using Json = OrderedJson;
 using Type = SentencePieceModelFile::Type;
 
-constexpr const char* kSpace = "\xe2\x96\x81";  // U+2581
+constexpr const char* kSpaceMark = "\xe2\x96\x81";  // U+2581
 
 Json replace(const Json& pattern, const char* by) {
   return {{"type", "Replace"}, {"pattern", pattern}, {"content", by}};
@@ -44,12 +44,12 @@ Json normalizer(const SentencePieceModelFile& model) {
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", absl::Base64Escape(model.charsmap)}});
   if (model.remove_extra_spaces) {
     steps.push_back(replace({{"Regex", "\\A +"}}, ""));
-    steps.push_back(replace({{"Regex", " +"}}, kSpace));
-    steps.push_back(replace({{"Regex", str_cat("(?:", kSpace, ")+\\z")}}, ""));
+    steps.push_back(replace({{"Regex", " +"}}, kSpaceMark));
+    steps.push_back(replace({{"Regex", str_cat("(?:", kSpaceMark, ")+\\z")}}, ""));
   } else {
-    steps.push_back(replace({{"String", " "}}, kSpace));
+    steps.push_back(replace({{"String", " "}}, kSpaceMark));
   }
-  if (model.dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+  if (model.dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
   return {{"type", "Sequence"}, {"normalizers", steps}};
 }
 
@@ -133,7 +133,7 @@ Json post_processor(const SentencePieceModelFile& model, const std::vector<int32
 /// Returns the decoder, which converts pieces to text.
 Json decoder(const SentencePieceModelFile& model) {
   Json steps = Json::array();
-  steps.push_back(replace({{"String", kSpace}}, " "));
+  steps.push_back(replace({{"String", kSpaceMark}}, " "));
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
   if (model.dummy_prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});

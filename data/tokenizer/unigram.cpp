@@ -8,13 +8,13 @@
 namespace ashlar::data {
 namespace {
 
-constexpr double kUnknownPenalty = 10;  // below the lowest score
+constexpr double kUnknownTokenPenalty = 10;  // below the lowest score
 
 }  // namespace
 
 UnigramModel::UnigramModel(const Vocabulary& vocabulary, const std::vector<double>& scores, Options options)
     : vocabulary_(vocabulary), options_(options), scores_(scores), byte_ids_(vocabulary.byte_tokens()) {
-  unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
+  unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownTokenPenalty;
   size_t bytes = 0;
   for (int32_t id = 0; id < vocabulary_.size(); ++id) bytes += vocabulary_.token(id).size();
   tokens_ = ByteTrie(bytes);

@@ -29,6 +29,9 @@ class Vocabulary {
   HashMap<std::string, int32_t> ids_;
 };
 
+/// The largest id that a file of tokens may give.
+inline constexpr int64_t kMaxTokenId = (int64_t{1} << 24) - 1;
+
 /// The longest token that is matched in a text, in bytes: a text of one repeated character costs that many steps at
 /// each position. The longest in published tokenizers has some hundreds.
 inline constexpr size_t kMaxTokenBytes = 1024;

@@ -26,6 +26,14 @@ Isa preferred_isa(Isa detected) {
   return detected == Isa::kAvx512Bf16 && __builtin_cpu_is("intel") ? Isa::kAvx512 : detected;
 }
 
+// The kernels of this build: from the lowest to the highest instruction set.
+#ifndef ASHLAR_NATIVE_ISA
+constexpr Isa kLowest = Isa::kBaseline, kHighest = Isa::kAvx512Bf16;
+#else
+constexpr Isa kLowest{ASHLAR_NATIVE_ISA};
+constexpr Isa kHighest = kLowest == Isa::kAvx512 ? Isa::kAvx512Bf16 : kLowest;
+#endif
+
 Isa parse_isa(std::string_view where, std::string_view word) {
   Isa isa{};
   if (parse_enum(word, isa)) return isa;
@@ -47,7 +55,7 @@ std::string processor_name() {
 CpuInfo detect_cpu(std::string_view max_isa) {
   CpuInfo info;
   info.detected = detected_isa();
-  Isa limit = Isa::kAvx512Bf16;
+  Isa limit = kHighest;
   bool named = false;
   const auto hold = [&](std::string_view where, std::string_view word) {
     if (word.empty()) return;
@@ -58,6 +66,11 @@ CpuInfo detect_cpu(std::string_view max_isa) {
   hold("max_isa", max_isa);
   hold("ASHLAR_MAX_ISA", environment == nullptr ? "" : environment);
   info.isa = std::min(named ? info.detected : preferred_isa(info.detected), limit);
+  if (info.isa < kLowest) {
+    throw input_error("cpu", "expected a processor and limits that allow ", name_of(kLowest), ", got ",
+                      name_of(info.isa), ": this program was built for one machine alone, as ./quickstart does; build ",
+                      "one for every machine with: cmake --preset release && cmake --build build");
+  }
   info.cores = static_cast<int>(usable_cores());
   info.model = processor_name();
   return info;

@@ -31,7 +31,8 @@ struct CpuInfo {
 /// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") limits `isa`; so does the
 /// environment variable ASHLAR_MAX_ISA (same words), read only here. The lower limit applies. If the bf16 dot product
 /// is slower than widening to fp32 (Intel), `isa` is below avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA requests it.
-/// Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA.
+/// A build for one machine (ASHLAR_NATIVE) has one instruction set, avx512_bf16 beside avx512.
+/// Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA, and if `isa` is below what the build has.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
 /// Measures, for about `seconds`, the multiply-add rate in FLOP/s of the cores of `threads` on registers only: for fp32

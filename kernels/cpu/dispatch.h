@@ -20,9 +20,18 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 
 }  // namespace ashlar::cpu
 
+// A build for one machine has one instruction set, which detect_cpu demands.
+#ifndef ASHLAR_NATIVE_ISA
+#define ASHLAR_AVX512(function) N_AVX3::function
+#define ASHLAR_AVX2(function) N_AVX2::function
+#else
+#define ASHLAR_AVX512(function) HWY_STATIC_DISPATCH(function)
+#define ASHLAR_AVX2(function) HWY_STATIC_DISPATCH(function)
+#endif
+
 /// `function` of the HWY_NAMESPACE at this place, compiled for `isa`. Use it in the HWY_ONCE part of a file.
 #define ASHLAR_FOR_ISA(isa, function) \
-  ::ashlar::cpu::for_isa(isa, &N_AVX3::function, &N_AVX2::function, &HWY_STATIC_DISPATCH(function))
+  ::ashlar::cpu::for_isa(isa, &ASHLAR_AVX512(function), &ASHLAR_AVX2(function), &HWY_STATIC_DISPATCH(function))
 
 /// Defines the launch of a kernel that is `function(args, threads)`, likewise.
 #define ASHLAR_LAUNCH_FOR_ISA(Args, function) \

@@ -61,7 +61,7 @@ struct GenerateArguments {
   bool without_template = false;
 };
 
-GenerateArguments parse(std::span<const std::string> words) {
+GenerateArguments parse_generate(std::span<const std::string> words) {
   Arguments arguments("generate", words);
   GenerateArguments a;
   a.prompt = arguments.option("--prompt");
@@ -144,7 +144,7 @@ int run_generate_command(Words words, Session& session) {
     if (line.starts_with("warning: ")) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   });
   GenerateArguments a;
-  comm::try_on_all_ranks(ranks, [&] { a = parse(words); });
+  comm::try_on_all_ranks(ranks, [&] { a = parse_generate(words); });
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   enter(session, watch::Phase::kLoading);
   const inference::LoadedModel m = inference::load_model(a.load, session.bootstrap, log);

@@ -13,7 +13,7 @@
 namespace ashlar::launch {
 namespace {
 
-constexpr const char* kHelp = R"(ashlar tokenizer: inspects, uses and trains tokenizers
+constexpr const char* kTokenizerHelp = R"(ashlar tokenizer: inspects, uses and trains tokenizers
 
   TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, a SentencePiece .model, or a
   tiktoken file (.tiktoken; an unpublished one needs "pattern" and "special" in about.json beside it). An unsupported
@@ -111,7 +111,7 @@ int run_decode(Words words, Session& session) {
 int run_tokenizer_command(Words words, Session& session) {
   return run_subcommand(
       "tokenizer", {{"info", run_info}, {"encode", run_encode}, {"decode", run_decode}, {"train", run_tokenizer_train}},
-      str_cat(kHelp, kTokenizerTrainHelp), words, session);
+      str_cat(kTokenizerHelp, kTokenizerTrainHelp), words, session);
 }
 
 }  // namespace ashlar::launch

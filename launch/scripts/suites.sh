@@ -148,13 +148,18 @@ run_half() {
   run_suite "$@"
 }
 
-# run_pairs: runs what the array `pairs` has, two at a time. An entry is run_suite or run_half and its words, separated by
-# newlines. What each prints comes when it has ended.
+# run_pairs: runs what the array `pairs` has: halves, which mostly wait, at once, and whole suites two at a time. An entry
+# is run_suite or run_half and its words, separated by newlines; halves come first. What each prints comes when it has
+# ended.
 run_pairs() {
-  local entry pid finished=0 started=0 slot output numbers passed failed skipped
+  local pid finished=0 started=0 busy=0 slot numbers passed failed skipped
   declare -A slots=()
   while [ "$finished" -lt ${#pairs[@]} ]; do
-    while [ "$started" -lt ${#pairs[@]} ] && [ $((started - finished)) -lt 2 ]; do
+    while [ "$started" -lt ${#pairs[@]} ]; do
+      if [[ ${pairs[$started]} == run_suite* ]]; then
+        [ "$busy" -lt 2 ] || break
+        busy=$((busy + 1))
+      fi
       (
         total_passed=0 total_failed=0 total_skipped=0
         mapfile -t words <<<"${pairs[$started]}"
@@ -166,6 +171,7 @@ run_pairs() {
     done
     wait -n -p pid || true
     slot=${slots[$pid]}
+    if [[ ${pairs[$slot]} == run_suite* ]]; then busy=$((busy - 1)); fi
     cat "$suites_dir/pair-$slot.out"
     numbers='0 1 0'
     if [ -s "$suites_dir/pair-$slot.totals" ]; then

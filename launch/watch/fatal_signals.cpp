@@ -25,7 +25,7 @@ struct StackBase {
 };
 constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4 KB, of AMX machines 11 KB
 
-constexpr int kPatienceMs = 500;  // wait for the reader of standard error
+constexpr int kReaderPatienceMs = 500;  // wait for the reader of standard error
 
 void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
 
@@ -48,7 +48,7 @@ void on_fatal(int signal, siginfo_t* /*info*/, void* context) {
     const std::string_view whole = FixedText(line).add("ashlar: ").add(text).add("\n").text();
     // The process must end even if nobody reads this pipe or terminal.
     pollfd reader{STDERR_FILENO, POLLOUT, 0};
-    if (poll(&reader, 1, kPatienceMs) == 1) {
+    if (poll(&reader, 1, kReaderPatienceMs) == 1) {
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
     }
     std::atomic_ref<RankState>(base->page->state).store(RankState::kCrashed);

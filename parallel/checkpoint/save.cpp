@@ -18,10 +18,6 @@
 namespace ashlar::checkpoint {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Returns `path` as an absolute path without a trailing slash, so that a suffix makes the name of a sibling.
 std::filesystem::path sibling_base(const std::filesystem::path& path) {
   std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
@@ -74,7 +70,7 @@ Saved write_tensors(const WriteTensorsArgs& args) {
                                     args.source.produce(block.global, emit);
                                   }));
   saved.bytes = manifest.total_bytes() + directory.commit(manifest);
-  saved.seconds = seconds_since(start);
+  saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return saved;
 }
 

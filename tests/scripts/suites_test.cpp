@@ -230,6 +230,25 @@ TEST_F(Suites, HalvesRunEveryTestOnce) {
   EXPECT_THAT(result.out, ::testing::EndsWith("\n2 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
 }
 
+TEST_F(Suites, HalvesRunBesideTwoOthers) {
+  // Each waits until four are there.
+  const std::string path = scratch_.file("test_any"), folder = shell_quote(scratch_.path().string());
+  testing::write_program(path, "xml=${1#--gtest_output=xml:}\ntouch " + folder + "/ready-$$\n" +
+                                   "for i in $(seq 100); do [ $(ls " + folder +
+                                   " | grep -c ready-) -ge 4 ] && break; sleep 0.05; done\n[ $i -lt 100 ] || exit 1\n" +
+                                   testcase("A", "completed"));
+  std::string pairs = "pairs=()\n";
+  for (const char* entry : {"run_half 0 half", "run_half 1 other", "run_suite one", "run_suite two"}) {
+    const std::string label = entry;
+    pairs += "pairs+=(\"$(printf '%s\\n' " + label + " " + label.substr(label.find_last_of(' ') + 1) + " " +
+             shell_quote(path) + " -)\")\n";
+  }
+  calls_ = pairs + "run_pairs\n";
+  const ShellResult result = run();
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n4 passed, 0 failed, 0 skipped\n")) << result.out << result.err;
+}
+
 TEST_F(Suites, WarningsOfTheProgramAreShown) {
   suite("one", "echo 'warning: x is slow'\n" + testcase("A", "completed"));
   const ShellResult result = run();

@@ -382,10 +382,10 @@ GemmKernels<double> double_kernels(Isa isa) { return ASHLAR_FOR_ISA(isa, double_
 
 // The dot-product tile needs an instruction that Highway lacks; tile_bf16_avx512.cpp adds it.
 GemmKernels<float> bf16_pair_kernels() {
-  GemmKernels<float> kernels = N_AVX3::float_table(DType::kBFloat16);
+  GemmKernels<float> kernels = ASHLAR_AVX512(float_table)(DType::kBFloat16);
   kernels.k_group = 2;
   kernels.panel_elem_bytes = sizeof(uint32_t);
-  kernels.pack = &N_AVX3::pack_pairs;
+  kernels.pack = &ASHLAR_AVX512(pack_pairs);
   return kernels;
 }
 

@@ -1,0 +1,26 @@
+#!/bin/sh
+# keep_ptx.sh ROOT FOLDER NVCC ARGUMENT...: runs nvcc, which compiles a file below ROOT, for CMake (CUDA_COMPILER_LAUNCHER).
+# Keeps its PTX as FOLDER/TARGET/NAME.ptx and what ptxas says of registers and spills as FOLDER/NAME.resources; the NAME
+# of ROOT/attention/forward.cu is attention_forward.cu.
+set -eu
+root=$1 folder=$2
+shift 2
+for argument; do
+  case $argument in "$root"/*.cu) source=$argument ;; esac
+done
+name=$(printf '%s' "${source#"$root"/}" | tr / _)
+stem=$(basename "$source" .cu)
+kept=$folder/kept/$name  # what nvcc makes on its way: tens of MiB, of which the PTX stays
+rm -rf "$kept"
+mkdir -p "$kept"
+"$@" -Xptxas -v --keep --keep-dir "$kept" 2>"$folder/$name.resources" || {
+  cat "$folder/$name.resources" >&2
+  exit 1
+}
+for ptx in "$kept/$stem".compute_*.ptx; do
+  [ -e "$ptx" ] || continue  # of one target alone it has no target's name
+  target=${ptx#"$kept/$stem".}
+  mkdir -p "$folder/${target%.ptx}"
+  mv "$ptx" "$folder/${target%.ptx}/$name.ptx"
+done
+rm -rf "$kept"
