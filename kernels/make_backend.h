@@ -14,7 +14,7 @@ namespace ashlar::kernels {
 struct BackendConfig {
   /// "cpu": the host's own cores; "cuda": an NVIDIA GPU
   std::string device = "cpu";
-  int local_rank = 0;            ///< cuda: among the ranks on this machine; it takes that one of the visible GPUs
+  int local_rank = 0;            ///< cuda: index of the rank on this machine, and of its GPU among the visible ones
   int threads = 0;               ///< cpu: number of threads; 0 = every core that this process may use
   std::string max_isa;           ///< cpu: limit, one of "baseline", "avx2", "avx512", "avx512_bf16"; empty = the best
   Log* log = nullptr;            ///< notices about the device's capabilities; null = silent. Must outlive the backend.

@@ -7,7 +7,7 @@
 
 namespace ashlar {
 
-/// Format checksums and hashes for files and errors: fixed width, lower case, leading zeros.
+/// Return a checksum or hash as text for files and error messages: hexadecimal, fixed width, lower case, leading zeros.
 inline std::string hex32(uint32_t value) { return str_cat(absl::Hex(value, absl::kZeroPad8)); }
 inline std::string hex64(uint64_t value) { return str_cat(absl::Hex(value, absl::kZeroPad16)); }
 

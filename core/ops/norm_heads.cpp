@@ -53,7 +53,7 @@ class AcrossRanks {
       const Slice& s = *slices_[i];
       ctx_.backend.norm_backward_row_sums({.dy = dy.column_range(s.to, s.width).view(),
                                            .x = x.column_range(s.from, s.width).view(),
-                                           .gamma = read(ctx_, s.part.norm->weights.gamma),
+                                           .gamma = value_or_none(s.part.norm->weights.gamma, ctx_.stream),
                                            .mean = view_or_none(s.mean),
                                            .rstd = s.rstd.view(),
                                            .sum_h = row(sums, 2 * i),

@@ -144,7 +144,7 @@ Digest BlockReader::digest(const Block& block, const Turn& turn) const {
 
 struct BlockReader::Text {
   std::string bytes;                     ///< bytes of the file from the block's begin
-  TextSplitter::SplitPoint start, stop;  ///< in these
+  TextSplitter::SplitPoint start, stop;  ///< positions in `bytes`
   bool ends = false;                     ///< the file ends with this block's text
 
   std::string_view own() const { return std::string_view(bytes).substr(start.at, stop.at - start.at); }

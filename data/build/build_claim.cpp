@@ -82,10 +82,10 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
       const auto index = static_cast<int64_t>(s);
       if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
       const ShardIdentity expected{std::string(name_of(part)), index, shards[s].digest};
-      throw input_error("data build", path, " is not the shard that the manifest in its folder describes (",
-                        old.old_form() ? "a shard" : expected.text(), " in ", shards[s].bytes,
-                        " bytes): another file, or a damaged one; nothing was touched: move it away, or choose ",
-                        "another --out");
+      throw input_error("data build", path, " is not the shard that the manifest in its folder lists (",
+                        old.old_form() ? "" : str_cat(expected.text(), ", "), shards[s].bytes,
+                        " bytes), but another or a damaged file; nothing was touched: move that file away, or ",
+                        "choose another --out");
     }
   }
 }
@@ -122,8 +122,8 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
   try {
     manifest = read_manifest(folder.path());
   } catch (const Error& e) {
-    throw input_error("data build", folder.at("manifest.json"), " is not the manifest of a dataset, which a build ",
-                      "could replace; nothing was touched: choose another --out, or move it away: ", e.what());
+    throw input_error("data build", folder.at("manifest.json"), " belongs to no dataset that can be replaced (",
+                      text_of(e), "); nothing was touched: choose another --out, or move that file away");
   }
   for (const Part part : kParts) {
     const auto& shards = manifest.part(part).shards;

@@ -91,7 +91,7 @@ void for_each_field(Plan& plan, const Visit& visit) {
   visit("fingerprint", plan.fingerprint);
   visit("tokenizer", plan.tokenizer_json);
   visit("share", plan.share);
-  visit("cut", plan.cut);
+  visit("cut", plan.train_tokens);
   visit("documents", plan.documents);
   visit("empty_documents", plan.empty_documents);
   visit("special_spellings", plan.special_spellings);

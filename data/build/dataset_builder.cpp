@@ -87,7 +87,7 @@ class Builder {
   struct Encoded {
     Digest digest;  ///< digest of the text of the block
     std::vector<int32_t> tokens[2];
-    std::vector<int64_t> starts[2];  ///< in these tokens
+    std::vector<int64_t> starts[2];  ///< where documents start in these tokens
     int64_t written[2] = {0, 0};     ///< number of tokens of the block already written
   };
   Encoded encode(int64_t block, const BlockReader& reader, PartWriter* writers, const BlockReader::Turn& turn) const;

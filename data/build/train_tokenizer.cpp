@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/device/host_limits.h"
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
@@ -117,9 +118,12 @@ void check(const TokenizerTraining& training) {
   if (special.empty())
     throw input_error("tokenizer train", "expected a special token that ends documents, got none; add --special TOKEN");
   std::sort(special.begin(), special.end());
-  const bool twice = std::adjacent_find(special.begin(), special.end()) != special.end();
-  if (twice || special[0].empty())
-    throw input_error("tokenizer train", "expected special tokens that differ and are not empty; change --special");
+  if (special[0].empty())
+    throw input_error("tokenizer train", "--special is empty: expected at least one character; change --special");
+  const auto twice = std::adjacent_find(special.begin(), special.end());
+  if (twice != special.end())
+    throw input_error("tokenizer train", "--special ", printable(*twice),
+                      " is given twice: expected every special token once; remove one");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "tokenizer.model"}) {
     const std::string path = (fs::path(training.out) / name).string();
     std::error_code ignored;

@@ -41,9 +41,9 @@ struct WeightedDataset {
   double weight = 1;
 };
 
-/// Checks, from the manifests alone, what a TrainStream over these datasets would refuse: no dataset, weights that no
-/// sampler can represent exactly, a train part shorter than a window, or a vocabulary larger than the model's. Input
-/// errors.
+/// Throws the input errors that a TrainStream over these datasets would throw, from the manifests alone: no dataset,
+/// weights that no sampler can represent exactly, a train part shorter than a window, or a vocabulary larger than the
+/// model's.
 void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
 
 /// The endless training stream over one dataset or a mixture. The datasets of a mixture must have the same tokenizer

@@ -14,9 +14,9 @@
 namespace ashlar::data {
 
 /// The bytes of one input, read by offset: of the file, of the unpacked content of a compressed file, or of the ids of
-/// a token file. Thread-safe. A compressed file is unpacked once, in order. Unpacked data stays in memory from the
-/// first byte on that is not released. If threads read blocks in parallel and release them when done, the memory is
-/// about the size of those blocks. Released bytes can be read again, but the file is then unpacked from the start.
+/// a token file. Thread-safe. A compressed file is unpacked once, in order. Unpacked data stays in memory, beginning
+/// with the first byte that is not released. If threads read blocks in parallel and release them when done, the memory
+/// is about the size of those blocks. Released bytes can be read again, but the file is then unpacked from the start.
 class SourceBytes {
  public:
   explicit SourceBytes(const SourceFile& file);

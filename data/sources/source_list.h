@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/enum_names.h"
 #include "data/sources/text_shape.h"
 #include "data/sources/token_file.h"
 #include "data/sources/unpacker.h"
@@ -16,6 +17,9 @@ namespace ashlar::data {
 /// file, also a compressed or binary one, is one document of its unchanged bytes. kUint16, kUint32: files that contain
 /// only ids.
 enum class SourceFormat : uint8_t { kAuto, kText, kJsonLines, kJsonArray, kBytes, kUint16, kUint32 };
+constexpr auto names_of(SourceFormat) {
+  return enum_names<SourceFormat>("auto", "text", "jsonl", "json-array", "bytes", "uint16", "uint32");
+}
 
 /// One input file. A text file is one document (or several, with a DocumentSeparator); each line of a JSONL file and
 /// each element of a JSON array is one.

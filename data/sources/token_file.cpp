@@ -101,7 +101,7 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
                  "; get it again");
   }
   if (there != layout.tokens * bytes_of(layout.type))
-    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type), " more bytes");
+    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type), " more bytes; get it again");
   return layout;
 }
 
@@ -151,7 +151,7 @@ TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, con
   if (bytes % bytes_of(type) != 0) {
     throw input_error("data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
                       " bytes are not a multiple of ", bytes_of(type),
-                      ": the file is truncated, or has another format");
+                      ": the file is truncated, or of another format (--format)");
   }
   return {.form = form, .type = type, .offset = 0, .tokens = bytes / bytes_of(type)};
 }
@@ -186,7 +186,9 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
     case 4: type_ = TokenType::kInt32; break;
     case 5: type_ = TokenType::kInt64; break;
     case 8: type_ = TokenType::kUint16; break;
-    default: throw refuse("of data type ", int{code}, ", expected whole numbers (codes 1 to 5 and 8)");
+    default:
+      throw refuse("has dtype code ", int{code},
+                   ": expected an integer dtype (codes 1 to 5 and 8); tokenize the data again with an integer dtype");
   }
   sequences_ = value_at<int64_t>(head, 18);
   documents_ = value_at<int64_t>(head, 26);

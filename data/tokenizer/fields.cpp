@@ -24,7 +24,8 @@ Fields::Fields(const json& object, std::string path) : Fields(object, std::move(
 
 Fields::Fields(const json& object, std::string path, std::shared_ptr<int> steps)
     : object_(object), path_(std::move(path)), steps_(std::move(steps)) {
-  if (!object_.is_object()) throw input_error("tokenizer", path_, ": expected an object, got ", brief(object_));
+  if (!object_.is_object())
+    throw input_error("tokenizer", path_, ": expected an object, got ", brief(object_), "; correct the file");
 }
 
 std::string Fields::path_of(std::string_view key) const {
@@ -50,19 +51,19 @@ bool Fields::has(std::string_view key) { return find(key) != nullptr; }
 
 const json& Fields::array(std::string_view key) {
   const json* const value = find(key);
-  if (value == nullptr || !value->is_array()) throw error(key, "expected a list");
+  if (value == nullptr || !value->is_array()) throw error(key, "expected a list; correct the file");
   return *value;
 }
 
 Fields Fields::object(std::string_view key) {
   const json* const value = find(key);
-  if (value == nullptr || !value->is_object()) throw error(key, "expected an object");
+  if (value == nullptr || !value->is_object()) throw error(key, "expected an object; correct the file");
   return {*value, path_of(key), steps_};
 }
 
 std::string Fields::text(std::string_view key) {
   const json* const value = find(key);
-  if (value == nullptr || !value->is_string()) throw error(key, "expected a string");
+  if (value == nullptr || !value->is_string()) throw error(key, "expected a string; correct the file");
   return value->get<std::string>();
 }
 
@@ -73,7 +74,7 @@ std::string Fields::text(std::string_view key, std::string_view otherwise) {
 bool Fields::boolean(std::string_view key, bool otherwise) {
   const json* const value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) throw error(key, "expected true or false");
+  if (!value->is_boolean()) throw error(key, "expected true or false; correct the file");
   return value->get<bool>();
 }
 
@@ -82,7 +83,7 @@ int64_t Fields::integer(std::string_view key, int64_t otherwise, int64_t least, 
   if (value == nullptr) return otherwise;
   if (!value->is_number_integer() || value->get<double>() < static_cast<double>(least) ||
       value->get<double>() > static_cast<double>(most)) {
-    throw error(key, str_cat("expected a whole number from ", least, " to ", most));
+    throw error(key, str_cat("expected a whole number from ", least, " to ", most, "; correct the file"));
   }
   return value->get<int64_t>();
 }

@@ -50,7 +50,9 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
   }
   if (made.before.size() + made.behind.size() > kMaxAround)
     throw fields.error("single", str_cat("adds more than ", kMaxAround, " ids around a text"));
-  if (!text_seen) throw fields.error("single", "expected A, which stands for the text");
+  if (!text_seen)
+    throw fields.error("single",
+                       R"(expected one {"Sequence": {"id": "A"}}, which marks where the text goes, got none)");
   return made;
 }
 

@@ -136,8 +136,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   if (kind == nullptr) throw input_error("tokenizer", "unknown kind \"", name, "\"; known: ", known_kinds());
   std::unique_ptr<Tokenizer> tokenizer = kind->from_json(json);
   if (tokenizer->to_json() != json.dump()) {
-    throw input_error("tokenizer", "the ", name,
-                      " tokenizer was written by another version of ashlar: ", text.substr(0, 60));
+    throw input_error(
+        "tokenizer", "the ", name,
+        " tokenizer of the dataset or checkpoint was written by another version of this program: ", text.substr(0, 60));
   }
   return tokenizer;
 }

@@ -46,9 +46,9 @@ class Tokenizer {
   /// True if a token has this id: false beyond the vocabulary, and in the gaps that some files leave.
   virtual bool has_token(int32_t id) const { return id >= 0 && id < vocab_size(); }
   virtual SplitPoints split_points() const = 0;
-  /// For kWords: whether a long text may be split at byte `at` of `window`, a part of it around that place. Returns the
-  /// number of bytes to drop between the two pieces (0, or 1 for a space that the tokenizer adds before every text), or
-  /// nothing if it may not be split there. Then ids(left) + ids(right) = ids(whole).
+  /// For kWords: whether a long text may be split at byte `at` of `window`, which is the part of the text around that
+  /// place. Returns the number of bytes to drop between the two pieces (0, or 1 for a space that the tokenizer adds
+  /// before every text), or nothing if it may not be split there. Then ids(left) + ids(right) = ids(whole).
   virtual std::optional<size_t> joint(std::string_view window, size_t at) const {
     static_cast<void>(window), static_cast<void>(at);
     return std::nullopt;

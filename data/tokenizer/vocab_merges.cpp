@@ -152,13 +152,15 @@ void check_lines(const TokenizerFiles& files) {
   const std::string first = merges.substr(0, merges.find_first_of("\r\n"));
   const std::string last = merges.substr(merges.rfind('\n') + 1);
   if (!first.empty() && !first.starts_with("#version"))
-    throw disagreement(files, "merges.txt",
-                       str_cat("expected the line \"#version: 0.2\" before the merges, got ", printable(first),
-                               ": transformers 4 skips the first line; add that line before it"));
+    throw disagreement(
+        files, "merges.txt",
+        str_cat("expected the line \"#version: 0.2\" before the merges, got ", printable(first),
+                ": classes of transformers 4 skip the first line; add the line \"#version: 0.2\" at the top"));
   if (!last.empty() && last != first)
-    throw disagreement(files, "merges.txt",
-                       str_cat("expected a line break after the last merge, ", printable(last),
-                               ": transformers 4 skips a last line without a line break; add it"));
+    throw disagreement(
+        files, "merges.txt",
+        str_cat("expected a line break after the last merge, ", printable(last),
+                ": classes of transformers 4 skip a last merge without one; end the file with a line break"));
 }
 
 /// Differences between a slow (Python) class of transformers 4.57 and the tokenizers library.
@@ -191,7 +193,7 @@ void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, c
       throw disagreement(
           files, "vocab.json",
           str_cat("expected a token for each of the 256 bytes, got none for byte ", byte,
-                  ": the slow tokenizer of transformers reads it as unk_token, and the fast one drops it"));
+                  ": the slow class of transformers reads that byte as unk_token, the fast one drops it"));
   }
 }
 

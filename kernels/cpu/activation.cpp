@@ -215,7 +215,8 @@ void backward_row(const Act& act, const T* dy, const T* x, const T* up, T* dx, T
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN propagates.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN
+/// propagates.
 template <typename A>
 struct Xielu {
   A p, n;              ///< softplus(alpha_p), beta + softplus(alpha_n)

@@ -126,7 +126,8 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
   }
 }
 
-/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered so that NaN propagates.
+/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered so that NaN
+/// propagates.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -205,7 +206,8 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN propagates.
+/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN
+/// propagates.
 template <typename A>
 struct Xielu {
   A p, n;  ///< softplus(alpha_p), beta + softplus(alpha_n)

@@ -21,7 +21,8 @@ __device__ __forceinline__ int64_t chunks_of(const SquaresSegment& s) {
   return s.size == 0 ? 0 : (s.first % kChunk + s.size + kChunk - 1) / kChunk;
 }
 
-/// The first index of [0, count) for which `behind(i)` is false; it must be true before and false after.
+/// The first index of [0, count) for which `behind(i)` is false. `behind` must be true for all indices below it and
+/// false for all indices above it.
 template <typename Behind>
 __device__ __forceinline__ int64_t partition_point(int64_t count, const Behind& behind) {
   int64_t first = 0;

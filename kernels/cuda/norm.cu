@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(256)
   if (sum_squares != nullptr) rstd[n] = A{1} / root(sum_squares[n] * inverse_total + eps);
 }
 
-// Applies given statistics: a thread keeps its columns and goes down the rows.
+// Normalizes rows with a mean and rstd that are already computed. A thread has fixed columns and loops over the rows.
 
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(ColumnTiles::kThreads)

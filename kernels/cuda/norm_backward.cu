@@ -1,4 +1,4 @@
-// Gradients of LayerNorm and RMSNorm over rows, or over the heads of rows, whole and in parts.
+// Gradients of LayerNorm and RMSNorm of each row or each head of a row, whole and in parts.
 // Memory-bound: for 15 flops it reads one storage element of dy, one of x, and one of dx if dx is accumulated, and
 // writes one (6 or 8 B in bf16). A group of threads holds its rows in registers between the sums and dx, so that each
 // is read once; wider rows use two kernels. Blocks go from row to row and keep gains and their partial sums of dgamma

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// 1. w . dy, times the factor by which w is subtracted from dy  2. the row
+/// 1. The dot product w . dy, times the factor with which w is subtracted from dy. 2. The row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     normalize_rows_backward_kernel(Rows<const AccumulateOf<T>> dy, Rows<const T> w, const AccumulateOf<T>* inverse,

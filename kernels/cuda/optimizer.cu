@@ -76,7 +76,7 @@ struct LionRule {
   }
 };
 
-/// Update in the form for kernels. W is the weights' type.
+/// The arguments of an update, in the form that kernels take. W is the type of the weights.
 template <typename A, typename W, int kStates>
 struct UpdateParams {
   const A* grad;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/enum_names.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "launch/config/run_config.h"
@@ -39,6 +40,14 @@ class Arguments {
       words += str_cat(words.empty() ? "" : ", ", known_word);
     }
     throw input_error(command_, "option ", name, " = ", printable(*word), ": expected one of ", words);
+  }
+  /// The same where the words are the names of an enum.
+  template <NamedEnum E>
+  E choice(std::string_view name, E otherwise) {
+    constexpr auto kNames = names_of(E{});
+    std::pair<std::string_view, E> known[kNames.size()];
+    for (size_t i = 0; i < kNames.size(); ++i) known[i] = {kNames[i].name, kNames[i].value};
+    return choice(name, otherwise, known);
   }
 
   /// The remaining positional words. Input error for an unknown option.

@@ -169,20 +169,7 @@ void print_counts(const data::Manifest& m, std::ostream& out) {
   }
 }
 
-constexpr std::pair<std::string_view, data::SourceFormat> kFormats[] = {
-    {"auto", data::SourceFormat::kAuto},       {"text", data::SourceFormat::kText},
-    {"jsonl", data::SourceFormat::kJsonLines}, {"json-array", data::SourceFormat::kJsonArray},
-    {"bytes", data::SourceFormat::kBytes},     {"uint16", data::SourceFormat::kUint16},
-    {"uint32", data::SourceFormat::kUint32}};
-constexpr std::pair<std::string_view, data::SpecialPolicy> kSpecialTokens[] = {
-    {"text", data::SpecialPolicy::kText},
-    {"parse", data::SpecialPolicy::kParse},
-    {"refuse", data::SpecialPolicy::kRefuse}};
-
 /// Prints what was skipped or changed, one line each.
-constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
-    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
-
 void print_remarks(const data::BuildReport& report, std::ostream& out) {
   const data::Manifest& m = report.manifest;
   if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";
@@ -215,8 +202,8 @@ data::BuildOptions build_options(Arguments& given) {
   options.overwrite = given.flag("--overwrite");
   options.skip_binary = given.flag("--skip-binary");
   options.include_hidden = given.flag("--include-hidden");
-  options.special_tokens = given.choice("--special-tokens", options.special_tokens, kSpecialTokens);
-  options.bad_lines = given.choice("--bad-lines", options.bad_lines, kBadLines);
+  options.special_tokens = given.choice("--special-tokens", options.special_tokens);
+  options.bad_lines = given.choice("--bad-lines", options.bad_lines);
   options.document_separator = text_option(given, "--document-separator", options.document_separator);
   if (options.document_separator.size() > data::DocumentSeparator::kMaxBytes ||
       options.document_separator.find_first_not_of(" \t\r\n") == std::string::npos) {
@@ -230,7 +217,7 @@ data::BuildOptions build_options(Arguments& given) {
   options.text_field = text_option(given, "--text-field", options.text_field);
   options.threads = static_cast<int>(given.integer("--threads", options.threads, 1, 1024));
   options.shard_tokens = given.integer("--shard-tokens", options.shard_tokens, data::kChunkTokens, int64_t{1} << 32);
-  options.format = given.choice("--format", options.format, kFormats);
+  options.format = given.choice("--format", options.format);
   options.inputs = given.positionals();
   if (options.shard_tokens % data::kChunkTokens != 0) {
     throw input_error(given.command(), "option --shard-tokens = ", options.shard_tokens, ": expected a multiple of ",

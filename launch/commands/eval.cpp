@@ -132,8 +132,9 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
       sequences_of(a, B, log));
   check_tokenizers(m, datasets);
   if (validation.empty())
-    throw input_error("eval", validation.notes().front(), "; at least 2 tokens are needed, build it with a larger",
-                      " --validation or give another dataset with --data DIR");
+    throw input_error("eval", validation.notes().front(),
+                      "; at least 2 tokens are needed: build the dataset with a larger",
+                      " --validation, or give another dataset with --data DIR");
   for (const std::string& note : validation.notes()) log.info(note);
   return validation;
 }

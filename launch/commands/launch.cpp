@@ -42,14 +42,14 @@ repetition of a rank's own error is dropped.
   --hostfile FILE   machines, one per line: `host slots=8`; they share the directories of program and run
   --host a,b        machines; a:2,b:6 also gives the ranks of each
   --restarts N      restarts a training run: after a lost rank or a hang (code 5) it starts again from the newest
-                    checkpoint, in 1 s, then 2, 4, up to 60; ends after N restarts in a row without a new checkpoint.
+                    checkpoint, after 1 s, then 2, 4, up to 60 s; ends after N restarts in a row without a new checkpoint.
                     metrics.jsonl and the last line report the goodput. No restart after a signal
-  --dry-run         prints the line and runs nothing
+  --dry-run         prints the mpirun command and runs nothing
 
 SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,
 77, 75), also while they start; a second one ends them at once.
 
-For options of mpirun itself, add them to the line that --dry-run prints. SIGUSR1 to mpirun reaches the
+Options of mpirun itself can be added to the command that --dry-run prints. SIGUSR1 to mpirun reaches the
 ranks, which then save; after SIGTERM they have about a second.
 )";
 

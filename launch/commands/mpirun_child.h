@@ -28,9 +28,10 @@ class MpirunChild {
   MpirunChild& operator=(const MpirunChild&) = delete;
   ~MpirunChild();
 
-  /// Runs a command. Returns when it and all its ranks on this machine have ended, and the shared memory that a killed
-  /// Open MPI leaves is removed. Returns the exit code of the command, but 75 to 77 if a signal ended the job
-  /// (JobSignals), and 5 if a rank was lost or a signal killed mpirun. Input error when the command cannot be started.
+  /// Runs a command and waits until it and its ranks on this machine have ended. Then removes the shared memory that
+  /// Open MPI leaves behind when it is killed. The result is the command's exit code, with two exceptions: 75 to 77 if
+  /// a signal ended the job (JobSignals), and 5 if a rank was lost or a signal killed mpirun. Throws an input error if
+  /// the command cannot be started.
   int run(std::vector<std::string> line);
   /// Waits for `time` or until a signal ends the job; true in the latter case.
   bool wait(std::chrono::milliseconds time);

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/io/json.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/launch_events.h"
@@ -123,7 +124,9 @@ fs::path run_directory_of(std::span<const std::string> words) {
   if (fs::is_directory(files[0])) return files[0];
   const std::string run_dir = config::read_config(files[0], overrides).run_dir();
   if (run_dir.empty())
-    throw input_error("launch", "--restarts: expected a valid run.dir, got an invalid one; see ashlar params CONFIG");
+    throw input_error("launch", "--restarts needs the run directory, but run.dir of ", printable(files[0]),
+                      " is invalid; run \"ashlar params ", printable(files[0]),
+                      "\" with the same overrides to see the error");
   return run_dir;
 }
 

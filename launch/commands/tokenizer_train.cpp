@@ -20,12 +20,10 @@ constexpr std::pair<std::string_view, TokenizerKind> kKinds[] = {
     {"bytes-bpe", TokenizerKind::kBytesBpe},
     {"sentencepiece-bpe", TokenizerKind::kSentencePieceBpe},
     {"sentencepiece-unigram", TokenizerKind::kSentencePieceUnigram}};
-constexpr std::pair<std::string_view, data::BadLines> kBadLines[] = {
-    {"stop", data::BadLines::kStop}, {"skip", data::BadLines::kSkip}, {"replace", data::BadLines::kReplace}};
-constexpr std::pair<std::string_view, SourceFormat> kFormats[] = {{"auto", SourceFormat::kAuto},
-                                                                  {"text", SourceFormat::kText},
-                                                                  {"jsonl", SourceFormat::kJsonLines},
-                                                                  {"json-array", SourceFormat::kJsonArray}};
+constexpr std::pair<std::string_view, SourceFormat> kTextFormats[] = {{"auto", SourceFormat::kAuto},
+                                                                      {"text", SourceFormat::kText},
+                                                                      {"jsonl", SourceFormat::kJsonLines},
+                                                                      {"json-array", SourceFormat::kJsonArray}};
 
 }  // namespace
 
@@ -57,21 +55,23 @@ int run_tokenizer_train(Words words, Session& session) {
   if (!special.empty()) wanted.special_tokens = special;
   std::ostream& out = session.out;
   wanted.kind = given.choice("--kind", wanted.kind, kKinds);
-  wanted.format = given.choice("--format", wanted.format, kFormats);
+  wanted.format = given.choice("--format", wanted.format, kTextFormats);
   wanted.out = given.option("--out").value_or("");
   wanted.text_field = given.option("--text-field").value_or(wanted.text_field);
   wanted.vocab_size = given.integer("--vocab-size", wanted.vocab_size, 2, 1 << 24);
   wanted.threads = static_cast<int>(given.integer("--threads", 0, 0, 1024));
   wanted.skip_binary = given.flag("--skip-binary");
   wanted.include_hidden = given.flag("--include-hidden");
-  wanted.bad_lines = given.choice("--bad-lines", wanted.bad_lines, kBadLines);
+  wanted.bad_lines = given.choice("--bad-lines", wanted.bad_lines);
   wanted.overwrite = given.flag("--overwrite");
   const bool bytes = wanted.kind == TokenizerKind::kBytesBpe;
   // Options of the other kind are refused like unknown ones.
   if (bytes) wanted.min_frequency = given.integer("--min-frequency", wanted.min_frequency, 0, int64_t{1} << 40);
   if (!bytes) wanted.sentences = given.integer("--sentences", wanted.sentences, 1, int64_t{1} << 32);
   if (!bytes && !special.empty())
-    throw input_error(given.command(), "option --special is for --kind bytes-bpe; SentencePiece has its own tokens");
+    throw input_error(
+        given.command(),
+        "option --special is for --kind bytes-bpe; SentencePiece has its own special tokens; remove --special");
   wanted.inputs = given.positionals();
   if (wanted.inputs.empty()) throw input_error(given.command(), "no input; give text files, folders or JSONL files");
   if (wanted.out.empty())

@@ -34,8 +34,7 @@ on any number of ranks.
   section.key=value   overrides a key of the file; `ashlar explain all` lists every key
   --from HF_DIR       starts from a Hugging Face model: imports it to RUN_DIR.import, beside the run (run.dir,
                       default runs/NAME), and trains with the config.toml of the import and these overrides
-  --ignore-key KEY    with --from: an unknown key of config.json without effect; repeatable
-                      again
+  --ignore-key KEY    with --from: accepts an unknown key of config.json that has no effect; repeatable
   --restart           start over: an existing run directory is renamed to DIR.old-1 when the new run is ready
 
 SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and 75,

@@ -77,7 +77,8 @@ class CheckpointModel {
   Differing differing_;
   std::vector<std::string> allowed_;
   std::vector<DerivedValue> applied_;
-  RunConfig effective_;  ///< stored values overridden by given ones: decides which keys apply
+  /// The checkpoint's values, replaced where the run gives its own; decides which keys apply.
+  RunConfig effective_;
 };
 
 }  // namespace

@@ -325,8 +325,8 @@ void read_override(RawValues& raw, const Override& given) {
   set_value(raw, spec, toml::value<std::string>(text), kCommandLine);
 }
 
-/// Marks the keys that overrides replace, so that their values in the file are not checked. The older form of such a
-/// key is marked too.
+/// Marks the keys that overrides replace, so that their values in the file are not checked. The older or newer form of
+/// such a key is marked too.
 void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   for (const Override& o : overrides) {
     if (o.spec == nullptr) continue;

@@ -71,7 +71,8 @@ void resolve_train(Resolver& r) {
   if (r.valid({"train.micro_batch", "train.sequence_length"}) && t.sequence_length > 0 &&
       t.micro_batch > kMostRows / t.sequence_length)
     r.error("train.micro_batch = ", t.micro_batch, ": expected train.micro_batch * train.sequence_length of at most ",
-            kMostRows, " tokens; lower train.micro_batch (a step accumulates the gradients of its micro-batches)");
+            kMostRows, " tokens, got ", t.micro_batch, " * ", t.sequence_length,
+            "; lower train.micro_batch (train.global_batch can stay: more micro-batches are accumulated)");
 }
 
 /// Converts the deprecated key train.eval_batches to train.eval_sequences.
@@ -93,7 +94,8 @@ void resolve_evaluation(Resolver& r) {
                    "; train.eval_batches, an older key, counts micro-batches; the run keeps the number of sequences"));
 }
 
-/// Checks the mesh against the model and the batch. The product of the mesh sizes has been checked before.
+/// Checks the mesh against the model and the batch. resolve_mesh has already compared the product of the mesh sizes
+/// with the number of ranks.
 void check_mesh(Resolver& r) {
   if (r.facts().purpose == Purpose::kModel) return;
   const RunConfig& c = r.config();
@@ -170,12 +172,13 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
   for (const auto& [key, beta] : {std::pair("optimizer.beta1", beta1), std::pair("optimizer.beta2", beta2)}) {
     if (r.valid({key, "run.dtype"}) && static_cast<A>(beta) >= A{1})
       r.error(key, " = ", value_text(beta), ": expected at most ",
-              value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it is 1 in ", type,
-              ", the dtype of the moments, and a running mean without decay grows without bound; lower it");
+              value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it rounds to 1 in ", type,
+              ", the dtype of the moments, which would then never decay; lower ", key);
   }
   if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
-            ", the smallest normal number of ", type, ", since no weight would change; raise optimizer.lr");
+            ", the smallest normal number of ", type,
+            "; with a smaller rate no weight would change; raise optimizer.lr");
   const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
   if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
   // The smallest gradient whose square does not vanish in v, rounded up to two digits. For smaller gradients the step
@@ -183,13 +186,12 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
   const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
   if (r.valid({"optimizer.eps"}) && eps < least)
-    r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least),
-            ", since squares of smaller gradients are 0 in ", type,
-            ", where the second moment v is kept; the step m / ",
-            "(sqrt(v) + eps) would then be unbounded, or 0 / 0 if eps is also 0 in that dtype; raise it");
+    r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least), "; in ", type,
+            " the square of a gradient below ", value_text(least),
+            " adds 0 to v, so its step would be m / eps, which is too large for a smaller eps; raise optimizer.eps");
   if (r.valid({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
     r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
-            ", since the squares of smaller gradients are 0 in ", type, "; raise optimizer.clip");
+            ", since the squares of smaller gradients add 0 to v in ", type, "; raise optimizer.clip");
 }
 
 void check_optimizer(Resolver& r) {
@@ -208,7 +210,7 @@ void resolve_schedule(Resolver& r) {
   const bool valid = r.valid({"train.steps", "schedule.warmup_steps", "schedule.kind"}) && steps > 0;
   if (valid && s.warmup_steps > steps)
     r.error("schedule.warmup_steps = ", s.warmup_steps, ": expected at most train.steps = ", steps,
-            r.origin("schedule.warmup_steps"), "; give a shorter warm-up or train longer");
+            r.origin("schedule.warmup_steps"), "; lower schedule.warmup_steps or raise train.steps");
   if (s.kind == LrScheduleKind::kConstant) s.min_ratio = 1;
   const bool decays = applies(schema()[key_index("schedule.decay_steps")], r.config());
   if (!decays || (!r.given("schedule.decay_steps") && steps == 0)) return;

@@ -152,7 +152,8 @@ void resolve_init(Resolver& r, ModelConfig& m) {
            scaled ? "1/sqrt(2 n_layers)" : str_cat("init.scheme ", name_of(m.init.scheme)));
 }
 
-/// Further keys that a constraint of the model depends on.
+/// True if `key` and all other keys that its model constraints read are valid; otherwise an error of such a constraint
+/// would only repeat an error already reported.
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads", "attn.kind"});
@@ -190,7 +191,7 @@ void resolve_model(Resolver& r) {
   resolve_factors(r, m);
   resolve_init(r, m);
   for (std::string& error : model::constraint_errors(m))
-    if (constraint_is_valid(r, error.substr(0, error.find(' ')))) r.error(error);
+    if (constraint_is_valid(r, error.substr(0, error.find_first_of(" :")))) r.error(error);
 }
 
 }  // namespace ashlar::config

@@ -137,7 +137,7 @@ struct Facts {
   std::optional<int64_t> dataset_vocab_size;  ///< from the manifest; absent: vocab.size must be given
   int64_t ranks = 1;
   int64_t local_ranks = 1;       ///< ranks on this machine
-  int64_t hardware_threads = 1;  ///< cores of this machine
+  int64_t hardware_threads = 1;  ///< cores that the ranks of this machine may use together
   Purpose purpose = Purpose::kTrain;
 };
 

@@ -40,7 +40,8 @@ void read_common_keys(JsonReader& reader, HfConfig& out) {
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
     if (reader.boolean({key}, false)) reader.refuse(key, "expected false: cross-attention is not supported");
   }
-  if (!reader.boolean({"is_causal"}, true)) reader.refuse("is_causal", "expected true: attention is always causal");
+  if (!reader.boolean({"is_causal"}, true))
+    reader.refuse("is_causal", "expected true, since attention is always causal");
   if (reader.raw("quantization_config") != nullptr)
     reader.refuse("quantization_config", "expected none: quantised weights are not supported");
   if (!reader.was_read("per_layer_config") && reader.raw("per_layer_config") != nullptr)

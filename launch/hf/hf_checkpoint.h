@@ -40,8 +40,8 @@ std::string summary(const ImportReport& report, const std::filesystem::path& out
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
 
-/// The end-of-text ids in the metadata of an import: those of generation_config.json if it had any, else those of
-/// config.json. Empty for a checkpoint that is not an import. Damaged-data error for metadata in another format.
+/// The end-of-text ids in the metadata of an import: those of generation_config.json if it had some, otherwise those
+/// of config.json; none for a checkpoint that was not imported. Damaged error for metadata of another form.
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {

@@ -110,14 +110,14 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     accept_neutral_keys(reader);
     for (const std::string& key : ignored_keys) {
       if (!root.contains(key))
-        errors.push_back(str_cat("--ignore-key ", printable(key), ": config.json has no such key"));
+        errors.push_back(str_cat("--ignore-key ", printable(key), ": no such key in config.json"));
     }
     for (const std::string& key : reader.unread_keys()) {
       if (std::ranges::find(ignored_keys, key) != ignored_keys.end()) continue;
       const std::string_view neutral = neutral_value(key);
-      reader.refuse(key.c_str(), config.family->class_name, " is not known to read this key",
-                    neutral.empty() ? "" : str_cat(", which changes nothing only if it is ", neutral),
-                    "; if it changes nothing, say so with --ignore-key ", escaped(key));
+      reader.refuse(key.c_str(), config.family->class_name, " is not known to read this key: expected no such key",
+                    neutral.empty() ? "" : str_cat(", or the value ", neutral, ", which has no effect"),
+                    "; if it has no effect in this model, add --ignore-key ", escaped(key));
     }
   });
   if (errors.empty()) errors = model::constraint_errors(config.model);
@@ -234,7 +234,7 @@ const Family& choose_family(const ModelConfig& config, const Family* wanted) {
   }
   if (fewest.empty()) return *nearest;
   throw input_error(
-      "hf", wanted ? "this model cannot be exported as " : "no Hugging Face class here has this model; the nearest is ",
+      "hf", wanted ? "this model cannot be exported as " : "no supported class can hold this model; the nearest is ",
       nearest->class_name, ": ", absl::StrJoin(fewest, "; "));
 }
 

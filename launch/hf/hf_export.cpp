@@ -143,7 +143,7 @@ class RowAssembler {
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
       throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " does not fit ", torch_name(dtype_),
-                        "; choose a dtype with a larger range, e.g. float32");
+                        "; choose a dtype with a larger range, e.g. --dtype fp32");
     }
     for (const RowBlock& block : run) {
       std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),

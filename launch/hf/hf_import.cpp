@@ -133,7 +133,7 @@ void ImportedModel::check_constant(const TensorMapping& mapping, const std::stri
   for (const double value : values) {
     if (std::abs(value - mapping.constant) <= kBf16Rounding * std::abs(mapping.constant)) continue;
     wrong.push_back(str_cat(printable(name), " holds ", value, ", expected ", mapping.constant,
-                            ", the only value that can be imported"));
+                            ": other values are not supported"));
     return;
   }
 }

@@ -80,7 +80,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
   }
   const bool first_rank = ranks_.rank() == 0;  // all ranks have the same outcome
   if (outcome.damage && first_rank)
-    log_.warn(str_cat("the saved checkpoint cannot be read back, older ones are kept: ", *outcome.damage));
+    log_.warn(str_cat("the saved checkpoint cannot be read back; older checkpoints are kept: ", *outcome.damage));
   if (outcome.verified) {
     retention_.trust(*outcome.verified);
     retention_.start(outcome.verified->step);

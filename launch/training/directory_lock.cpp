@@ -321,7 +321,8 @@ void DirectoryLock::remove_dead_holder() {
     throw HeldByOther{
         input_error("run", "another process may be training in ", dir_.string(), ": ",
                     holder ? describe(*holder) : "an unknown process",
-                    ", and this process cannot tell whether it still runs; if it does not, remove ", path.string()),
+                    "; this machine cannot tell whether that process still runs; if it has ended, remove ",
+                    path.string()),
         holder};
   }
   // If several processes find the holder dead, exactly one of them must remove the file, and none may remove a newer

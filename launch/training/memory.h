@@ -12,7 +12,7 @@ namespace ashlar::training {
 int64_t resident_bytes();       ///< resident memory of this process now (VmRSS)
 int64_t peak_resident_bytes();  ///< the most so far (VmHWM)
 
-/// Reads the same number with the /proc file kept open, for calls at every step.
+/// Reads peak_resident_bytes() (VmHWM) from a /proc file that stays open, so that it is cheap to call at every step.
 class PeakMemory {
  public:
   PeakMemory();

@@ -125,9 +125,9 @@ void RunDirectory::check_can_be_set_aside() const {
   if (!holds(dir, here)) return;
   const bool root = dir == dir.root_path();
   throw input_error("run.dir",
-                    "--restart renames the run directory: expected one that is not and does not contain the ",
-                    "current directory, got ", printable(path_.string()),
-                    root          ? ", the root directory; choose another run.dir"
+                    "--restart renames the run directory, so it must not be the current directory or one of its ",
+                    "parents: got ", printable(path_.string()),
+                    root          ? ", which is the root directory; choose another run.dir"
                     : dir == here ? ", which is the current directory"
                                   : ", which contains the current directory",
                     root ? "" : "; change to another directory first (cd), or choose another run.dir");

@@ -31,20 +31,19 @@ std::string to_line(const MetricsLost& e) {
 }
 
 std::string to_line(const StartsOver& e) {
-  return str_cat("no checkpoint was committed in ", named(e.run_dir), " before: the run starts over at step 0, ",
-                 counted(e.rows, "row", "rows"), " of the previous attempt go to metrics.cut.jsonl");
+  return str_cat("no checkpoint was committed in ", named(e.run_dir), ": the run starts over at step 0, and ",
+                 counted(e.rows, "earlier row goes", "earlier rows go"), " to metrics.cut.jsonl");
 }
 
 std::string to_line(const NewestCheckpointMissed& e) {
   return str_cat(named(e.run_dir), " had a checkpoint of step ", e.committed_step,
                  ", which is missing or damaged; the run continues from step ", e.step,
-                 ", and rows of later steps go to metrics.cut.jsonl");
+                 ", and the rows of later steps go to metrics.cut.jsonl");
 }
 
 std::string to_line(const OwnerWatched& e) {
-  return str_cat(named(e.run_dir), " was left locked by ", e.owner,
-                 ", and this process cannot tell whether that process still runs; watching for ",
-                 absl::StrFormat("%g", e.seconds), " s whether it writes to the folder");
+  return str_cat(named(e.run_dir), " is locked by ", e.owner, "; this machine cannot tell whether that process still ",
+                 "runs; watching for ", absl::StrFormat("%g", e.seconds), " s whether it writes to the directory");
 }
 
 std::string to_line(const OwnerReplaced& e) {

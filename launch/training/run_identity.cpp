@@ -234,8 +234,8 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   const std::string& change = comparison.changes.front();
   if (!raw.allow_change())
     throw config::ConfigError({str_cat(change, ", the tokenizer of run.init_from = ", origin.path.string(),
-                                       "; build the dataset with that tokenizer, or set data.allow_change = true if "
-                                       "ids may have another meaning")});
+                                       "; build the dataset with that tokenizer, or set data.allow_change = true to "
+                                       "train on ids with another meaning")});
   result.notes.push_back(str_cat("as data.allow_change permits: ", change));
   return result;
 }
@@ -244,9 +244,9 @@ std::string mixture_problem(std::span<const data::WeightedDataset> datasets) {
   for (const data::WeightedDataset& d : datasets) {
     const data::Tokenizer &first = datasets.front().dataset->tokenizer(), &other = d.dataset->tokenizer();
     if (!data::same_tokenizer(first, other))
-      return str_cat("the sources of a mixture must have the same tokenizer: ", datasets.front().dataset->directory(),
-                     " has ", first.identity(), " (", first.hash(), "), ", d.dataset->directory(), " has ",
-                     other.identity(), " (", other.hash(), "); build them with the same tokenizer");
+      return str_cat("expected sources with one tokenizer, got ", first.identity(), " (", first.hash(), ") in ",
+                     datasets.front().dataset->directory(), " and ", other.identity(), " (", other.hash(), ") in ",
+                     d.dataset->directory(), "; build both with the same tokenizer");
   }
   return "";
 }

@@ -489,9 +489,9 @@ std::string NodeRing::take_trouble() {
       tried += (tried.empty() ? "" : ", ") + text_of(to.ranks.front().addresses[a]);
     return str_cat(
         "no heartbeat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
-        to.ranks.front().port,
-        "): a loss of that machine will not be detected here; open the ports of that machine to this one, or set "
-        "ASHLAR_WATCH_INTERFACE on that machine to the interface that connects the machines");
+        to.ranks.front().port, "): this machine will not detect the loss of ", to.host,
+        "; open the ports of that machine for this one, or set ASHLAR_WATCH_INTERFACE on that machine to the "
+        "interface that connects the two");
   }
   return "";
 }

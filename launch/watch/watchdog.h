@@ -84,11 +84,11 @@ class Watchdog {
 
   /// Starts the detection of hangs with these options.
   void watch_hangs(const HangOptions& options);
-  /// Called on a separate thread when the watchdog ends the process, to abort this rank's device work. Must not throw;
-  /// has two seconds.
+  /// Sets the action that aborts this rank's device work. When the watchdog ends the process, it first calls the action
+  /// on a separate thread and gives it two seconds. The action must not throw.
   void before_end(std::function<void()> action);
-  /// Called on a rank whose communication has failed. Waits until the watchdog finds the lost rank that caused the
-  /// failure; the watchdog then ends the process. Returns if no rank is lost.
+  /// For a rank whose communication has failed. Waits until the watchdog finds the lost rank that caused the failure;
+  /// the watchdog then ends the process. Returns if no rank is lost.
   void find_lost();
 
  private:

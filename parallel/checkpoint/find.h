@@ -40,11 +40,11 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 /// All ranks get the same result or error, and nothing is loaded before they agree.
 ///
 /// newest_good: returns the newest checkpoint of a run of which every byte is valid; nothing if the run has no
-/// checkpoint. Newer ones that are damaged are skipped with a warning that gives the reason. Throws a damaged-data error
-/// when all checkpoints are damaged (a run must not silently start over), and an input error when one has a newer
+/// checkpoint. Newer ones that are damaged are skipped with a warning that gives the reason. Throws a damaged-data
+/// error when all checkpoints are damaged (a run must not silently start over), and an input error when one has a newer
 /// version. Changes nothing, so it is safe while a trainer is running.
-/// resolve: resolves a user's path. For a checkpoint directory, returns the path (not verified yet); for a run directory
-/// or its `checkpoints` folder, the newest valid checkpoint. Input error for anything else.
+/// resolve: resolves a user's path. For a checkpoint directory, returns the path (not verified yet); for a run
+/// directory or its `checkpoints` folder, the newest valid checkpoint. Input error for anything else.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

@@ -27,9 +27,11 @@ std::filesystem::path sibling_base(const std::filesystem::path& path) {
 void check_free(const std::filesystem::path& dir) {
   std::error_code error;
   if (!std::filesystem::exists(dir, error)) return;
-  if (!std::filesystem::is_directory(dir, error) || !std::filesystem::is_empty(dir, error)) {
+  const bool directory = std::filesystem::is_directory(dir, error);
+  if (!directory || !std::filesystem::is_empty(dir, error)) {
     throw input_error("checkpoint", "expected a new or empty directory, got ", printable(dir.string()),
-                      ", which is not empty; give another directory, or remove this one");
+                      directory ? ", which is not empty; give another directory, or remove this one"
+                                : ", which is a file; give another path, or remove this file");
   }
 }
 

@@ -13,7 +13,8 @@ struct Split {
   int color = 0;  ///< ranks with equal color form a communicator; negative: none
   int key = 0;    ///< order of the ranks; ties keep the parent's order
   std::string name;
-  bool control = false;  ///< for the messages of a control plane: counted separately, not checked
+  /// Carries the messages of a control plane, which control_traffic() counts and CheckedComm does not check.
+  bool control = false;
 };
 
 /// A handle on a pending operation. Movable. The destructor waits for the operation. If an exception is passing, it

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "parallel/comm/device_operation.h"
 #include "parallel/comm/mpi_group.h"
 
 namespace ashlar::comm {

@@ -15,8 +15,8 @@ struct CollectivePlan {
   DType dtype = DType::kFloat32;
   ReduceOp reduce{};          ///< collect by reduction; zero: none
   int root = -1;              ///< collect from a root; negative: none
-  const char* in = nullptr;   ///< collected from: operand, or the root's data
-  char* own = nullptr;        ///< reduced into, gathered from
+  const char* in = nullptr;   ///< source of the collect phase: this rank's operand, or the root's data
+  char* own = nullptr;        ///< result of the collect phase, and source of the gather
   char* gather_to = nullptr;  ///< null: no all-gather phase
 };
 

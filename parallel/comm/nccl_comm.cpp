@@ -160,7 +160,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
   Stage stage_ = Stage::kWaiting;
 };
 
-/// Exists while operations run on the device.
+/// A pending operation that exists while operations run on the device, so that the engine polls them.
 class NcclComm::Watch final : public Operation {
  public:
   explicit Watch(std::shared_ptr<Rank> rank) : rank_(std::move(rank)) { rank_->watched = true; }
@@ -374,7 +374,11 @@ Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& s
     mailbox.received.push_back(sides.emplace_back(std::make_shared<Mailbox::Message>(ConstView{}, data, begun())));
   };
   std::visit(Cases{[&](const Send& a) { send(a.data); }, [&](const Recv& a) { receive(a.data); },
-                   [&](const SendRecv& a) { send(a.send), receive(a.recv); }, [](const auto&) {}},
+                   [&](const SendRecv& a) {
+                     send(a.send);
+                     receive(a.recv);
+                   },
+                   [](const auto&) {}},
              args);
   while (!mailbox.sent.empty() && !mailbox.received.empty()) {
     const std::shared_ptr<Mailbox::Message> out = mailbox.sent.front(), in = mailbox.received.front();

@@ -20,8 +20,8 @@ std::string window_problem(std::span<const WindowOffer> offers) {
       return str_cat("expected buffers of one size on all ranks, got ", first.bytes, " bytes on rank 0 and ",
                      offer.bytes, " on rank ", rank);
     if (offer.beyond != 0)
-      return str_cat("expected a buffer that begins at a multiple of ", nccl::kWindowAlignment,
-                     " bytes, got one that begins ", offer.beyond, " bytes after such a multiple on rank ", rank);
+      return str_cat("expected a buffer that begins at a multiple of ", nccl::kWindowAlignment, " bytes, got one ",
+                     offer.beyond, " bytes past a multiple on rank ", rank);
   }
   return offers.front().bytes == 0 ? "expected a buffer, got none" : "";
 }

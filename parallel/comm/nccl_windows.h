@@ -20,7 +20,7 @@ namespace ashlar::comm {
 struct WindowOffer {
   int64_t bytes = 0;
   int64_t beyond = 0;     ///< offset of the first byte from a multiple of nccl::kWindowAlignment
-  int64_t supported = 0;  ///< whether its library supports windows: 1 or 0
+  int64_t supported = 0;  ///< 1 if the NCCL library of this rank supports windows, else 0
 };
 /// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. The buffer of a
 /// collective must have the same offset in the window on every rank, so the buffers must have equal sizes and offsets.

@@ -81,7 +81,8 @@ Communicator::OperationPtr SelfComm::make(const DeviceOperation& args, Stream& s
                    [&](const AllToAll& a) { copy(part_of(a.send, a.send_parts[0]), part_of(a.recv, a.recv_parts[0])); },
                    [&](const Send& a) { message = post(&a.data, nullptr); },
                    [&](const Recv& a) { message = post(nullptr, &a.data); },
-                   [&](const SendRecv& a) { message = post(&a.send, &a.recv); }, [](const auto&) {}},
+                   [&](const SendRecv& a) { message = post(&a.send, &a.recv); }, [](const Broadcast&) {},
+                   [](const Barrier&) {}},
              args);
   return message;
 }

@@ -10,7 +10,8 @@
 
 namespace ashlar::model {
 
-/// Rows of one named matrix that shares storage with others, in storage order.
+/// One of several named matrices that are stored together: its name, and which of its rows this rank holds. Lists of
+/// parts are in the order in which they are stored.
 struct LinearPart {
   std::string name;   ///< name without ".weight" / ".bias"
   nn::DimShard rows;  ///< rows of this rank

@@ -254,8 +254,8 @@ struct LayerHeads {
   bool operator==(const LayerHeads&) const = default;
 };
 LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
-/// Columns of a head that rotate in layers with full attention: rope.global_dims, or the same share of the head as
-/// rope.dims of model.head_dim.
+/// Columns of a head that rotate in layers with full attention: rope.global_dims, or if absent the same fraction of the
+/// head as rope.dims / model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
 /// True if the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);

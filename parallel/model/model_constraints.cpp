@@ -27,9 +27,8 @@ void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
     add("attn.global_n_kv_heads = ", *a.global_n_kv_heads, ": expected a divisor of model.n_heads = ", c.n_heads,
         ", since every KV head serves the same number of query heads; change attn.global_n_kv_heads or model.n_heads");
   if (a.k_eq_v && a.v_head_dim > 0 && a.v_head_dim != a.global_head_dim.value_or(c.head_dim))
-    add("attn.k_eq_v = true: expected attn.v_head_dim = ", a.global_head_dim.value_or(c.head_dim),
-        ", the width of the keys, which are also the values, got ", a.v_head_dim,
-        "; remove attn.k_eq_v or attn.v_head_dim");
+    add("attn.k_eq_v = true: expected attn.v_head_dim to be ", a.global_head_dim.value_or(c.head_dim),
+        ", the width of the keys that serve as values, got ", a.v_head_dim, "; remove attn.k_eq_v or attn.v_head_dim");
 }
 
 void add_size_errors(const ModelConfig& c, std::vector<std::string>& errors) {
@@ -61,7 +60,8 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
     add("ffn.clamp = ", *c.ffn.clamp, ": expected \"none\" with ffn.gated = false; change ffn.clamp or ffn.gated");
   if (c.ffn.linear_offset != 0 && !c.ffn.gated)
     add("ffn.linear_offset = ", c.ffn.linear_offset,
-        ": expected 0 with ffn.gated = false, which has no up values; change ffn.linear_offset or ffn.gated");
+        ": expected 0 with ffn.gated = false; the offset is added to the linear half of a gated FFN; change "
+        "ffn.linear_offset or ffn.gated");
   if (c.ffn.act == Activation::kXielu && c.ffn.gated)
     add("ffn.gated = true: expected false with ffn.act = \"xielu\", which has no gated form; change ffn.gated or "
         "ffn.act");
@@ -104,8 +104,8 @@ void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
         ": rope.dims columns of a head rotate, and the others come from the latent; set e.g. rope.dims = ",
         std::max<int64_t>(2, c.head_dim / 3 / 2 * 2));
   if (c.rope.scaling == RopeScaling::kProportional)
-    add("rope.scaling = \"proportional\" is not supported", kWith,
-        ", because only some columns of its heads rotate; change rope.scaling or attn.kind");
+    add("rope.scaling = \"proportional\": expected another scaling", kWith,
+        ", where only a part of each head rotates; change rope.scaling or attn.kind");
   if (c.n_kv_heads != c.n_heads)
     add("model.n_kv_heads = ", c.n_kv_heads, ": expected ", c.n_heads, ", the value of model.n_heads,", kWith,
         ", where every head has its own keys and values; remove model.n_kv_heads");

@@ -117,7 +117,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
     resolve(raw, facts());
     FAIL();
   } catch (const ConfigError& e) {
-    expect_one(e.errors(), "schedule.warmup_steps = 2", "is that of run/checkpoints/step-40");
+    expect_one(e.errors(), "schedule.warmup_steps = 2", "comes from run/checkpoints/step-40");
   }
 }
 

@@ -13,12 +13,12 @@
 namespace ashlar::zoo {
 namespace {
 
-struct Count {
+struct RecipeCount {
   int64_t parameters = 0;
   double tokens = 0;
 };
-std::map<std::string, Count> counts() {
-  std::map<std::string, Count> all;
+std::map<std::string, RecipeCount> recipe_counts() {
+  std::map<std::string, RecipeCount> all;
   std::ifstream file(ASHLAR_SOURCE_DIR "/tests/config/recipe_counts.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with('#')) continue;
@@ -42,12 +42,12 @@ int64_t number_of(std::string_view text) {
 }
 
 TEST(Recipes, HaveTheirModelsParametersAndTokens) {
-  const std::map<std::string, Count> expected = counts();
+  const std::map<std::string, RecipeCount> expected = recipe_counts();
   const std::vector<Recipe> all = recipes();
   EXPECT_EQ(all.size(), expected.size());
   for (const Recipe& r : all) {
     ASSERT_TRUE(expected.contains(r.id)) << r.id;
-    const Count& count = expected.at(r.id);
+    const RecipeCount& count = expected.at(r.id);
     EXPECT_EQ(r.parameters, count.parameters) << r.id;
     EXPECT_NEAR(static_cast<double>(r.tokens) / count.tokens, 1, 0.005) << r.id;
     EXPECT_FALSE(r.title.empty() || r.source.empty()) << r.id;

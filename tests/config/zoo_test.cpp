@@ -19,18 +19,18 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-struct Count {
+struct ZooCount {
   int64_t computed = 0;
   std::string published;
 };
-std::map<std::string, Count> counts() {
-  std::map<std::string, Count> all;
+std::map<std::string, ZooCount> zoo_counts() {
+  std::map<std::string, ZooCount> all;
   std::ifstream file(ASHLAR_SOURCE_DIR "/tests/config/zoo_counts.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with('#')) continue;
     std::istringstream words(line);
     std::string id;
-    Count count;
+    ZooCount count;
     words >> id >> count.computed >> count.published;
     all[id] = count;
   }
@@ -57,7 +57,7 @@ std::vector<std::string> texts_of(const std::vector<Note>& notes, Note::Kind kin
 }
 
 TEST(Zoo, EveryModelHasItsNumberOfParameters) {
-  const std::map<std::string, Count> expected = counts();
+  const std::map<std::string, ZooCount> expected = zoo_counts();
   const std::vector<Published> models = published_models();
   EXPECT_EQ(models.size(), expected.size());
   for (const Published& p : models) {

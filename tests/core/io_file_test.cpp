@@ -17,7 +17,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,36 +27,18 @@
 #include "core/io/checksum.h"
 #include "core/io/direct_file.h"
 #include "core/io/posix_file.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::io {
 namespace {
 
+using ::ashlar::testing::error_of;
 using ::ashlar::testing::ScratchDir;
+using ::ashlar::testing::slurp;
+using ::ashlar::testing::spit;
 using ::testing::HasSubstr;
-using ::testing::Not;
-
-/// The error that `action` throws; fails the test when it throws none.
-template <typename F>
-Error error_of(F&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), Not(HasSubstr("\n"))) << "an error is one line";
-    return error;
-  }
-  ADD_FAILURE() << "expected an Error";
-  return Error(ExitCode::kBug, "test", "none thrown");
-}
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void spit(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-}
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -10,23 +9,19 @@
 #include "core/base/philox.h"
 #include "core/io/safetensors.h"
 #include "core/io/safetensors_model.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::io {
 namespace {
 
+using ::ashlar::testing::error_of;
+using ::ashlar::testing::slurp;
+using ::ashlar::testing::spit;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-void spit(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-}
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// A file put together by hand: length, header, data.
 std::string file_bytes(const std::string& header, const std::string& data) {
@@ -37,18 +32,6 @@ std::string file_bytes(const std::string& header, const std::string& data) {
     length >>= 8;
   }
   return out + header + data;
-}
-
-template <typename F>
-Error error_of(F&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), Not(HasSubstr("\n"))) << "an error is one line";
-    return error;
-  }
-  ADD_FAILURE() << "expected an Error";
-  return Error(ExitCode::kBug, "test", "none thrown");
 }
 
 // Two tensors and a scalar, offsets out of name order, as any writer may lay them out.

@@ -33,7 +33,8 @@ TEST(TunedChoices, SurviveTheirText) { EXPECT_EQ(choices_from_json(to_json(some(
 TEST(TunedChoices, DamagedTextsAreOneErrorThatNamesTheFile) {
   const std::string good = to_json(some());
   for (size_t length = 0; length + 2 < good.size(); length += 7)
-    EXPECT_THAT(error_of(good.substr(0, length)), AllOf(HasSubstr("run/choices.json"), HasSubstr("measured again")));
+    EXPECT_THAT(error_of(good.substr(0, length)),
+                AllOf(HasSubstr("run/choices.json"), HasSubstr("measure the algorithms again")));
   EXPECT_THAT(error_of(R"({"format": 2, "device": "x", "sections": {}})"), HasSubstr("format is 2, not 1"));
   EXPECT_THAT(error_of(R"({"format": 1, "device": 7, "sections": {}})"), HasSubstr("another type"));
   EXPECT_THAT(error_of(R"({"format": 1, "device": "x", "sections": {"gemm": {"library": "y", "choices": {"q": 1}}}})"),

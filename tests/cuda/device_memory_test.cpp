@@ -14,22 +14,14 @@
 #include "core/base/error.h"
 #include "tests/gpu_emulator/sanitizer.h"
 #include "tests/gpu_emulator/virtual_gpu.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::emulator {
 namespace {
 
+using ::ashlar::testing::bug_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <typename F>
-std::string bug_of(const F& f) {
-  try {
-    f();
-  } catch (const Bug& bug) {
-    return bug.what();
-  }
-  return "no bug";
-}
 
 bool all_nan(const void* at, int64_t bytes) {
   const auto* const p = static_cast<const unsigned char*>(at);

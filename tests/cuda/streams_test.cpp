@@ -11,10 +11,12 @@
 
 #include "core/base/error.h"
 #include "tests/gpu_emulator/virtual_gpu.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::emulator {
 namespace {
 
+using ::ashlar::testing::bug_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -57,16 +59,6 @@ struct Fixture {
     to.wait_for(*event);
   }
 };
-
-template <typename F>
-std::string bug_of(const F& f) {
-  try {
-    f();
-  } catch (const Bug& bug) {
-    return bug.what();
-  }
-  return "no bug";
-}
 
 TEST(Streams, KeepTheirOwnOrderAndLeaveTheRestToChance) {
   std::set<std::string> orders;

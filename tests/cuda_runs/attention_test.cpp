@@ -19,7 +19,7 @@ TEST(CudaAttention, IsOurOwnWithoutCudnnAndTheLogSaysWhyUnlessItWasAsked) {
   const std::string words = "run.dtype=bf16 train.steps=1 checkpoint.every=0 ";
   const ShellResult automatic = runs.train(words + "run.dir=a");
   ASSERT_EQ(automatic.code, 0) << automatic.out << automatic.err;
-  EXPECT_THAT(automatic.out, HasSubstr("attention is our own: [cuDNN] expected a program that was built with cuDNN's"));
+  EXPECT_THAT(automatic.out, HasSubstr("attention is our own: [cuDNN] this build of ashlar has no cuDNN attention"));
   const ShellResult own = runs.train(words + "train.attention=own run.dir=o");
   ASSERT_EQ(own.code, 0) << own.out << own.err;
   EXPECT_THAT(own.out, Not(HasSubstr("attention is")));
@@ -29,8 +29,7 @@ TEST(CudaAttention, OfCudnnIsRefusedAtTheStartWhereItCannotBe) {
   const StandInRun runs;
   for (const auto& [words, reason] :
        {std::pair("run.dtype=bf16",
-                  "[train.attention] expected that cuDNN's attention can be used, got: [cuDNN] expected a "
-                  "program that was built with cuDNN's frontend"),
+                  "[train.attention] \"cudnn\" cannot be used: [cuDNN] this build of ashlar has no cuDNN attention"),
         std::pair("run.dtype=fp32", "train.attention = \"cudnn\": expected bf16, got fp32"),
         std::pair("run.dtype=bf16 run.device=cpu", "train.attention = \"cudnn\": expected run.device = \"cuda\"")}) {
     const ShellResult r = runs.train(std::string("run.dir=r train.attention=cudnn ") + words);

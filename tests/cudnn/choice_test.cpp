@@ -105,9 +105,8 @@ class CudnnChoice : public ::testing::Test {
       ADD_FAILURE() << "cuDNN was chosen";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kInput);
-      EXPECT_THAT(error.what(),
-                  HasSubstr(str_cat("[train.attention] expected that cuDNN's attention can be used, got: ", reason,
-                                    "; choose \"auto\" or \"own\"")));
+      EXPECT_THAT(error.what(), HasSubstr(str_cat("[train.attention] \"cudnn\" cannot be used: ", reason,
+                                                  "; choose \"auto\" or \"own\"")));
     }
     return reason;
   }
@@ -197,7 +196,7 @@ TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
 
 TEST_F(CudnnChoice, ResultsThatDifferAreRefused) {
   difference_ = "a dq that is off";
-  EXPECT_EQ(reason(), "expected the results of our own kernels, got a dq that is off");
+  EXPECT_EQ(reason(), "expected cuDNN to agree with our own kernels, got a dq that is off");
 }
 
 TEST_F(CudnnChoice, ALibraryThatIsMissingOrKnownToBeBadIsNotUsed) {
@@ -293,7 +292,7 @@ TEST_F(CudnnChoice, ARankWithoutRoomSaysWhatItDoesInstead) {
   ASSERT_EQ(num_choices(refused), 1) << "the forward has room";
   const auto& [question, answer] = *refused.sections.at("attention").choices.begin();
   EXPECT_TRUE(case_of(question).backward);
-  EXPECT_EQ(answer, "own: expected 65536 bytes of memory for its workspace, got 1000");
+  EXPECT_EQ(answer, "own: expected 65536 bytes of memory for cuDNN's workspace, got 1000");
   TunedChoices all = choice->met();
   all.sections.at("attention").choices.at(question) = answer;
   choice->use(all);

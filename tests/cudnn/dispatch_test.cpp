@@ -161,8 +161,8 @@ TEST_F(CudnnDispatch, TheWorkspaceIsThereBeforeTheFirstStep) {
 TEST_F(CudnnDispatch, ResultsThatDifferOnTheDeviceAreRefused) {
   CudnnBackend backend = make(AttentionKernels::kAuto, Planted::kSwapped);
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  EXPECT_THAT(choose(backend, *stream), Contains(HasSubstr("our own: expected the results of our own "
-                                                           "kernels, got a dk that is off")));
+  EXPECT_THAT(choose(backend, *stream), Contains(HasSubstr("our own: expected cuDNN to agree with our own kernels, "
+                                                           "got a dk that is off")));
   results(backend, *stream, kT);
   EXPECT_EQ(planner_->runs, 1) << "the forward alone";
 }

@@ -23,12 +23,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::map<std::string, std::string> files_of(const std::string& directory) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(directory)) files[entry.path().filename()] = read_all(entry.path());
-  return files;
-}
-
 std::string letters(size_t n, char first) {
   std::string text;
   for (size_t i = 0; i < n; ++i) text.push_back(i % 61 == 60 ? '\n' : static_cast<char>(first + i * i % 7));

@@ -21,6 +21,7 @@
 #include "data/read/dataset_verify.h"
 #include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/long_form.h"
 #include "tests/support/scratch_dir.h"
 
@@ -30,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 /// Random text of 1- to 4-byte characters and newlines.
 std::string random_text(int64_t characters, uint64_t seed) {
@@ -49,13 +49,6 @@ Ids part_ids(const std::string& directory, Part part) {
   Ids ids(static_cast<size_t>(dataset.tokens(part)));
   dataset.read(part, 0, ids);
   return ids;
-}
-
-/// Every file of a folder by name.
-std::map<std::string, std::string> files_of(const std::string& directory) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(directory)) files[entry.path().filename()] = read_all(entry.path());
-  return files;
 }
 
 class Builds : public ::testing::Test {

@@ -118,6 +118,13 @@ void write_all(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
+std::map<std::string, std::string> files_of(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    files[entry.path().filename()] = read_all(entry.path());
+  return files;
+}
+
 std::string put_file(const testing::ScratchDir& dir, const std::string& name, const std::string& bytes) {
   const std::string path = dir.file(name);
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());

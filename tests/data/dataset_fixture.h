@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,8 @@ std::string resealed(const std::string& manifest);
 
 std::string read_all(const std::string& path);
 void write_all(const std::string& path, const std::string& bytes);
+/// Every file of a folder by name.
+std::map<std::string, std::string> files_of(const std::string& directory);
 /// Writes a file below a folder of tests, the folders on its way too, and returns its path.
 std::string put_file(const testing::ScratchDir& dir, const std::string& name, const std::string& bytes);
 

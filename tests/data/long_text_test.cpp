@@ -14,6 +14,7 @@
 #include "data/sources/text_splitter.h"
 #include "data/tokenizer/forms.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/scratch_dir.h"
 
@@ -22,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 std::vector<fs::path> tokenizers() {
   const fs::path fixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";

@@ -35,12 +35,6 @@ std::string words(int64_t bytes, uint64_t seed) {
   return text;
 }
 
-std::map<std::string, std::string> files_of(const std::string& directory) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(directory)) files[entry.path().filename()] = read_all(entry.path());
-  return files;
-}
-
 class PackedInput : public ::testing::Test {
  protected:
   BuildOptions options(const std::vector<std::string>& inputs, const std::string& out) {

@@ -13,6 +13,7 @@
 #include "data/tokenizer/sentencepiece_json.h"
 #include "data/tokenizer/sentencepiece_library.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -21,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 /// Models and vectors that the library made (0.2.3), in tests/data/fixtures.
 std::string set(const std::string& name) {

@@ -10,6 +10,7 @@
 #include "data/read/token_dataset.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/data/input_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 constexpr int32_t kEod = 256;  // of the bytes tokenizer
 
@@ -146,7 +146,7 @@ TEST_F(TokenInput, OfMegatronHasTheDocumentsOfItsIndex) {
   put("bad/x.idx", megatron_index(8, 2, sizes, ends).substr(0, 900));
   EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("x.idx: Megatron index is truncated"));
   put("bad/x.idx", megatron_index(7, 4, sizes, ends));
-  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("data type 7"));
+  EXPECT_THAT(error_of(options({dir_.file("bad")})), HasSubstr("dtype code 7"));
   put("bad/x.idx", megatron_index(8, 4, sizes, ends));
   EXPECT_THAT(error_of(options({dir_.file("bad")})),
               HasSubstr("sequence 1 that does not begin where the one before it ends"));

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/io/posix_file.h"
 #include "data/tokenizer/forms.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/mutate.h"
 
@@ -19,22 +20,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
-const fs::path kFixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
-
-json small() {
+json bare_bpe() {
   return json::parse(R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null, "decoder": {"type": "Fuse"},
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
 }
 
-std::unique_ptr<FormTokenizer> opened(const json& value) {
-  return tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", value.dump()}}});
-}
-
 /// What is said within three seconds of this thread.
 template <typename Call>
-std::string refusal(Call call) {
+std::string refusal_in_time(Call call) {
   const double start = testing::cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   std::string said = "accepted";
   try {
@@ -53,66 +47,72 @@ json replace(const json& pattern, const std::string& content) {
 }
 
 TEST(TokenizerBounds, StepsAreCounted) {
-  json all = small();
+  json all = bare_bpe();
   all["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
   for (int i = 0; i < 100'000; ++i) all["normalizer"]["normalizers"].push_back({{"type", "NFC"}});
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("more than 64 steps"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("more than 64 steps"));
   std::string deep = R"({"type": "NFC"})";
   for (int i = 0; i < 90; ++i) deep = R"({"type": "Sequence", "normalizers": [)" + deep + "]}";
   all["normalizer"] = json::parse(deep);
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("more than 64 steps"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("more than 64 steps"));
   for (const char* part : {"pre_tokenizer", "decoder", "post_processor"}) {
     const char* const list = part == std::string("pre_tokenizer") ? "pretokenizers"
                              : part == std::string("decoder")     ? "decoders"
                                                                   : "processors";
-    json more = small();
+    json more = bare_bpe();
     more[part] = {{"type", "Sequence"}, {list, json::array()}};
     for (int i = 0; i < 100; ++i) more[part][list].push_back({{"type", "ByteLevel"}});
-    EXPECT_THAT(refusal([&] { opened(more); }), HasSubstr("more than 64 steps")) << part;
+    EXPECT_THAT(refusal_in_time([&] { tokenizer_of(more); }), HasSubstr("more than 64 steps")) << part;
   }
 }
 
 TEST(TokenizerBounds, ReplacementsAreBounded) {
   const std::string megabyte(1 << 20, 'x');
-  json all = small();
+  json all = bare_bpe();
   all["normalizer"] = replace({{"String", megabyte}}, "a");
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("1048576 bytes, at most 8192"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("1048576 bytes, at most 8192"));
   all["normalizer"] = replace({{"String", "a"}}, megabyte);
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("has 1048576 bytes, at most 8192"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("has 1048576 bytes, at most 8192"));
   all["normalizer"] = {{"type", "Prepend"}, {"prepend", megabyte}};
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("prepend"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("prepend"));
   all["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
   for (int i = 0; i < 60; ++i) all["normalizer"]["normalizers"].push_back(replace({{"String", "a"}}, "aa"));
-  EXPECT_THAT(refusal([&] { opened(all)->encode("aaaa"); }), HasSubstr("its replacements multiply the text"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all)->encode("aaaa"); }),
+              HasSubstr("its replacements multiply the text"));
   all["normalizer"] = nullptr;
   all["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
   for (int i = 0; i < 60; ++i) all["decoder"]["decoders"].push_back(replace({{"String", "a"}}, "aa"));
-  EXPECT_THAT(refusal([&] { opened(all)->decode(Ids{0, 0}); }), HasSubstr("its replacements multiply the text"));
+  EXPECT_THAT(refusal_in_time([&] {
+                tokenizer_of(all)->decode(Ids{0, 0});
+              }),
+              HasSubstr("its replacements multiply the text"));
   // Each byte of a byte's character is written as two more.
   all["decoder"] = nullptr;
   all["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
   for (int i = 0; i < 60; ++i)
     all["pre_tokenizer"]["pretokenizers"].push_back({{"type", "ByteLevel"}, {"use_regex", false}});
-  EXPECT_THAT(refusal([&] { opened(all)->encode("\u65e5\u672c"); }), HasSubstr("its replacements multiply the text"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all)->encode("\u65e5\u672c"); }),
+              HasSubstr("its replacements multiply the text"));
 }
 
 TEST(TokenizerBounds, VocabulariesAreBounded) {
-  json all = small();
+  json all = bare_bpe();
   all["model"]["vocab"]["c"] = 16'000'000;
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("the id of 'c' is 16000000, far beyond the 4 tokens"));
-  all = small();
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }),
+              HasSubstr("the id of 'c' is 16000000, far beyond the 4 tokens"));
+  all = bare_bpe();
   all["added_tokens"] = {{{"id", 16'000'000}, {"content", "x"}}};
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("'x' has the id 16000000"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("'x' has the id 16000000"));
   all["added_tokens"] = {{{"id", 3}, {"content", std::string(5000, 'x')}}};
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("an added token of 5000 bytes"));
-  all = small();
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("an added token of 5000 bytes"));
+  all = bare_bpe();
   all["model"] = {{"type", "Unigram"},
                   {"unk_id", 0},
                   {"vocab", json::array({json::array({"<unk>", 0.0}), json::array({std::string(5000, 'a'), -1.0})})}};
-  EXPECT_THAT(refusal([&] { opened(all); }), HasSubstr("vocab[1]: a token of 5000 bytes"));
+  EXPECT_THAT(refusal_in_time([&] { tokenizer_of(all); }), HasSubstr("vocab[1]: a token of 5000 bytes"));
   const auto ranks = [](std::map<std::string, std::string> bytes) {
     bytes["about.json"] = R"({"pattern": "a", "special": {}})";
-    return refusal([&] { tokenizer_from_files({.shown = "here", .bytes = bytes}); });
+    return refusal_in_time([&] { tokenizer_from_files({.shown = "here", .bytes = bytes}); });
   };
   EXPECT_THAT(ranks({{"a.tiktoken", "IQ== 16000000\n"}}), HasSubstr("the rank 16000000 is far beyond"));
   EXPECT_THAT(ranks({{"a.tiktoken", std::string(8000, 'A') + " 0\n"}}), HasSubstr("a token of 6000 bytes"));
@@ -120,12 +120,12 @@ TEST(TokenizerBounds, VocabulariesAreBounded) {
 
 /// A thousand added tokens that begin alike cost no more than one.
 TEST(TokenizerBounds, AddedTokensAreFoundTogether) {
-  json all = small();
+  json all = bare_bpe();
   const std::string begin(200, 'a');
   for (int i = 0; i < 20'000; ++i)
     all["added_tokens"].push_back({{"id", 3 + i}, {"content", str_cat(begin, i, "#")}, {"special", true}});
-  const auto tokenizer = opened(all);
-  EXPECT_EQ(refusal([&] {
+  const auto tokenizer = tokenizer_of(all);
+  EXPECT_EQ(refusal_in_time([&] {
               EXPECT_EQ(tokenizer->encode(std::string(100'000, 'a')).size(), 100'000U);
               EXPECT_EQ(tokenizer->encode(begin + "77#ab"), Ids({80, 2}));
             }),
@@ -134,11 +134,11 @@ TEST(TokenizerBounds, AddedTokensAreFoundTogether) {
 
 /// A pattern that takes time that doubles with each character.
 TEST(TokenizerBounds, AMatchThatTakesTooManyStepsIsTheInputs) {
-  json all = small();
+  json all = bare_bpe();
   all["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+[cd]"}}}, {"behavior", "Isolated"}};
-  const auto tokenizer = opened(all);
+  const auto tokenizer = tokenizer_of(all);
   EXPECT_EQ(tokenizer->encode("ab"), Ids({2}));
-  EXPECT_THAT(refusal([&] { tokenizer->encode(std::string(100, 'a')); }),
+  EXPECT_THAT(refusal_in_time([&] { tokenizer->encode(std::string(100, 'a')); }),
               HasSubstr("pre_tokenizer.pattern: the pattern cannot be matched at byte 0 of a text of 100 bytes"));
 }
 
@@ -165,7 +165,7 @@ testing::MutationTrials trials_of(std::vector<std::string> inputs) {
 }
 
 TEST(TokenizerBounds, MutatedTokenizerJson) {
-  json pipeline = small();
+  json pipeline = bare_bpe();
   pipeline["normalizer"] = json::parse(R"({"type": "Sequence", "normalizers": [{"type": "NFKC"},
       {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "_"}, {"type": "Strip", "strip_left": true,
       "strip_right": true}, {"type": "Lowercase"}]})");
@@ -192,7 +192,8 @@ TEST(TokenizerBounds, RulesThatGivePartsOfCharactersAreRefused) {
   std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
   const auto with = [&](const std::string& changed) {
     (*rules)["precompiled_charsmap"] = absl::Base64Escape(changed);
-    return refusal([&] { opened(whole)->encode(std::string_view("\uFF71")); });  // half as wide as what a rule gives
+    return refusal_in_time(
+        [&] { tokenizer_of(whole)->encode(std::string_view("\uFF71")); });  // half as wide as what a rule gives
   };
   EXPECT_EQ(with(bytes), "accepted");
   std::string broken = bytes;
@@ -220,7 +221,7 @@ TEST(TokenizerBounds, MutatedVocabularyAndMerges) {
 }
 
 TEST(TokenizerBounds, MutatedFilesBeside) {
-  const std::string tokenizer = small().dump();
+  const std::string tokenizer = bare_bpe().dump();
   const std::string config = R"({"tokenizer_class": "Qwen2Tokenizer", "eos_token": {"content": "</s>", "lstrip": true},
       "bos_token": "<s>", "additional_special_tokens": ["<x>", {"content": "<y>"}], "add_bos_token": true,
       "added_tokens_decoder": {"3": {"content": "</s>", "special": true}, "4": {"content": "<s>"}}, "legacy": false})";
@@ -262,7 +263,7 @@ TEST(TokenizerBounds, MutatedSentencePieceModels) {
 TEST(TokenizerBounds, MutatedTokenizersOfDatasets) {
   const auto tokenizer = tokenizer_from_files(
       {.shown = "here",
-       .bytes = {{"tokenizer.json", small().dump()}, {"tokenizer_config.json", R"({"eos_token": "b"})"}}});
+       .bytes = {{"tokenizer.json", bare_bpe().dump()}, {"tokenizer_config.json", R"({"eos_token": "b"})"}}});
   testing::expect_bounded(trials_of({tokenizer->to_json(), R"({"eod_id":256,"kind":"bytes","vocab_size":257})",
                                      R"({"code_points":[10,97],"eod_id":2,"kind":"characters","vocab_size":3})"}),
                           [](const std::string& input) { tokenizer_from_json(input); });

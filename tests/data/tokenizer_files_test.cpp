@@ -11,6 +11,7 @@
 #include "data/build/dataset_builder.h"
 #include "data/read/token_dataset.h"
 #include "data/tokenizer/pre_tokenizers.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -18,10 +19,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 /// Byte-level BPE over `ab` and the end of a text, as small as one can be.
-json small() {
+json byte_level_bpe() {
   return json::parse(R"({"version": "1.0", "truncation": null, "padding": null,
     "added_tokens": [{"id": 4, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,
                       "normalized": false, "special": true}],
@@ -30,13 +30,9 @@ json small() {
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "abb": 3}, "merges": ["a b", ["ab", "b"]]}})");
 }
 
-std::unique_ptr<FormTokenizer> opened(const json& value) {
-  return tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", value.dump()}}});
-}
-
 std::string refusal(const json& value) {
   try {
-    opened(value);
+    tokenizer_of(value);
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
     EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
@@ -46,7 +42,7 @@ std::string refusal(const json& value) {
 }
 
 TEST(TokenizerFiles, MergesComeInTheOrderOfTheirList) {
-  const auto tokenizer = opened(small());
+  const auto tokenizer = tokenizer_of(byte_level_bpe());
   EXPECT_EQ(tokenizer->encode("abbab</s>aa"), Ids({3, 2, 4, 0, 0}));
   EXPECT_EQ(tokenizer->eod_id(), 4);
   EXPECT_EQ(tokenizer->vocab_size(), 5);
@@ -56,7 +52,7 @@ TEST(TokenizerFiles, MergesComeInTheOrderOfTheirList) {
 /// Ids of `tokenizers` 0.23.3 with encode_special_tokens, but for the vocabulary that has the spelling as a token:
 /// there it gives the special id.
 TEST(TokenizerFiles, SpecialTokensAsText) {
-  json value = small();
+  json value = byte_level_bpe();
   value["added_tokens"].push_back({{"id", 9},
                                    {"content", "<|u|>"},
                                    {"single_word", false},
@@ -74,7 +70,7 @@ TEST(TokenizerFiles, SpecialTokensAsText) {
     EXPECT_EQ(found[0].id, tokenizer.eod_id());
     EXPECT_EQ(found[0].offset, offset);
   };
-  const auto bpe = opened(value);
+  const auto bpe = tokenizer_of(value);
   EXPECT_EQ(bpe->encode("ab</s>b<|u|>"), Ids({2, 4, 1, 9}));
   as_text(*bpe, "ab</s>b<|u|>", {2, 5, 6, 7, 8, 1, 9}, 2);
   EXPECT_TRUE(bpe->has_special_tokens());
@@ -89,7 +85,7 @@ TEST(TokenizerFiles, SpecialTokensAsText) {
   value["model"] = json::parse(R"({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["<", -2.0],
     ["/", -2.0], ["</s>", 0.0], ["s", -2.0], [">", -2.0], ["</", -2.5], ["s>", -3.0], ["<|u|>", 0.0]]})");
   value["added_tokens"][0]["special"] = true;
-  const auto unigram = opened(value);
+  const auto unigram = tokenizer_of(value);
   as_text(*unigram, "a</s>?", {1, 2, 3, 8, 0}, 1);
 }
 
@@ -108,7 +104,7 @@ TEST(TokenizerFiles, MetaspaceFirstKnowsWhatTheTextBeganWith) {
       {prepend, {{"ab", {5, 2, 3}}}},
       {str_cat(R"({"type": "Sequence", "normalizers": [)", strip, ",", prepend, "]}"),
        {{" ab", {3, 2, 3}}, {"ab", {5, 2, 3}}}}};
-  json value = small();
+  json value = byte_level_bpe();
   value["added_tokens"] = json::array();
   value["decoder"] = nullptr;
   value["pre_tokenizer"] = {
@@ -117,13 +113,14 @@ TEST(TokenizerFiles, MetaspaceFirstKnowsWhatTheTextBeganWith) {
     "vocab": {"<unk>": 0, "\u2581": 1, "a": 2, "b": 3, "\u2581a": 4, "\u2581b": 5, "\n": 6, "x": 7}})");
   for (const auto& [normalizer, texts] : expected) {
     value["normalizer"] = json::parse(normalizer);
-    for (const auto& [text, ids] : texts) EXPECT_EQ(opened(value)->encode(text), ids) << normalizer << " " << text;
+    for (const auto& [text, ids] : texts)
+      EXPECT_EQ(tokenizer_of(value)->encode(text), ids) << normalizer << " " << text;
   }
 }
 
 /// A word of more symbols than the scan takes goes through the heap: the same ids as piece by piece.
 TEST(TokenizerFiles, LongWordsAreMergedAsShortOnes) {
-  const auto tokenizer = opened(small());
+  const auto tokenizer = tokenizer_of(byte_level_bpe());
   std::string text;
   Ids expected;
   for (int i = 0; i < 1000; ++i) {
@@ -135,16 +132,16 @@ TEST(TokenizerFiles, LongWordsAreMergedAsShortOnes) {
 
 /// They cut and fill texts for a batch; a dataset has no such batches.
 TEST(TokenizerFiles, TruncationAndPaddingAreIgnored) {
-  json all = small();
+  json all = byte_level_bpe();
   all["truncation"] = {{"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}, {"direction", "Right"}};
   all["padding"] = {{"strategy", {{"Fixed", 8}}}, {"pad_id", 0}, {"pad_token", "a"}};
-  EXPECT_EQ(opened(all)->encode("abbab</s>aa"), Ids({3, 2, 4, 0, 0}));
+  EXPECT_EQ(tokenizer_of(all)->encode("abbab</s>aa"), Ids({3, 2, 4, 0, 0}));
 }
 
 /// What is not understood may change ids, and is refused by its name.
 TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
   const auto changed = [](const char* pointer, const json& value) {
-    json all = small();
+    json all = byte_level_bpe();
     all[json::json_pointer(pointer)] = value;
     return refusal(all);
   };
@@ -169,7 +166,7 @@ TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
 }
 
 TEST(TokenizerFiles, MergesNameTokens) {
-  json all = small();
+  json all = byte_level_bpe();
   all["model"]["merges"] = {"a b", "ab c"};
   EXPECT_THAT(refusal(all), HasSubstr("model.merges[1] names 'c', which is not a token of vocab"));
   all["model"]["merges"] = {"a b c"};
@@ -182,7 +179,7 @@ TEST(TokenizerFiles, BadJsonAndBadTextAreSaid) {
   EXPECT_THROW(tokenizer_from_files({.shown = "here", .bytes = {{"tokenizer.json", "{\"model\": "}}}), Error);
   EXPECT_THROW(tokenizer_from_files({.shown = "here", .bytes = {{"other", ""}}}), Error);
   EXPECT_THROW(open_tokenizer("/nowhere/tokenizer.json"), Error);
-  const auto tokenizer = opened(small());
+  const auto tokenizer = tokenizer_of(byte_level_bpe());
   try {
     tokenizer->encode("ab\xff");
     FAIL() << "accepted";
@@ -208,13 +205,13 @@ TEST(TokenizerFiles, OtherFormsAreRefusedByTheirLine) {
   EXPECT_THAT(said({{"vocab.json", R"({"a": 0, "b": 1})"}, {"merges.txt", "#version: 0.2\na b\n"}}),
               HasSubstr("got none for byte 0"));
   EXPECT_THAT(said({{"vocab.json", R"({"a</w>": 0})"}, {"merges.txt", ""}}), HasSubstr("end_of_word_suffix"));
-  EXPECT_THAT(said({{"vocab.json", "[]"}, {"merges.txt", ""}}), HasSubstr("vocab.json: expected an object"));
+  EXPECT_THAT(said({{"vocab.json", "[]"}, {"merges.txt", ""}}), HasSubstr("vocab.json: expected a JSON object"));
 }
 
 TEST(TokenizerFiles, ATokenizerWithoutEosEndsNoDocument) {
-  json all = small();
+  json all = byte_level_bpe();
   all["added_tokens"] = json::array();
-  const auto tokenizer = opened(all);
+  const auto tokenizer = tokenizer_of(all);
   EXPECT_EQ(tokenizer->encode("ab"), Ids({2}));
   EXPECT_THROW(tokenizer->eod_id(), Error);
   const auto named = tokenizer_from_files(
@@ -227,7 +224,7 @@ TEST(TokenizerFiles, ADatasetCarriesItsTokenizer) {
   const ashlar::testing::ScratchDir scratch;
   const std::string folder = scratch.file("tokenizer"), text = scratch.file("text.jsonl");
   std::filesystem::create_directory(folder);
-  std::ofstream(folder + "/tokenizer.json") << small().dump();
+  std::ofstream(folder + "/tokenizer.json") << byte_level_bpe().dump();
   std::ofstream(text) << "{\"text\": \"abb\"}\n{\"text\": \"aab\"}\n";
   BuildOptions options{.inputs = {text}, .out = scratch.file("data"), .tokenizer = folder, .validation = 0};
   const BuildReport report = build_dataset(options);
@@ -238,7 +235,7 @@ TEST(TokenizerFiles, ADatasetCarriesItsTokenizer) {
   dataset.read(Part::kTrain, 0, ids);
   EXPECT_EQ(ids, Ids({3, 4, 0, 2, 4}));
   EXPECT_EQ(dataset.tokenizer().decode(ids), "abb</s>aab</s>");
-  EXPECT_EQ(dataset.tokenizer().files().at(0).bytes, small().dump());
+  EXPECT_EQ(dataset.tokenizer().files().at(0).bytes, byte_level_bpe().dump());
 }
 
 }  // namespace

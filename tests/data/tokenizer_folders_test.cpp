@@ -14,6 +14,7 @@
 #include "data/tokenizer/characters_tokenizer.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/hugging_face_files.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -22,12 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 using Bytes = std::map<std::string, std::string>;
 
-const fs::path kFixtures = fs::path(ASHLAR_SOURCE_DIR) / "tests/data/fixtures";
-
-Bytes files_of(const fs::path& folder) {
+Bytes bytes_of_files(const fs::path& folder) {
   Bytes bytes;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".jsonl") continue;
@@ -36,13 +34,13 @@ Bytes files_of(const fs::path& folder) {
   return bytes;
 }
 
-std::unique_ptr<FormTokenizer> opened(Bytes bytes, int rules = 2) {
+std::unique_ptr<FormTokenizer> tokenizer_of_files(Bytes bytes, int rules = 2) {
   return tokenizer_from_files({.shown = "here", .bytes = std::move(bytes), .rules = rules});
 }
 
-std::string refusal(Bytes bytes) {
+std::string refusal_of_files(Bytes bytes) {
   try {
-    opened(std::move(bytes));
+    tokenizer_of_files(std::move(bytes));
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kInput) << e.what();
     return e.what();
@@ -68,7 +66,7 @@ TEST(TokenizerFolders, EveryIdIsThatOfTransformers) {
     EXPECT_EQ(compared, 87) << name;
     // In a dataset or checkpoint, and exported for other programs.
     const auto kept = tokenizer_from_json(tokenizer->to_json());
-    const auto exported = opened(hugging_face_files(*tokenizer, 512).bytes);
+    const auto exported = tokenizer_of_files(hugging_face_files(*tokenizer, 512).bytes);
     for (const char* text : {"a<|user|>b", "x\u65e5\u672c<|im_end|>", "caf\u0065\u0301 1234 it's"}) {
       EXPECT_EQ(kept->encode(text), tokenizer->encode(text)) << name << text;
       EXPECT_EQ(exported->encode(text), tokenizer->encode(text)) << name << text;
@@ -79,86 +77,94 @@ TEST(TokenizerFolders, EveryIdIsThatOfTransformers) {
 }
 
 TEST(TokenizerFolders, AddedTokensJsonCountsToo) {
-  Bytes bytes = files_of(kFixtures / "tokenizers-more-added");
+  Bytes bytes = bytes_of_files(kFixtures / "tokenizers-more-added");
   bytes["tokenizer_config.json"] = R"({"eos_token": "<|endoftext|>"})";
   bytes["added_tokens.json"] = R"({"<|user|>": 1200})";
-  EXPECT_EQ(opened(bytes)->encode("a<|user|>b"), Ids({65, 1200, 66}));
+  EXPECT_EQ(tokenizer_of_files(bytes)->encode("a<|user|>b"), Ids({65, 1200, 66}));
   bytes["added_tokens.json"] = R"({"<|user|>": 1300})";
-  EXPECT_THAT(refusal(bytes), HasSubstr("'<|user|>' should have the id 1300, but transformers gives it 1200"));
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("'<|user|>' should have the id 1300, but transformers gives it 1200"));
   bytes["added_tokens.json"] = R"({"<|user|>": "x"})";
-  EXPECT_THAT(refusal(bytes), HasSubstr("is not a number"));
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("is not a number"));
   bytes.erase("added_tokens.json");
   bytes["tokenizer_config.json"] = R"({"split_special_tokens": true})";
-  EXPECT_THAT(refusal(bytes), HasSubstr("split_special_tokens"));
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("split_special_tokens"));
   // Named special tokens are found in a text as well.
   bytes["tokenizer_config.json"] = R"({"pad_token": "<pad>", "additional_special_tokens": ["<|user|>"]})";
-  EXPECT_EQ(opened(bytes)->encode("a<|user|>b<pad>"), Ids({65, 1201, 66, 1200}));
+  EXPECT_EQ(tokenizer_of_files(bytes)->encode("a<|user|>b<pad>"), Ids({65, 1201, 66, 1200}));
 }
 
 TEST(TokenizerFolders, AddedTokensBesideASentencePieceModel) {
   Bytes bytes;
   bytes["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
-  const auto alone = opened(bytes);
+  const auto alone = tokenizer_of_files(bytes);
   const int32_t behind = alone->vocab_size();
   bytes["added_tokens.json"] = str_cat("{\"<|user|>\": ", behind, "}");
   bytes["tokenizer_config.json"] = R"({"tokenizer_class": "LlamaTokenizer"})";
-  const auto tokenizer = opened(bytes);
+  const auto tokenizer = tokenizer_of_files(bytes);
   Ids expected = alone->encode("a");
   expected.push_back(behind);
   for (const int32_t id : alone->encode("b c")) expected.push_back(id);
   EXPECT_EQ(tokenizer->encode("a<|user|>b c"), expected);
   EXPECT_EQ(tokenizer->decode(expected), "a<|user|> b c");
   EXPECT_EQ(tokenizer->vocab_size(), behind + 1);
-  const auto exported = opened(hugging_face_files(*tokenizer, 0).bytes);
+  const auto exported = tokenizer_of_files(hugging_face_files(*tokenizer, 0).bytes);
   EXPECT_EQ(exported->encode("a<|user|>b c"), expected);
   EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint());
 }
 
 /// Where the slow and the fast class of transformers 4.57.6 give other ids, or leave out what 5.24.0 takes.
 TEST(TokenizerFolders, WhatTheKindsOfAClassTakeDifferentlyIsRefused) {
-  const Bytes gpt2 = files_of(kFixtures / "tokenizers-gpt2"), qwen2 = files_of(kFixtures / "tokenizers-qwen2");
+  const Bytes gpt2 = bytes_of_files(kFixtures / "tokenizers-gpt2"),
+              qwen2 = bytes_of_files(kFixtures / "tokenizers-qwen2");
   const auto with_merges = [&](const Bytes& from, const std::string& merges) {
     Bytes bytes = with_class(from, from == qwen2 ? "Qwen2Tokenizer" : "GPT2Tokenizer");
     bytes["merges.txt"] = merges;
     return bytes;
   };
   const std::string merges = gpt2.at("merges.txt"), lines = merges.substr(merges.find('\n') + 1);
-  EXPECT_EQ(refusal(with_merges(gpt2, merges)), "accepted");
-  EXPECT_THAT(refusal(with_merges(gpt2, lines)), HasSubstr("at the top"));
-  EXPECT_THAT(refusal(with_merges(gpt2, merges.substr(0, merges.size() - 1))), HasSubstr("after the last merge"));
+  EXPECT_EQ(refusal_of_files(with_merges(gpt2, merges)), "accepted");
+  EXPECT_THAT(refusal_of_files(with_merges(gpt2, lines)), HasSubstr("at the top"));
+  EXPECT_THAT(refusal_of_files(with_merges(gpt2, merges.substr(0, merges.size() - 1))),
+              HasSubstr("after the last merge"));
   const std::string of_qwen2 = qwen2.at("merges.txt");
-  EXPECT_EQ(refusal(with_merges(qwen2, of_qwen2.substr(of_qwen2.find('\n') + 1))), "accepted");
+  EXPECT_EQ(refusal_of_files(with_merges(qwen2, of_qwen2.substr(of_qwen2.find('\n') + 1))), "accepted");
 
-  EXPECT_THAT(refusal(with_class(gpt2, "GPT2Tokenizer", {{"add_prefix_space", true}})), HasSubstr("add_prefix_space"));
-  EXPECT_THAT(refusal(with_class(gpt2, "CodeGenTokenizer", {{"add_eos_token", true}})), HasSubstr("add_eos_token"));
-  EXPECT_THAT(refusal(with_class(qwen2, "Qwen2Tokenizer", {{"add_bos_token", true}})), HasSubstr("add_bos_token"));
+  EXPECT_THAT(refusal_of_files(with_class(gpt2, "GPT2Tokenizer", {{"add_prefix_space", true}})),
+              HasSubstr("add_prefix_space"));
+  EXPECT_THAT(refusal_of_files(with_class(gpt2, "CodeGenTokenizer", {{"add_eos_token", true}})),
+              HasSubstr("add_eos_token"));
+  EXPECT_THAT(refusal_of_files(with_class(qwen2, "Qwen2Tokenizer", {{"add_bos_token", true}})),
+              HasSubstr("add_bos_token"));
   Bytes fewer = gpt2;
   json vocab = json::parse(fewer["vocab.json"]);
   const json added = {
       {"added_tokens_decoder", {{std::to_string(vocab.size()), {{"content", "<w>"}, {"single_word", true}}}}}};
-  EXPECT_THAT(refusal(with_class(gpt2, "GPT2Tokenizer", added)), HasSubstr("'<w>' with \"single_word\""));
+  EXPECT_THAT(refusal_of_files(with_class(gpt2, "GPT2Tokenizer", added)), HasSubstr("'<w>' with \"single_word\""));
   vocab.erase("\u0143");
   fewer["vocab.json"] = vocab.dump();
-  EXPECT_THAT(refusal(with_class(fewer, "GPT2Tokenizer")), HasSubstr("got none for byte 173"));
+  EXPECT_THAT(refusal_of_files(with_class(fewer, "GPT2Tokenizer")), HasSubstr("got none for byte 173"));
 
   Bytes model;
   model["tokenizer.model"] = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
-  EXPECT_EQ(refusal(with_class(model, "LlamaTokenizer", {{"legacy", true}})), "accepted");
-  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", {{"legacy", false}})), HasSubstr("\"legacy\": false"));
-  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", {{"add_prefix_space", false}})), HasSubstr("prefix_space"));
-  const json behind = {{"added_tokens_decoder",
-                        {{std::to_string(opened(model)->vocab_size()), {{"content", "<w>"}, {"single_word", true}}}}}};
-  EXPECT_THAT(refusal(with_class(model, "LlamaTokenizer", behind)), HasSubstr("'<w>' with \"single_word\""));
+  EXPECT_EQ(refusal_of_files(with_class(model, "LlamaTokenizer", {{"legacy", true}})), "accepted");
+  EXPECT_THAT(refusal_of_files(with_class(model, "LlamaTokenizer", {{"legacy", false}})),
+              HasSubstr("\"legacy\": false"));
+  EXPECT_THAT(refusal_of_files(with_class(model, "LlamaTokenizer", {{"add_prefix_space", false}})),
+              HasSubstr("prefix_space"));
+  const json behind = {
+      {"added_tokens_decoder",
+       {{std::to_string(tokenizer_of_files(model)->vocab_size()), {{"content", "<w>"}, {"single_word", true}}}}}};
+  EXPECT_THAT(refusal_of_files(with_class(model, "LlamaTokenizer", behind)), HasSubstr("'<w>' with \"single_word\""));
 }
 
 /// Its class puts eos behind a text, whatever the files say of bos.
 TEST(TokenizerFolders, BlenderbotPutsNoBos) {
-  const Bytes bytes = with_class(files_of(kFixtures / "tokenizers-gpt2"), "BlenderbotTokenizer",
+  const Bytes bytes = with_class(bytes_of_files(kFixtures / "tokenizers-gpt2"), "BlenderbotTokenizer",
                                  {{"add_prefix_space", false},
                                   {"add_bos_token", true},
                                   {"bos_token", "<|endoftext|>"},
                                   {"eos_token", "<|endoftext|>"}});
-  const auto tokenizer = opened(bytes);
+  const auto tokenizer = tokenizer_of_files(bytes);
   Ids expected = tokenizer->encode("a b"), ids;
   expected.push_back(*tokenizer->eos_id());
   tokenizer->encode_with_template("a b", ids);
@@ -166,7 +172,7 @@ TEST(TokenizerFolders, BlenderbotPutsNoBos) {
 }
 
 TEST(TokenizerFolders, TokensListedBesideRanksMustBeTheirs) {
-  Bytes bytes = files_of(kFixtures / "tokenizers-tiktoken");
+  Bytes bytes = bytes_of_files(kFixtures / "tokenizers-tiktoken");
   const json special = json::parse(bytes["about.json"])["special"];
   ASSERT_FALSE(special.empty());
   const auto list = [](const std::string& content, const json& id, bool lstrip = false) {
@@ -174,19 +180,19 @@ TEST(TokenizerFolders, TokensListedBesideRanksMustBeTheirs) {
   };
   const auto& [content, id] = *special.items().begin();
   bytes["tokenizer_config.json"] = list(content, id);
-  EXPECT_EQ(refusal(bytes), "accepted");
+  EXPECT_EQ(refusal_of_files(bytes), "accepted");
   bytes["tokenizer_config.json"] = list(content, id, true);
-  EXPECT_THAT(refusal(bytes), HasSubstr("lstrip"));
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("lstrip"));
   bytes["tokenizer_config.json"] = list(content, 9999);
-  EXPECT_THAT(refusal(bytes), HasSubstr("with the id 9999, which is not a special token"));
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("with the id 9999, which is not a special token"));
   bytes["tokenizer_config.json"] = list("<|mine|>", id);
-  EXPECT_THAT(refusal(bytes), HasSubstr("'<|mine|>'"));
-  EXPECT_NO_THROW(opened(bytes, 1)) << "a dataset of before";
+  EXPECT_THAT(refusal_of_files(bytes), HasSubstr("'<|mine|>'"));
+  EXPECT_NO_THROW(tokenizer_of_files(bytes, 1)) << "a dataset of before";
 }
 
 TEST(TokenizerFolders, SeveralModelsAreNamed) {
   const std::string model = io::read_text_file(kFixtures / "sentencepiece_bpe_identity/model.model", 1 << 20);
-  EXPECT_THAT(refusal({{"source.model", model}, {"target.model", model}}),
+  EXPECT_THAT(refusal_of_files({{"source.model", model}, {"target.model", model}}),
               HasSubstr("expected one tokenizer, got 2 models: 'source.model', 'target.model'; give the path"));
 }
 
@@ -194,20 +200,20 @@ TEST(TokenizerFolders, ClassesThatAreNotServedAreRefusedByName) {
   const Bytes pairs = {{"vocab.json", R"({"a": 0, "b": 1, "ab": 2})"}, {"merges.txt", "#version: 0.2\na b\n"}};
   for (const char* name : {"CLIPTokenizer", "CLIPTokenizerFast", "OpenAIGPTTokenizer", "HerbertTokenizer",
                            "LayoutLMv3Tokenizer", "PreTrainedTokenizerFast", "LlamaTokenizer", "MyOwnTokenizer"}) {
-    EXPECT_THAT(refusal(with_class(pairs, name)), HasSubstr(str_cat("the tokenizer class '", name, "'")));
+    EXPECT_THAT(refusal_of_files(with_class(pairs, name)), HasSubstr(str_cat("the tokenizer class '", name, "'")));
   }
-  EXPECT_THAT(refusal(with_class(pairs, "RobertaTokenizer")), HasSubstr("mask_token"));
-  EXPECT_THAT(refusal(with_class(pairs, "BlenderbotTokenizer")), HasSubstr("add_prefix_space"));
-  const Bytes whole = files_of(kFixtures / "tokenizers-gpt2");
-  EXPECT_EQ(refusal(with_class(whole, "BlenderbotTokenizer", {{"add_prefix_space", false}})), "accepted");
+  EXPECT_THAT(refusal_of_files(with_class(pairs, "RobertaTokenizer")), HasSubstr("mask_token"));
+  EXPECT_THAT(refusal_of_files(with_class(pairs, "BlenderbotTokenizer")), HasSubstr("add_prefix_space"));
+  const Bytes whole = bytes_of_files(kFixtures / "tokenizers-gpt2");
+  EXPECT_EQ(refusal_of_files(with_class(whole, "BlenderbotTokenizer", {{"add_prefix_space", false}})), "accepted");
   Bytes model;
   model["spiece.model"] = io::read_text_file(kFixtures / "sentencepiece_unigram_identity/model.model", 1 << 20);
   for (const char* name : {"XLMRobertaTokenizer", "CamembertTokenizer", "T5Tokenizer", "AlbertTokenizer",
                            "PegasusTokenizer", "NllbTokenizer", "GemmaTokenizer", "LlamaTokenizer", "Own"}) {
-    EXPECT_THAT(refusal(with_class(model, name)), HasSubstr(name));
+    EXPECT_THAT(refusal_of_files(with_class(model, name)), HasSubstr(name));
   }
   // A dataset of before has them as it was built.
-  EXPECT_NO_THROW(opened(with_class(model, "T5Tokenizer"), 1));
+  EXPECT_NO_THROW(tokenizer_of_files(with_class(model, "T5Tokenizer"), 1));
 }
 
 TEST(TokenizerFolders, ConfigJsonSaysTheClassWhereNothingElseDoes) {
@@ -246,14 +252,14 @@ TEST(TokenizerFolders, DatasetsOfBeforeKeepTheirIds) {
 }
 
 TEST(TokenizerFingerprint, CoversWhatDecidesIdsAndNothingElse) {
-  const Bytes bytes = files_of(kFixtures / "tokenizers-more-added");
-  const std::string own = opened(bytes)->fingerprint();
+  const Bytes bytes = bytes_of_files(kFixtures / "tokenizers-more-added");
+  const std::string own = tokenizer_of_files(bytes)->fingerprint();
   const auto with = [&](const char* file, const char* pointer, const json& value) {
     Bytes changed = bytes;
     json all = json::parse(changed[file]);
     all[json::json_pointer(pointer)] = value;
     changed[file] = all.dump(3);
-    return opened(changed)->fingerprint();
+    return tokenizer_of_files(changed)->fingerprint();
   };
   const char* const config = "tokenizer_config.json";
   for (const char* key : {"/model_max_length", "/chat_template", "/padding_side", "/clean_up_tokenization_spaces",
@@ -267,7 +273,7 @@ TEST(TokenizerFingerprint, CoversWhatDecidesIdsAndNothingElse) {
   EXPECT_EQ(with("tokenizer.json", "/model/dropout", nullptr), own);
   Bytes more = bytes;
   more["chat_template.jinja"] = "{{ x }}";
-  EXPECT_EQ(opened(more)->fingerprint(), own);
+  EXPECT_EQ(tokenizer_of_files(more)->fingerprint(), own);
   EXPECT_EQ(with("tokenizer.json", "/pre_tokenizer/trim_offsets", true),
             with("tokenizer.json", "/pre_tokenizer/trim_offsets", false));
   json added = json::parse(bytes.at("tokenizer.json")).at("added_tokens");
@@ -290,7 +296,7 @@ TEST(TokenizerFingerprint, IsTheSameInEveryForm) {
                                kFixtures / "tokenizers/llama2_bpe.json", kFixtures / "tokenizers/t5_unigram.json"}) {
     const auto tokenizer = open_tokenizer(path);
     if (!tokenizer->eos_id()) continue;
-    const auto exported = opened(hugging_face_files(*tokenizer, 77).bytes);
+    const auto exported = tokenizer_of_files(hugging_face_files(*tokenizer, 77).bytes);
     EXPECT_EQ(exported->fingerprint(), tokenizer->fingerprint()) << path;
     EXPECT_EQ(tokenizer_fingerprint(exported->to_json()), tokenizer->fingerprint()) << path;
     EXPECT_TRUE(same_tokenizer(*tokenizer, *exported)) << path;

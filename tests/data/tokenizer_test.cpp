@@ -9,12 +9,12 @@
 #include "core/base/utf8.h"
 #include "data/tokenizer/forms.h"
 #include "data/tokenizer/hugging_face_files.h"
+#include "tests/data/tokenizer_fixture.h"
 
 namespace ashlar::data {
 namespace {
 
 using ::testing::HasSubstr;
-using Ids = std::vector<int32_t>;
 
 std::unique_ptr<Tokenizer> characters_of(std::string_view text) {
   auto scan = corpus_scans("characters").make();
@@ -67,7 +67,7 @@ TEST(Utf8, RefusesWhatTheStandardRefuses) {
   for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf", "\xe0\x9f\xbf", "\xed\xa0\x80",
                           "\xed\xbf\xbf", "\xf0\x80\x80\xaf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
                           "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe4\xb8", "\xf0\x9f\x98", "\xc3(", "\xe4(\x96"}) {
-    EXPECT_EQ(next_code_point(bad).bytes, 0) << testing::PrintToString(std::string(bad));
+    EXPECT_EQ(next_code_point(bad).bytes, 0) << ::testing::PrintToString(std::string(bad));
   }
   for (char32_t c = 1; c <= kLastCodePoint; ++c) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;

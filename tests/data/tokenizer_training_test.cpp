@@ -184,7 +184,9 @@ TEST_F(TokenizerTrainings, ThatCannotBeAreOneLine) {
   EXPECT_THAT(error_of(t), HasSubstr("Vocabulary size too high"));
   t = training("o");
   t.special_tokens = {"<a>", "<a>"};
-  EXPECT_THAT(error_of(t), HasSubstr("expected special tokens that differ"));
+  EXPECT_THAT(error_of(t), HasSubstr("--special '<a>' is given twice"));
+  t.special_tokens = {"<a>", ""};
+  EXPECT_THAT(error_of(t), HasSubstr("--special is empty"));
   write_all(dir_.file("in/bad.txt"), "abc \xff");
   EXPECT_THAT(error_of(training("o")), AllOf(HasSubstr("bad.txt"), HasSubstr("0xff")));
   fs::remove(dir_.file("in/bad.txt"));

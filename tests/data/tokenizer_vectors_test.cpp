@@ -7,13 +7,13 @@
 
 #include "absl/strings/escaping.h"
 #include "data/tokenizer/forms.h"
+#include "tests/data/tokenizer_fixture.h"
 
 namespace ashlar::data {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using Ids = std::vector<int32_t>;
 
 /// A tokenizer, and texts with the ids that the Hugging Face library (0.23.3) or tiktoken (0.14.0) gave.
 struct Vectors {

@@ -9,20 +9,17 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using testing::read_golden;
+using testing::read_type;
 
-/// A golden config with some keys replaced (a "-" in front removes one).
-HfConfig read_with(const std::string& folder, const json& changes) {
-  return parse_hf_config(testing::changed(testing::golden_config(folder), changes).dump(), "config.json");
-}
-
-struct Refused {
+struct RefusedChange {
   const char* folder;
   const char* changes;
   const char* names;  ///< what the error must name
 };
 
 // Values that no axis covers, and contradictions: each refused by its key.
-const Refused kRefused[] = {
+const RefusedChange kRefused[] = {
     {"gpt2", R"({"scale_attn_by_inverse_layer_idx":true})", "scale_attn_by_inverse_layer_idx = true"},
     {"gpt2", R"({"add_cross_attention":true})", "add_cross_attention"},
     {"gpt2", R"({"activation_function":"mish"})", "mish"},
@@ -94,9 +91,9 @@ const Refused kRefused[] = {
 };
 
 TEST(HfConfigRead, RefusesByNameWhatNoAxisCovers) {
-  for (const Refused& row : kRefused) {
+  for (const RefusedChange& row : kRefused) {
     SCOPED_TRACE(std::string(row.folder) + " " + row.changes);
-    const Error error = testing::error_of([&] { read_with(row.folder, json::parse(row.changes)); });
+    const Error error = testing::error_of([&] { read_golden(row.folder, json::parse(row.changes)); });
     EXPECT_EQ(error.code(), ExitCode::kInput);
     EXPECT_THAT(error.what(), HasSubstr(row.names));
     EXPECT_THAT(error.what(), HasSubstr("config.json"));
@@ -105,7 +102,7 @@ TEST(HfConfigRead, RefusesByNameWhatNoAxisCovers) {
 
 TEST(HfConfigRead, AllErrorsAtOnce) {
   const Error error = testing::error_of([&] {
-    read_with("gpt2", {{"n_embd", 0}, {"activation_function", "mish"}, {"mystery", 1}, {"bos_token_id", "x"}});
+    read_golden("gpt2", {{"n_embd", 0}, {"activation_function", "mish"}, {"mystery", 1}, {"bos_token_id", "x"}});
   });
   for (const char* key : {"n_embd", "mish", "mystery", "bos_token_id"}) EXPECT_THAT(error.what(), HasSubstr(key));
 }
@@ -126,49 +123,50 @@ TEST(HfConfigRead, AKeyTheUserVouchesForIsIgnored) {
 }
 
 TEST(HfConfigRead, SupportedVariants) {
-  EXPECT_EQ(read_with("gpt2", {{"scale_attn_weights", false}}).model.attn.scale, 1.0);
-  EXPECT_EQ(read_with("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
-  EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);
-  EXPECT_EQ(read_with("gpt2", {{"activation_function", "gelu"}}).model.ffn.act, Activation::kGeluErf);
-  EXPECT_EQ(read_with("gpt2", {{"activation_function", "relu2"}}).model.ffn.act, Activation::kRelu2);
-  EXPECT_EQ(read_with("gpt2", {{"activation_function", "quick_gelu"}}).model.ffn.act, Activation::kQuickGelu);
-  EXPECT_EQ(read_with("llama", {{"hidden_act", "linear"}}).model.ffn.act, Activation::kIdentity);
-  EXPECT_EQ(read_with("llama", {{"hidden_act", "sigmoid"}}).model.ffn.act, Activation::kSigmoid);
-  EXPECT_EQ(read_with("gpt2", {{"tie_word_embeddings", false}}).model.tied, false);
-  EXPECT_EQ(read_with("gpt2", {{"-tie_word_embeddings", 0}}).model.tied, true);
-  EXPECT_EQ(read_with("gpt2", {{"-n_embd", 0}, {"hidden_size", 64}}).model.d_model, 64);
-  const auto dropped = read_with("gpt2", {{"embd_pdrop", 0.1}, {"attn_pdrop", 0.2}, {"resid_pdrop", 0.3}});
+  EXPECT_EQ(read_golden("gpt2", {{"scale_attn_weights", false}}).model.attn.scale, 1.0);
+  EXPECT_EQ(read_golden("gpt2", {{"n_inner", nullptr}}).model.d_ff, 192);
+  EXPECT_EQ(read_golden("gpt2", {{"activation_function", "relu"}}).model.ffn.act, Activation::kRelu);
+  EXPECT_EQ(read_golden("gpt2", {{"activation_function", "gelu"}}).model.ffn.act, Activation::kGeluErf);
+  EXPECT_EQ(read_golden("gpt2", {{"activation_function", "relu2"}}).model.ffn.act, Activation::kRelu2);
+  EXPECT_EQ(read_golden("gpt2", {{"activation_function", "quick_gelu"}}).model.ffn.act, Activation::kQuickGelu);
+  EXPECT_EQ(read_golden("llama", {{"hidden_act", "linear"}}).model.ffn.act, Activation::kIdentity);
+  EXPECT_EQ(read_golden("llama", {{"hidden_act", "sigmoid"}}).model.ffn.act, Activation::kSigmoid);
+  EXPECT_EQ(read_golden("gpt2", {{"tie_word_embeddings", false}}).model.tied, false);
+  EXPECT_EQ(read_golden("gpt2", {{"-tie_word_embeddings", 0}}).model.tied, true);
+  EXPECT_EQ(read_golden("gpt2", {{"-n_embd", 0}, {"hidden_size", 64}}).model.d_model, 64);
+  const auto dropped = read_golden("gpt2", {{"embd_pdrop", 0.1}, {"attn_pdrop", 0.2}, {"resid_pdrop", 0.3}});
   EXPECT_EQ(dropped.model.dropout, (model::DropoutConfig{0.1, 0.2, 0.3}));
-  EXPECT_EQ(read_with("gpt2", {{"-attn_pdrop", 0}}).model.dropout.attn, 0.1);
+  EXPECT_EQ(read_golden("gpt2", {{"-attn_pdrop", 0}}).model.dropout.attn, 0.1);
 
-  const auto neox = read_with("gpt_neox", {{"attention_bias", false}, {"hidden_dropout", 0.1}});
+  const auto neox = read_golden("gpt_neox", {{"attention_bias", false}, {"hidden_dropout", 0.1}});
   EXPECT_EQ(neox.model.bias, (model::BiasConfig{false, false, true, false}));
   EXPECT_EQ(neox.model.dropout, (model::DropoutConfig{0.1, 0.0, 0.1}));
-  EXPECT_EQ(read_with("gpt_neox", {{"-use_parallel_residual", 0}}).model.block.topology, model::Topology::kParallel);
+  EXPECT_EQ(read_golden("gpt_neox", {{"-use_parallel_residual", 0}}).model.block.topology, model::Topology::kParallel);
   // 0.25, the default, of 16 dimensions.
-  EXPECT_EQ(read_with("gpt_neox_serial", {{"-rotary_pct", 0}, {"num_attention_heads", 3}}).model.rope.dims, 4);
+  EXPECT_EQ(read_golden("gpt_neox_serial", {{"-rotary_pct", 0}, {"num_attention_heads", 3}}).model.rope.dims, 4);
 
-  EXPECT_EQ(read_with("gptj", {{"-rotary_dim", 0}, {"n_head", 1}, {"n_embd", 64}}).model.rope.dims, 64);
-  EXPECT_EQ(read_with("llama", {{"-num_key_value_heads", 0}}).model.n_kv_heads, 4);
-  EXPECT_EQ(read_with("llama", {{"num_key_value_heads", nullptr}}).model.n_kv_heads, 4);
-  EXPECT_EQ(read_with("llama", {{"rope_scaling", {{"type", "default"}, {"rope_theta", 10000.0}}}}).model.rope.base,
+  EXPECT_EQ(read_golden("gptj", {{"-rotary_dim", 0}, {"n_head", 1}, {"n_embd", 64}}).model.rope.dims, 64);
+  EXPECT_EQ(read_golden("llama", {{"-num_key_value_heads", 0}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_golden("llama", {{"num_key_value_heads", nullptr}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_golden("llama", {{"rope_scaling", {{"type", "default"}, {"rope_theta", 10000.0}}}}).model.rope.base,
             1e4);
-  EXPECT_EQ(read_with("llama", {{"eos_token_id", {1, 2}}}).extras.eos_token_ids, (std::vector<int64_t>{1, 2}));
-  EXPECT_EQ(read_with("llama", {{"attention_dropout", 0.25}}).model.dropout.attn, 0.25);
+  EXPECT_EQ(read_golden("llama", {{"eos_token_id", {1, 2}}}).extras.eos_token_ids, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(read_golden("llama", {{"attention_dropout", 0.25}}).model.dropout.attn, 0.25);
   // Whole heads rotate in this class whatever the file says; it is said, not hidden.
-  const auto partial = read_with("llama", {{"partial_rotary_factor", 0.5}});
+  const auto partial = read_golden("llama", {{"partial_rotary_factor", 0.5}});
   EXPECT_EQ(partial.model.rope.dims, 12);
   ASSERT_EQ(partial.notes.size(), 1U);
   EXPECT_THAT(partial.notes[0], HasSubstr("partial_rotary_factor"));
 
   // Full attention, spelt with a window that no layer uses.
-  EXPECT_NO_THROW(read_with("qwen2", {{"use_sliding_window", true}, {"sliding_window", nullptr}}));
-  EXPECT_NO_THROW(read_with("qwen2", {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 3}}));
-  EXPECT_NO_THROW(read_with("qwen2", {{"sliding_window", 4096}}));
-  EXPECT_EQ(read_with("qwen2", {{"head_dim", 16}}).model.head_dim, 16);
+  EXPECT_NO_THROW(read_golden("qwen2", {{"use_sliding_window", true}, {"sliding_window", nullptr}}));
+  EXPECT_NO_THROW(
+      read_golden("qwen2", {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", 3}}));
+  EXPECT_NO_THROW(read_golden("qwen2", {{"sliding_window", 4096}}));
+  EXPECT_EQ(read_golden("qwen2", {{"head_dim", 16}}).model.head_dim, 16);
   // Windows: layers from max_window_layers on, or those that layer_types names, where they are switched on.
   const auto cycle = [&](const char* folder, const json& changes) {
-    return read_with(folder, changes).model.attn.window_cycle;
+    return read_golden(folder, changes).model.attn.window_cycle;
   };
   using Cycle = std::vector<int64_t>;
   EXPECT_EQ(
@@ -186,27 +184,28 @@ TEST(HfConfigRead, SupportedVariants) {
       (Cycle{4096}));
   EXPECT_EQ(cycle("phi3", {{"sliding_window", 2047}}), (Cycle{2047}));
   EXPECT_EQ(cycle("phi3", {{"sliding_window", nullptr}}), (Cycle{-1}));
-  const auto alibi = read_with("falcon7", {{"alibi", true}}).model;
+  const auto alibi = read_golden("falcon7", {{"alibi", true}}).model;
   EXPECT_EQ(alibi.pos.type, model::PosType::kAlibi);
   EXPECT_EQ(alibi.rope, model::RopeConfig{});
   EXPECT_DOUBLE_EQ(alibi.pos.alibi_scale, 1 / std::sqrt(static_cast<double>(alibi.head_dim)));
 
-  EXPECT_EQ(read_with("phi", {{"-partial_rotary_factor", 0}}).model.rope.dims, 6);
-  EXPECT_EQ(read_with("phi", {{"partial_rotary_factor", 0.34}}).model.rope.dims, 4);
-  EXPECT_EQ(read_with("phi", {{"embd_pdrop", 0.1}}).model.dropout.embed, 0.1);
-  EXPECT_EQ(read_with("phi3", {{"resid_pdrop", 0.1}}).model.dropout.resid, 0.1);
-  EXPECT_EQ(read_with("stablelm", {{"use_parallel_residual", true}}).model.block.topology, model::Topology::kParallel);
-  EXPECT_EQ(read_with("stablelm", {{"use_qkv_bias", false}}).model.bias.qkv, false);
+  EXPECT_EQ(read_golden("phi", {{"-partial_rotary_factor", 0}}).model.rope.dims, 6);
+  EXPECT_EQ(read_golden("phi", {{"partial_rotary_factor", 0.34}}).model.rope.dims, 4);
+  EXPECT_EQ(read_golden("phi", {{"embd_pdrop", 0.1}}).model.dropout.embed, 0.1);
+  EXPECT_EQ(read_golden("phi3", {{"resid_pdrop", 0.1}}).model.dropout.resid, 0.1);
+  EXPECT_EQ(read_golden("stablelm", {{"use_parallel_residual", true}}).model.block.topology,
+            model::Topology::kParallel);
+  EXPECT_EQ(read_golden("stablelm", {{"use_qkv_bias", false}}).model.bias.qkv, false);
 
   // The published 7B says 71 KV heads and has one.
-  EXPECT_EQ(read_with("falcon7", {{"num_kv_heads", 4}}).model.n_kv_heads, 1);
-  EXPECT_EQ(read_with("falcon7", {{"multi_query", false}}).model.n_kv_heads, 4);
-  EXPECT_EQ(read_with("falcon40", {{"multi_query", false}}).model.n_kv_heads, 2);
-  EXPECT_EQ(read_with("falcon40", {{"num_kv_heads", nullptr}}).model.n_kv_heads, 4);
-  EXPECT_EQ(read_with("falcon40", {{"num_ln_in_parallel_attn", nullptr}}).model.block.parallel_norms, 2);
-  EXPECT_EQ(read_with("falcon2_11b", {{"-num_ln_in_parallel_attn", 0}}).model.block.parallel_norms, 2);
-  EXPECT_EQ(read_with("falcon7", {{"-ffn_hidden_size", 0}}).model.d_ff, 192);
-  EXPECT_EQ(read_with("falcon7", {{"-tie_word_embeddings", 0}}).model.tied, true);
+  EXPECT_EQ(read_golden("falcon7", {{"num_kv_heads", 4}}).model.n_kv_heads, 1);
+  EXPECT_EQ(read_golden("falcon7", {{"multi_query", false}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_golden("falcon40", {{"multi_query", false}}).model.n_kv_heads, 2);
+  EXPECT_EQ(read_golden("falcon40", {{"num_kv_heads", nullptr}}).model.n_kv_heads, 4);
+  EXPECT_EQ(read_golden("falcon40", {{"num_ln_in_parallel_attn", nullptr}}).model.block.parallel_norms, 2);
+  EXPECT_EQ(read_golden("falcon2_11b", {{"-num_ln_in_parallel_attn", 0}}).model.block.parallel_norms, 2);
+  EXPECT_EQ(read_golden("falcon7", {{"-ffn_hidden_size", 0}}).model.d_ff, 192);
+  EXPECT_EQ(read_golden("falcon7", {{"-tie_word_embeddings", 0}}).model.tied, true);
 }
 
 struct Default {
@@ -264,11 +263,6 @@ TEST(HfConfigRead, ClassDefaultsAndANoteForEachSize) {
   }
 }
 
-HfConfig read_type(const char* type, json keys) {
-  keys["model_type"] = type;
-  return parse_hf_config(keys.dump(), "config.json");
-}
-
 TEST(HfConfigRead, WhatAClassHasThatNoKeySays) {
   const HfConfig gemma = read_type("gemma", {{"hidden_size", 1024}});
   EXPECT_EQ(gemma.model.embed_scale, 32);
@@ -301,7 +295,7 @@ TEST(HfConfigRead, WhatAClassHasThatNoKeySays) {
 }
 
 TEST(HfConfigRead, WhatOtherModelsOfAClassHaveIsRefusedByName) {
-  const Refused table[] = {
+  const RefusedChange table[] = {
       {"opt", R"({"layerdrop":0.1})", "layerdrop"},
       {"xglm", R"({"activation_dropout":0.1})", "activation_dropout"},
       {"codegen", R"({"n_head":2})", "multiple of 4"},
@@ -310,7 +304,7 @@ TEST(HfConfigRead, WhatOtherModelsOfAClassHaveIsRefusedByName) {
       {"qwen", R"({"intermediate_size":22015})", "intermediate_size"},
       {"qwen", R"({"kv_channels":64})", "kv_channels"},
   };
-  for (const Refused& row : table) {
+  for (const RefusedChange& row : table) {
     SCOPED_TRACE(std::string(row.folder) + " " + row.changes);
     const Error error = testing::error_of([&] { read_type(row.folder, json::parse(row.changes)); });
     EXPECT_EQ(error.code(), ExitCode::kInput);

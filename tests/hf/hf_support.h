@@ -17,10 +17,16 @@
 #include "core/base/error.h"
 #include "core/io/safetensors.h"
 #include "launch/hf/hf_model.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/lone_rank.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::hf::testing {
+
+using ::ashlar::testing::error_of;
+using ::ashlar::testing::slurp;
+using ::ashlar::testing::spit;
 
 inline constexpr std::array kGolden = {"gpt2",       "gptj",
                                        "gpt_neox",   "gpt_neox_serial",
@@ -37,39 +43,22 @@ inline std::filesystem::path golden_dir(const std::string& name) {
   return std::filesystem::path(ASHLAR_SOURCE_DIR) / "tests/reference/golden" / name;
 }
 
-inline std::string slurp(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline void spit(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-}
-
 /// The config.json of a golden folder.
 nlohmann::json golden_config(const std::string& folder);
 /// The same with other values; "-key" takes a key out.
 nlohmann::json changed(nlohmann::json config, const nlohmann::json& changes);
+/// What is read of the config.json of a golden folder, changed so.
+HfConfig read_golden(const std::string& folder, const nlohmann::json& changes);
+HfConfig read_golden(const std::string& folder);
+/// What is read of a config.json with this model_type and these keys alone.
+HfConfig read_type(const char* model_type, nlohmann::json keys);
+HfConfig read_type(const char* model_type);
 
 /// The family of a model_type.
 inline const Family& family(std::string_view model_type) {
   const Family* found = family_from_model_type(model_type);
   ASHLAR_CHECK(found != nullptr, "no family ", model_type);
   return *found;
-}
-
-/// The error that `action` throws; fails the test when it throws none.
-template <typename F>
-Error error_of(F&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n"))) << "an error is one line";
-    return error;
-  }
-  ADD_FAILURE() << "expected an Error";
-  return Error(ExitCode::kBug, "test", "none thrown");
 }
 
 /// A tensor in memory, to be changed and written again.

@@ -13,15 +13,11 @@ using model::ModelConfig;
 using ::testing::Contains;
 using testing::golden_dir;
 using ::testing::HasSubstr;
+using testing::read_golden;
 using testing::StoredModel;
 
-/// A file of a folder with other values; "-key" takes one out.
-HfConfig read(const std::string& folder, const nlohmann::json& changes = {}) {
-  return parse_hf_config(testing::changed(testing::golden_config(folder), changes).dump(), folder);
-}
-
 TEST(LatentClasses, AxesOfTheirFiles) {
-  const ModelConfig mini = read("minicpm3").model;
+  const ModelConfig mini = read_golden("minicpm3").model;
   EXPECT_EQ(mini.attn.kind, AttentionKind::kMla);
   EXPECT_EQ(mini.attn.q_rank, 14);
   EXPECT_EQ(mini.attn.kv_rank, 10);
@@ -37,13 +33,13 @@ TEST(LatentClasses, AxesOfTheirFiles) {
   EXPECT_EQ(mini.embed_scale, 3);
   EXPECT_TRUE(mini.tied);
 
-  const ModelConfig youtu = read("youtu").model;
+  const ModelConfig youtu = read_golden("youtu").model;
   EXPECT_EQ(youtu.attn.kind, AttentionKind::kMla);
   EXPECT_EQ(youtu.rope.style, RopeStyle::kInterleaved);
   EXPECT_EQ(youtu.block.residual_multiplier, 1);
   EXPECT_EQ(youtu.logit_scale, 1);
 
-  const ModelConfig apertus = read("apertus").model;
+  const ModelConfig apertus = read_golden("apertus").model;
   EXPECT_EQ(apertus.ffn, (model::FfnConfig{Activation::kXielu, false}));
   EXPECT_EQ(apertus.qk_norm.kind, model::QkNorm::kHead);
   EXPECT_EQ(apertus.rope.scaling, model::RopeScaling::kLlama3);
@@ -51,41 +47,41 @@ TEST(LatentClasses, AxesOfTheirFiles) {
 }
 
 TEST(LatentClasses, OtherValuesAndDefaults) {
-  EXPECT_EQ(read("minicpm3", {{"q_lora_rank", nullptr}}).model.attn.q_rank, 0);
-  const HfConfig absent = read("minicpm3", {{"-q_lora_rank", 0}});
+  EXPECT_EQ(read_golden("minicpm3", {{"q_lora_rank", nullptr}}).model.attn.q_rank, 0);
+  const HfConfig absent = read_golden("minicpm3", {{"-q_lora_rank", 0}});
   EXPECT_EQ(absent.model.attn.q_rank, 768);
   EXPECT_THAT(absent.notes, Contains(HasSubstr("768")));
-  EXPECT_EQ(read("minicpm3", {{"v_head_dim", nullptr}}).model.attn.v_head_dim, 6) << "width / heads";
-  EXPECT_EQ(read("minicpm3", {{"v_head_dim", 10}}).model.attn.v_head_dim, 0) << "as wide as keys";
-  EXPECT_EQ(read("youtu", {{"-v_head_dim", 0}}).model.attn.v_head_dim, 128);
-  EXPECT_EQ(read("minicpm3", {{"scale_depth", nullptr}}).model.block.residual_multiplier, 1);
-  EXPECT_EQ(read("minicpm3", {{"dim_model_base", nullptr}}).model.logit_scale, 1);
-  EXPECT_EQ(read("minicpm3", {{"attention_bias", true}, {"mlp_bias", true}}).model.bias,
+  EXPECT_EQ(read_golden("minicpm3", {{"v_head_dim", nullptr}}).model.attn.v_head_dim, 6) << "width / heads";
+  EXPECT_EQ(read_golden("minicpm3", {{"v_head_dim", 10}}).model.attn.v_head_dim, 0) << "as wide as keys";
+  EXPECT_EQ(read_golden("youtu", {{"-v_head_dim", 0}}).model.attn.v_head_dim, 128);
+  EXPECT_EQ(read_golden("minicpm3", {{"scale_depth", nullptr}}).model.block.residual_multiplier, 1);
+  EXPECT_EQ(read_golden("minicpm3", {{"dim_model_base", nullptr}}).model.logit_scale, 1);
+  EXPECT_EQ(read_golden("minicpm3", {{"attention_bias", true}, {"mlp_bias", true}}).model.bias,
             (model::BiasConfig{true, true, true, false}));
-  EXPECT_EQ(read("youtu", {{"rope_interleave", false}}).model.rope.style, RopeStyle::kHalf);
+  EXPECT_EQ(read_golden("youtu", {{"rope_interleave", false}}).model.rope.style, RopeStyle::kHalf);
   // The class makes it of the rotated part, whatever the file says.
-  EXPECT_THAT(read("youtu", {{"head_dim", 10}}).notes, Contains(HasSubstr("head_dim = 10 has no effect")));
+  EXPECT_THAT(read_golden("youtu", {{"head_dim", 10}}).notes, Contains(HasSubstr("head_dim = 10 has no effect")));
   // The spelling of version 4; factors are those of the rotated pairs.
-  const ModelConfig four = read("minicpm3", {{"-rope_parameters", 0}, {"rope_theta", 500.0}}).model;
+  const ModelConfig four = read_golden("minicpm3", {{"-rope_parameters", 0}, {"rope_theta", 500.0}}).model;
   EXPECT_EQ(four.rope.base, 500);
   EXPECT_EQ(four.rope.dims, 4);
   const nlohmann::json longrope = {{"type", "longrope"},
                                    {"short_factor", {1.0, 1.5}},
                                    {"long_factor", {2.0, 3.0}},
                                    {"original_max_position_embeddings", 32}};
-  const ModelConfig stretched = read("minicpm3", {{"-rope_parameters", 0}, {"rope_scaling", longrope}}).model;
+  const ModelConfig stretched = read_golden("minicpm3", {{"-rope_parameters", 0}, {"rope_scaling", longrope}}).model;
   EXPECT_EQ(stretched.rope.long_factor, (std::vector<double>{2, 3}));
   EXPECT_DOUBLE_EQ(stretched.attn.scale, 1 / std::sqrt(10.0));
   // Under YaRN the scale grows by the square of its factor.
   const nlohmann::json yarn = {{"rope_type", "yarn"}, {"rope_theta", 10000.0},
                                {"factor", 4.0},       {"original_max_position_embeddings", 16},
                                {"mscale", 1.0},       {"mscale_all_dim", 1.0}};
-  const ModelConfig grown = read("youtu", {{"rope_parameters", yarn}}).model;
+  const ModelConfig grown = read_golden("youtu", {{"rope_parameters", yarn}}).model;
   const double factor = 0.1 * std::log(4.0) + 1;
   EXPECT_DOUBLE_EQ(grown.attn.scale, factor * factor / std::sqrt(10.0));
   EXPECT_EQ(grown.rope.attention_factor, 1);
   // Apertus without a dictionary takes its own.
-  const HfConfig bare = read("apertus", {{"-rope_scaling", 0}, {"-rope_theta", 0}});
+  const HfConfig bare = read_golden("apertus", {{"-rope_scaling", 0}, {"-rope_theta", 0}});
   EXPECT_EQ(bare.model.rope.base, 12000000.0);
   EXPECT_EQ(bare.model.rope.factor, 8);
   EXPECT_EQ(bare.model.rope.original_positions, 8192);
@@ -108,7 +104,7 @@ TEST(LatentClasses, WrittenAndReadAgainIsTheSameModel) {
       {"apertus", {}},
       {"apertus", {{"attention_bias", true}, {"-rope_scaling", 0}, {"-rope_theta", 0}}}};
   for (const auto& [folder, changes] : files) {
-    const HfConfig config = read(folder, changes);
+    const HfConfig config = read_golden(folder, changes);
     SCOPED_TRACE(str_cat(folder, " ", changes.dump()));
     EXPECT_THAT(obstacles(*config.family, config.model), ::testing::IsEmpty());
     const HfConfig again = parse_hf_config(write_hf_config(config, "float32"), folder);
@@ -121,7 +117,7 @@ TEST(LatentClasses, WrittenAndReadAgainIsTheSameModel) {
 
 TEST(LatentClasses, RefusedByTheKey) {
   const auto expect = [](const char* folder, const nlohmann::json& changes, const char* text) {
-    EXPECT_THAT(testing::error_of([&] { read(folder, changes); }).what(), HasSubstr(text)) << folder;
+    EXPECT_THAT(testing::error_of([&] { read_golden(folder, changes); }).what(), HasSubstr(text)) << folder;
   };
   expect("minicpm3", {{"num_key_value_heads", 1}}, "model.n_kv_heads = 1");
   expect("minicpm3", {{"kv_lora_rank", 0}}, "kv_lora_rank");

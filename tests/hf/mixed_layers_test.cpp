@@ -16,13 +16,12 @@ using nlohmann::json;
 using ::testing::Contains;
 using testing::golden_config;
 using ::testing::HasSubstr;
+using testing::read_golden;
 using Cycle = std::vector<int64_t>;
 
-HfConfig read_with(const json& config, const json& changes) {
+HfConfig read_changed(const json& config, const json& changes = {}) {
   return parse_hf_config(testing::changed(config, changes).dump(), "config.json");
 }
-HfConfig read(const char* folder, const json& changes = {}) { return read_with(golden_config(folder), changes); }
-HfConfig read(const json& config, const json& changes = {}) { return read_with(config, changes); }
 
 /// Sizes that a small model of any of these classes has.
 json sizes(const char* model_type, const json& more) {
@@ -62,7 +61,7 @@ json cwm(const json& more = json::object()) {
 }
 
 TEST(MixedLayers, AxesOfTheGemmas) {
-  const HfConfig second = read(gemma2());
+  const HfConfig second = read_changed(gemma2());
   EXPECT_EQ(second.family->model_type, "gemma2");
   const ModelConfig& m = second.model;
   EXPECT_EQ(m.norm.placement, NormPlacement::kSandwich);
@@ -78,9 +77,9 @@ TEST(MixedLayers, AxesOfTheGemmas) {
   json vault = gemma2({{"model_type", "vaultgemma"}});
   ModelConfig pre = m;
   pre.norm.placement = NormPlacement::kPre;
-  EXPECT_EQ(read(vault).model, pre) << "Gemma 2 but for the norms on the branches' outputs";
+  EXPECT_EQ(read_changed(vault).model, pre) << "Gemma 2 but for the norms on the branches' outputs";
 
-  const HfConfig third = read("gemma3");
+  const HfConfig third = read_golden("gemma3");
   EXPECT_EQ(third.family->model_type, "gemma3_text");
   EXPECT_EQ(third.model.attn.window_cycle, (Cycle{7, 7, 7, 7, 7, -1}));
   EXPECT_EQ(third.model.qk_norm, (model::QkNormConfig{.kind = model::QkNorm::kHead, .eps = 3e-4}));
@@ -92,7 +91,7 @@ TEST(MixedLayers, AxesOfTheGemmas) {
                                                  .factor = 8}));
   EXPECT_EQ(third.model.attn.softcap, std::nullopt);
 
-  const HfConfig fourth = read("gemma4");
+  const HfConfig fourth = read_golden("gemma4");
   EXPECT_EQ(fourth.family->model_type, "gemma4_text");
   const ModelConfig& f = fourth.model;
   EXPECT_FALSE(f.norm.variant.unit_offset);
@@ -108,34 +107,34 @@ TEST(MixedLayers, AxesOfTheGemmas) {
 }
 
 TEST(MixedLayers, AxesOfTheOthers) {
-  const ModelConfig cohere = read(cohere2()).model;
+  const ModelConfig cohere = read_changed(cohere2()).model;
   EXPECT_EQ(cohere.attn.window_cycle, (Cycle{7, 7, 7, -1}));
   EXPECT_FALSE(cohere.rope.global_enabled);
   EXPECT_EQ(cohere.rope.style, RopeStyle::kInterleaved);
   EXPECT_EQ(cohere.block.topology, model::Topology::kParallel);
   EXPECT_EQ(cohere.logit_scale, 0.25);
 
-  const ModelConfig olmo = read(olmo3()).model;
+  const ModelConfig olmo = read_changed(olmo3()).model;
   EXPECT_EQ(olmo.norm.placement, NormPlacement::kOutput);
   EXPECT_EQ(olmo.qk_norm.kind, model::QkNorm::kFull);
   EXPECT_EQ(olmo.attn.window_cycle, (Cycle{7, 7, 7, -1}));
   EXPECT_EQ(olmo.rope.base, 500000.0);
   EXPECT_EQ(olmo.rope.local_base, std::nullopt);
 
-  const ModelConfig exaone = read("exaone4").model;
+  const ModelConfig exaone = read_golden("exaone4").model;
   EXPECT_EQ(exaone.attn.window_cycle, (Cycle{7, 7, 7, -1}));
   EXPECT_FALSE(exaone.rope.global_enabled);
   EXPECT_EQ(exaone.qk_norm.kind, model::QkNorm::kHead);
   EXPECT_EQ(exaone.norm.placement, NormPlacement::kOutput);
 
-  const ModelConfig granite = read("granite_swa").model;
+  const ModelConfig granite = read_golden("granite_swa").model;
   EXPECT_EQ(granite.attn.window_cycle, (Cycle{-1, 7, 7, 7}));
   EXPECT_TRUE(granite.attn.sinks);
   EXPECT_EQ(granite.attn.scale, 0.3);
   EXPECT_EQ(granite.block.residual_multiplier, 0.5);
   EXPECT_TRUE(granite.rope.base_cycle.empty()) << "all layers have one base";
 
-  const ModelConfig code = read(cwm()).model;
+  const ModelConfig code = read_changed(cwm()).model;
   EXPECT_EQ(code.attn.window_cycle, (Cycle{-1, 7, 7, 7}));
   EXPECT_EQ(code.rope.base, 1e6);
   EXPECT_EQ(code.rope.scaling, RopeScaling::kLlama3) << "the scaling of the class";
@@ -153,65 +152,70 @@ TEST(MixedLayers, BothSpellingsAndDefaults) {
                          {"-_sliding_window_pattern", 0}};
   json changes = old_keys;
   changes["rope_parameters"] = {{"full_attention", linear}, {"sliding_attention", plain}};
-  EXPECT_EQ(read("gemma3", changes).model, read("gemma3").model);
+  EXPECT_EQ(read_golden("gemma3", changes).model, read_golden("gemma3").model);
   changes["rope_parameters"] = nullptr;
   changes["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};  // bases of the class
   changes.erase("-rope_scaling");
-  EXPECT_EQ(read("gemma3", changes).model, read("gemma3").model);
+  EXPECT_EQ(read_golden("gemma3", changes).model, read_golden("gemma3").model);
   // Scaled everywhere, or nowhere.
   changes = old_keys;
   changes["rope_parameters"] = {{"full_attention", linear}, {"sliding_attention", linear}};
-  const ModelConfig everywhere = read("gemma3", changes).model;
+  const ModelConfig everywhere = read_golden("gemma3", changes).model;
   EXPECT_EQ(everywhere.rope.scaled_layers, ScaledLayers::kAll);
   EXPECT_EQ(everywhere.rope.local_base, std::nullopt) << "linear has the base 1e6";
-  EXPECT_EQ(read("gemma3", old_keys).model.rope.scaling, RopeScaling::kNone);
-  EXPECT_EQ(read("gemma3", {{"sliding_window_pattern", 2}, {"_sliding_window_pattern", 2}}).model.attn.window_cycle,
-            (Cycle{7, -1}));
+  EXPECT_EQ(read_golden("gemma3", old_keys).model.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(
+      read_golden("gemma3", {{"sliding_window_pattern", 2}, {"_sliding_window_pattern", 2}}).model.attn.window_cycle,
+      (Cycle{7, -1}));
 
   const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
-  const ModelConfig scaled = read(olmo3({{"rope_scaling", yarn}, {"rope_theta", 5e5}})).model;
+  const ModelConfig scaled = read_changed(olmo3({{"rope_scaling", yarn}, {"rope_theta", 5e5}})).model;
   EXPECT_EQ(scaled.rope.scaled_layers, ScaledLayers::kFull);
   json full = yarn;
   full["rope_theta"] = 5e5;
-  EXPECT_EQ(read(olmo3({{"rope_parameters", {{"full_attention", full}}}})).model, scaled);
-  EXPECT_EQ(read(olmo3({{"rope_theta", 1e4}})).model.rope.local_base, 500000.0) << "version 5 reads it for full layers";
+  EXPECT_EQ(read_changed(olmo3({{"rope_parameters", {{"full_attention", full}}}})).model, scaled);
+  EXPECT_EQ(read_changed(olmo3({{"rope_theta", 1e4}})).model.rope.local_base, 500000.0)
+      << "version 5 reads it for full layers";
 
-  EXPECT_EQ(read(cohere2(), {{"-layer_types", 0}}).model.attn.window_cycle, (Cycle{7, 7, 7, -1}));
-  EXPECT_EQ(read(cohere2(), {{"-layer_types", 0}, {"sliding_window_pattern", 2}}).model.attn.window_cycle,
+  EXPECT_EQ(read_changed(cohere2(), {{"-layer_types", 0}}).model.attn.window_cycle, (Cycle{7, 7, 7, -1}));
+  EXPECT_EQ(read_changed(cohere2(), {{"-layer_types", 0}, {"sliding_window_pattern", 2}}).model.attn.window_cycle,
             (Cycle{7, -1}));
-  EXPECT_EQ(read(cohere2(), {{"-layer_types", 0}, {"-sliding_window", 0}}).model.attn.window_cycle[0], 4096);
+  EXPECT_EQ(read_changed(cohere2(), {{"-layer_types", 0}, {"-sliding_window", 0}}).model.attn.window_cycle[0], 4096);
   const json all_full = {"full_attention", "full_attention", "full_attention", "full_attention", "full_attention"};
-  const HfConfig open = read("exaone4", {{"sliding_window", nullptr}, {"layer_types", all_full}});
+  const HfConfig open = read_golden("exaone4", {{"sliding_window", nullptr}, {"layer_types", all_full}});
   EXPECT_EQ(open.model.attn.window_cycle, (Cycle{-1}));
   EXPECT_TRUE(open.model.rope.global_enabled) << "without a window all layers rotate";
   json letters = {"sliding_attention", "sliding_attention", "sliding_attention", "full_attention", "full_attention"};
-  EXPECT_EQ(read("exaone4", {{"sliding_window_pattern", "LLLG"}, {"layer_types", letters}}).model.attn.window_cycle,
-            (Cycle{7, 7, 7, -1, -1}));
-  EXPECT_EQ(read("granite_swa", {{"layer_rope_theta", {0, 1e4, 1e4, 2e4, 0}}}).model.rope.base_cycle,
+  EXPECT_EQ(
+      read_golden("exaone4", {{"sliding_window_pattern", "LLLG"}, {"layer_types", letters}}).model.attn.window_cycle,
+      (Cycle{7, 7, 7, -1, -1}));
+  EXPECT_EQ(read_golden("granite_swa", {{"layer_rope_theta", {0, 1e4, 1e4, 2e4, 0}}}).model.rope.base_cycle,
             (std::vector<double>{0, 1e4, 1e4, 2e4}));
-  EXPECT_EQ(read("granite_swa", {{"layer_rope_theta", nullptr}, {"-layer_types", 0}}).model, read("granite_swa").model);
-  EXPECT_EQ(read(cwm({{"rope_theta", 1e4}, {"rope_scaling", nullptr}})).model.rope.base, 1e4);
-  EXPECT_EQ(read(cwm({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}})).model.rope.scaling,
-            RopeScaling::kNone);
-  EXPECT_EQ(read(gemma2({{"attn_logit_softcapping", nullptr}})).model.attn.softcap, std::nullopt);
-  EXPECT_THAT(read(gemma2({{"hidden_act", "silu"}})).notes, Contains(HasSubstr("hidden_act")));
+  EXPECT_EQ(read_golden("granite_swa", {{"layer_rope_theta", nullptr}, {"-layer_types", 0}}).model,
+            read_golden("granite_swa").model);
+  EXPECT_EQ(read_changed(cwm({{"rope_theta", 1e4}, {"rope_scaling", nullptr}})).model.rope.base, 1e4);
+  EXPECT_EQ(
+      read_changed(cwm({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}})).model.rope.scaling,
+      RopeScaling::kNone);
+  EXPECT_EQ(read_changed(gemma2({{"attn_logit_softcapping", nullptr}})).model.attn.softcap, std::nullopt);
+  EXPECT_THAT(read_changed(gemma2({{"hidden_act", "silu"}})).notes, Contains(HasSubstr("hidden_act")));
 
   // The heads of full layers: by layer, or as older files say them.
   const json old_heads = {{"-per_layer_config", 0}, {"global_head_dim", 12}, {"num_global_key_value_heads", 1}};
-  EXPECT_EQ(read("gemma4", old_heads).model, read("gemma4").model);
-  EXPECT_EQ(read("gemma4", {{"-per_layer_config", 0}}).model.attn.global_head_dim, 512);
-  EXPECT_EQ(read("gemma4", {{"per_layer_config", json::object()}}).model.attn.global_head_dim, std::nullopt);
-  const ModelConfig usual = read("gemma4", {{"-rope_parameters", 0}}).model;
-  EXPECT_EQ(usual, read("gemma4").model) << "its rotation is the default of the class";
+  EXPECT_EQ(read_golden("gemma4", old_heads).model, read_golden("gemma4").model);
+  EXPECT_EQ(read_golden("gemma4", {{"-per_layer_config", 0}}).model.attn.global_head_dim, 512);
+  EXPECT_EQ(read_golden("gemma4", {{"per_layer_config", json::object()}}).model.attn.global_head_dim, std::nullopt);
+  const ModelConfig usual = read_golden("gemma4", {{"-rope_parameters", 0}}).model;
+  EXPECT_EQ(usual, read_golden("gemma4").model) << "its rotation is the default of the class";
   json sliding_last = golden_config("gemma4")["layer_types"];
   sliding_last[5] = "sliding_attention";
-  EXPECT_EQ(read("gemma4", {{"layer_types", sliding_last}, {"use_bidirectional_attention", "vision"}}).model,
-            read("gemma4").model);
+  EXPECT_EQ(read_golden("gemma4", {{"layer_types", sliding_last}, {"use_bidirectional_attention", "vision"}}).model,
+            read_golden("gemma4").model);
 }
 
 TEST(MixedLayers, RefusedByTheKey) {
   const auto expect = [](const json& config, const json& changes, const char* text) {
-    EXPECT_THAT(testing::error_of([&] { read(config, changes); }).what(), HasSubstr(text)) << changes;
+    EXPECT_THAT(testing::error_of([&] { read_changed(config, changes); }).what(), HasSubstr(text)) << changes;
   };
   const json gemma3 = golden_config("gemma3"), gemma4 = golden_config("gemma4");
   expect(gemma3, {{"attn_logit_softcapping", 50.0}}, "attn_logit_softcapping");
@@ -264,7 +268,7 @@ TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
                                  golden_config("exaone4"),
                                  golden_config("granite_swa")};
   for (const json& config : all) {
-    const HfConfig c = read(config);
+    const HfConfig c = read_changed(config);
     SCOPED_TRACE(c.family->class_name);
     EXPECT_EQ(&choose_family(c.model, c.family), c.family);
     // CWM has no axis that the plainer class lacks.
@@ -273,7 +277,7 @@ TEST(MixedLayers, ExportAsTheClassThatHasTheAxis) {
     EXPECT_EQ(parse_hf_config(write_hf_config(c, "float32"), "again").model, c.model);
   }
   const auto obstacle = [](const json& config, const auto& change) {
-    HfConfig c = read(config);
+    HfConfig c = read_changed(config);
     change(c.model);
     const std::vector<std::string> found = obstacles(*c.family, c.model);
     std::string texts;

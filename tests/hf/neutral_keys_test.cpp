@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 json llama() { return json::parse(testing::slurp(testing::golden_dir("llama") / "config.json")); }
 
 /// A file with these keys and no others but sizes, and the model that it is read as.
-model::ModelConfig read(const json& config) { return parse_hf_config(config.dump(), "config.json").model; }
+model::ModelConfig model_of(const json& config) { return parse_hf_config(config.dump(), "config.json").model; }
 
 TEST(NeutralKeys, EveryOneIsReadAtItsValueAndIsTheSameModel) {
   const json usual = llama();
@@ -27,25 +27,25 @@ TEST(NeutralKeys, EveryOneIsReadAtItsValueAndIsTheSameModel) {
     if (usual.contains(key)) continue;
     json with = usual;
     with[key] = only.empty() ? json(7) : json::parse(only);
-    EXPECT_EQ(read(with), read(usual));
+    EXPECT_EQ(model_of(with), model_of(usual));
     with[key] = nullptr;
-    EXPECT_EQ(read(with), read(usual));
+    EXPECT_EQ(model_of(with), model_of(usual));
     if (only.empty()) continue;
     with[key] = "another";
-    const Error error = testing::error_of([&] { read(with); });
+    const Error error = testing::error_of([&] { model_of(with); });
     EXPECT_THAT(error.what(), HasSubstr(key +
-                                        " = \"another\": LlamaForCausalLM is not known to read this key, which "
-                                        "changes nothing only if it is " +
-                                        only));
+                                        " = \"another\": LlamaForCausalLM is not known to read this key: expected "
+                                        "no such key, or the value " +
+                                        only + ", which has no effect"));
   }
 }
 
 /// What a class reads itself is never swallowed by the table.
 TEST(NeutralKeys, WhatAClassReadsKeepsItsMeaning) {
   json gpt2 = json::parse(testing::slurp(testing::golden_dir("gpt2") / "config.json"));
-  const model::ModelConfig usual = read(gpt2);
+  const model::ModelConfig usual = model_of(gpt2);
   gpt2["scale_attn_weights"] = false;
-  EXPECT_NE(read(gpt2).attn.scale, usual.attn.scale);
+  EXPECT_NE(model_of(gpt2).attn.scale, usual.attn.scale);
 }
 
 struct Published {
@@ -76,22 +76,22 @@ TEST(NeutralKeys, OfPublishedFiles) {
     SCOPED_TRACE(row.golden);
     json config = json::parse(testing::slurp(testing::golden_dir(row.golden) / "config.json"));
     config.update(json::parse(row.keys));
-    EXPECT_NO_THROW(read(config));
+    EXPECT_NO_THROW(model_of(config));
   }
 }
 
 TEST(NeutralKeys, AnotherRotationOfGptJIsRefused) {
   json config = json::parse(testing::slurp(testing::golden_dir("gptj") / "config.json"));
-  const model::ModelConfig usual = read(config);
+  const model::ModelConfig usual = model_of(config);
   config["rope_scaling"] = {{"type", "gptj"}};
-  EXPECT_EQ(read(config), usual);
+  EXPECT_EQ(model_of(config), usual);
   config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.0}};
-  EXPECT_THAT(testing::error_of([&] { read(config); }).what(), HasSubstr("rope_scaling"));
+  EXPECT_THAT(testing::error_of([&] { model_of(config); }).what(), HasSubstr("rope_scaling"));
 }
 
 TEST(NeutralKeys, HeadsOfGemma4NeedNotDivideTheWidth) {
   json config = json::parse(testing::slurp(testing::golden_dir("gemma4") / "config.json"));
-  model::ModelConfig model = read(config);
+  model::ModelConfig model = model_of(config);
   model.n_heads = 2 * model.n_kv_heads;
   while (model.d_model % model.n_heads == 0) model.n_heads += model.n_kv_heads;
   EXPECT_THAT(obstacles(testing::family("gemma4_text"), model), ::testing::IsEmpty());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/strings.h"
+#include "tests/launch/run_fixture.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
 
@@ -16,9 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kInput = 2, kDamaged = 3;
-
-struct Row {
+struct BadFile {
   const char* name;
   std::string prepare;  ///< a shell script
   const char* command;
@@ -32,8 +31,8 @@ std::set<std::string> entries(const fs::path& dir) {
   return all;
 }
 
-void run_rows(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void expect_files_refused(const std::vector<BadFile>& rows) {
+  for (const BadFile& row : rows) {
     SCOPED_TRACE(row.name);
     const ScratchDir dir;
     const std::string there = "cd " + shell_quote(dir.path().string()) + "\n";
@@ -67,7 +66,7 @@ std::string tokenizer(const std::string& model) {
 }
 
 TEST(BadFiles, OfTexts) {
-  run_rows({
+  expect_files_refused({
       {"gzip that ends too early",
        "seq 20000 | gzip >whole.gz && head -c 3000 whole.gz >text.gz",
        "data build text.gz --out o",
@@ -144,7 +143,7 @@ TEST(BadFiles, WhatIsLeftOutIsCounted) {
 }
 
 TEST(BadFiles, OfTokenizers) {
-  run_rows({
+  expect_files_refused({
       {"of a kind that is not supported",
        tokenizer(R"({"type": "WordPiece", "unk_token": "a", "vocab": {"a": 0}})"),
        "data build text.txt --out o --tokenizer m",
@@ -164,7 +163,7 @@ TEST(BadFiles, OfTokenizers) {
 }
 
 TEST(BadFiles, OfModels) {
-  run_rows({
+  expect_files_refused({
       {"rotary bases that contradict each other",
        model("llama", R"(s/"rope_scaling": null/"rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}/)"),
        "import m o",
@@ -225,7 +224,7 @@ std::string pointer(const char* file) {
 TEST(BadFiles, OfHubFolders) {
   const std::string nested = "repeated() { head -c 100000 /dev/zero | tr '\\0' \"$1\"; }\n";
   const auto only = [](const char* file) { return str_cat("mkdir m && touch m/", file, "\n"); };
-  run_rows({
+  expect_files_refused({
       {"a pointer for weights",
        model("llama", "") + pointer("m/model.safetensors"),
        "import m o",

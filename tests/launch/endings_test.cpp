@@ -15,8 +15,6 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int kResource = 6;
-
 // The update before the loss went out of range is the one to name, not the one that did not take place.
 TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
   const auto backend = kernels::make_backend({.threads = 1});

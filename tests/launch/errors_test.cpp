@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* const kGolden = ASHLAR_SOURCE_DIR "/tests/reference/golden/llama";
-constexpr int kInput = 2, kDamaged = 3, kNonFinite = 4, kResource = 6;
 
 // The folder in which rows run: datasets `data` (bytes) and `chars` (characters), a run of six steps on each (`good`,
 // `charrun`) with checkpoints of steps 3 and 6, and what a row prepares. `good` is never written by a row.
@@ -94,7 +93,7 @@ class Bench {
 
 using Prepare = std::function<void(Bench&)>;
 
-struct Row {
+struct BadInput {
   const char* name;
   Prepare prepare;     // null: nothing
   const char* before;  // shell words in front of the program: environment, limits
@@ -115,13 +114,13 @@ void expect_one_line(const ShellResult& r, const std::vector<const char*>& words
     EXPECT_EQ(r.err.find(trace), std::string::npos) << r.err;
 }
 
-void run_rows(const std::vector<Row>& rows) {
+void expect_inputs_refused(const std::vector<BadInput>& rows) {
   Bench bench;
   if (::testing::Test::HasFatalFailure()) return;
   const auto good = bench.files("good");
   ASSERT_GE(good.size(), 8u);
   std::map<std::string, bool> kept;
-  for (const Row& row : rows) {
+  for (const BadInput& row : rows) {
     SCOPED_TRACE(row.name);
     if (row.prepare) row.prepare(bench);
     if (::testing::Test::HasFatalFailure()) return;
@@ -141,7 +140,7 @@ void run_rows(const std::vector<Row>& rows) {
 }
 
 TEST(Errors, CommandLines) {
-  run_rows({
+  expect_inputs_refused({
       {"unknown command", none(), "", "trian", kInput, {"[ashlar]", "trian", "did you mean train?"}},
       {"no configuration", none(), "", "train", kInput, {"[train]", "got 0", "usage: ashlar train CONFIG"}},
       {"two configurations", none(), "", "train t.toml t.toml", kInput, {"[train]", "got 2"}},
@@ -155,8 +154,8 @@ TEST(Errors, CommandLines) {
       {"unknown option", none(), "", "train t.toml --restrat", kInput, {"--restrat", "did you mean --restart?"}},
       {"option without value", none(), "", "generate good --prompt", kInput, {"--prompt", "needs a value"}},
       {"option twice", none(), "", "generate good --tokens 3 --tokens 4", kInput, {"--tokens", "twice"}},
-      {"unknown bench", none(), "", "bench gem", kInput, {"[bench]", "gemm, kernels", "got gem"}},
-      {"unknown data command", none(), "", "data biuld", kInput, {"[data]", "biuld", "build, inspect or verify"}},
+      {"unknown bench", none(), "", "bench gem", kInput, {"[bench]", "gemm, kernels", "got 'gem'"}},
+      {"unknown data command", none(), "", "data biuld", kInput, {"[data]", "biuld", "build, inspect, verify"}},
       {"unknown key to explain", none(), "", "explain model.d_modle", kInput, {"model.d_modle", "model.d_model"}},
       {"temperature", none(), "", "generate good --temperature -1", kInput, {"--temperature = -1", "0 to 1000"}},
       {"temperature nan", none(), "", "generate good --temperature nan", kInput, {"--temperature = nan"}},
@@ -186,7 +185,7 @@ TEST(Errors, CommandLines) {
 
 TEST(Errors, Configurations) {
   const auto text = [](const char* toml) { return [toml](Bench& b) { b.write("bad.toml", toml); }; };
-  run_rows({
+  expect_inputs_refused({
       {"no file", none(), "", "train none.toml", kInput, {"none.toml", "No such file", "configs/quickstart.toml"}},
       {"a folder", none(), "", "train data", kInput, {"data", "directory"}},
       {"syntax",
@@ -238,7 +237,7 @@ TEST(Errors, Configurations) {
       {"wrong type", none(), "", "train t.toml model.d_model=wide", kInput, {"model.d_model", "'wide'", "an integer"}},
       {"empty", none(), "", "train t.toml train.steps=", kInput, {"train.steps = (empty)"}},
       {"heads do not divide", none(), "", "train t.toml model.n_heads=3 run.dir=new", kInput, {"model.n_heads", "16"}},
-      {"micro-batch", none(), "", "train t.toml train.micro_batch=3", kInput, {"train.micro_batch = 3", "multiple"}},
+      {"micro-batch", none(), "", "train t.toml train.micro_batch=3", kInput, {"train.micro_batch = 3", "divisor"}},
       {"learning rate", none(), "", "train t.toml optimizer.lr=1e30", kInput, {"optimizer.lr", "100"}},
       {"no GPU", none(), "export CUDA_VISIBLE_DEVICES=", "train t.toml run.device=cuda", kInput, {"device = \"cpu\""}},
       {"window", none(), "", "train t.toml attn.window_cycle=[0] run.dir=new", kInput, {"window_cycle = [0]", "-1"}},
@@ -332,7 +331,7 @@ TEST(Errors, Datasets) {
     b.must(Bench::binary() + " data build brief.txt --out brief --validation 0");
   };
   const char* const train = "train t.toml data.path=d run.dir=fresh";
-  run_rows({
+  expect_inputs_refused({
       {"missing", none(), "", "train t.toml data.path=nowhere", kInput, {"no dataset at nowhere", "ashlar data build"}},
       {"a folder of something else", none(), "", "train t.toml data.path=good", kInput, {"good", "manifest.json"}},
       {"truncated shard", on("d/train-00000.h5", &Bench::halve), "", train, kDamaged, {"train-00000.h5", "truncated"}},
@@ -439,7 +438,7 @@ TEST(Errors, Checkpoints) {
   };
   const Prepare copy = [](Bench& b) { b.copy("good", "copy"); };
   const char* const six = "eval copy/checkpoints/step-00000006 --threads 1";
-  run_rows({
+  expect_inputs_refused({
       {"none to begin from", none(), "", "train t.toml run.dir=new run.init_from=nowhere", kInput, {"nowhere"}},
       {"of another model",
        none(),
@@ -489,7 +488,7 @@ TEST(Errors, Checkpoints) {
        "",
        "train t.toml run.dir=copy",
        kDamaged,
-       {"copy/checkpoints", "got 2, all damaged"}},
+       {"copy/checkpoints", "all 2 are damaged"}},
       {"of a newer version", newer, "", six, kInput, {"manifest.json", "version 99"}},
       {"disk full",
        copy,

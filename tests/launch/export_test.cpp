@@ -20,7 +20,6 @@ namespace ashlar::testing {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kInput = 2;
 
 std::vector<double> logits_of(const std::filesystem::path& checkpoint) {
   comm::Bootstrap alone;
@@ -81,11 +80,11 @@ std::map<std::string, std::string> files_of(const RunFixture& run, const std::st
   return files;
 }
 
-const char* const kTrain = "train tiny.toml train.steps=6 dropout.resid=0 dropout.attn=0";
+const char* const kTrainTiny = "train tiny.toml train.steps=6 dropout.resid=0 dropout.attn=0";
 
 TEST(Export, RanksWriteTheFilesThatOneWrites) {
   const RunFixture run;
-  ASSERT_EQ(run.ashlar(kTrain).code, 0);
+  ASSERT_EQ(run.ashlar(kTrainTiny).code, 0);
   const std::string sharded = " --max-shard-bytes 8KB";
   const std::pair<const char*, std::string> exports[] = {{"", "export run one --max-shard-bytes 0"},
                                                          {"", "export run default"},
@@ -116,7 +115,7 @@ TEST(Export, RanksWriteTheFilesThatOneWrites) {
 
 TEST(Export, AnErrorOfAnyRankIsToldOnceAndNothingStays) {
   const RunFixture run;
-  ASSERT_EQ(run.ashlar(kTrain).code, 0);
+  ASSERT_EQ(run.ashlar(kTrainTiny).code, 0);
   const std::string weights = "run/checkpoints/step-00000006/weights-00000.safetensors";
   std::string bytes = run.read(weights);
   bytes[bytes.size() - 3] ^= 4;

@@ -18,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
-constexpr int kNonFinite = 4;
-
 using Change = std::function<void(const io::TensorSpec&, std::span<float>)>;
 
 /// The weights of a checkpoint as another one, changed.

@@ -28,16 +28,16 @@ class From : public ::testing::Test {
   RunFixture run_;
 };
 
-constexpr const char* kTrain =
+constexpr const char* kTrainFromHub =
     "train --from hub/a-model data.path=set train.sequence_length=32 train.global_batch=4 checkpoint.every=2 ";
 
 TEST_F(From, TrainsTheModelOfAFolder) {
-  const std::string begun = must(str_cat(kTrain, "train.steps=4"));
+  const std::string begun = must(str_cat(kTrainFromHub, "train.steps=4"));
   EXPECT_THAT(begun, AllOf(HasSubstr("imported "), HasSubstr("runs/a-model.import"), HasSubstr("with its tokenizer")));
   ASSERT_EQ(run_.metric("runs/a-model", "loss").size(), 4u);
   EXPECT_LT(run_.metric("runs/a-model", "loss")[0], run_.metric("first", "loss")[0]) << "its weights have learnt";
   // The same command again goes on, and imports nothing.
-  const std::string again = must(str_cat(kTrain, "train.steps=6"));
+  const std::string again = must(str_cat(kTrainFromHub, "train.steps=6"));
   EXPECT_THAT(again, AllOf(Not(HasSubstr("imported ")), HasSubstr("step-00000004 at step 4")));
   EXPECT_EQ(run_.metric("runs/a-model", "loss").size(), 6u);
   // What imports by hand trains the same.
@@ -49,14 +49,14 @@ TEST_F(From, TrainsTheModelOfAFolder) {
 }
 
 TEST_F(From, ManyRanksImportOnce) {
-  const std::string out = must(str_cat("launch -np 2 ", kTrain, "train.steps=2 run.dir=two/"));
+  const std::string out = must(str_cat("launch -np 2 ", kTrainFromHub, "train.steps=2 run.dir=two/"));
   EXPECT_EQ(out.find("imported "), out.rfind("imported ")) << out;
   EXPECT_TRUE(fs::exists(run_.dir() / "two.import/manifest.json"));
   EXPECT_EQ(run_.metric("two", "loss").size(), 2u);
 }
 
 TEST_F(From, WhatIsNotTheSameModelIsSaid) {
-  must(str_cat(kTrain, "train.steps=2 run.dir=run"));
+  must(str_cat(kTrainFromHub, "train.steps=2 run.dir=run"));
   const auto refused = [&](const std::string& words, const std::string& what) {
     const ShellResult r = run_.ashlar(words);
     EXPECT_EQ(r.code, 2) << words << "\n" << r.out;
@@ -80,7 +80,7 @@ TEST_F(From, AKeyThatIsNotKnownCanBeVouchedFor) {
   std::string config = run_.read("hub/a-model/config.json");
   config.insert(config.find('{') + 1, "\"mystery\": 1,");
   run_.write("hub/a-model/config.json", config);
-  const std::string words = str_cat(kTrain, "train.steps=2 ");
+  const std::string words = str_cat(kTrainFromHub, "train.steps=2 ");
   const ShellResult refused = run_.ashlar(words);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("add --ignore-key mystery"));

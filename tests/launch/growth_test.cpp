@@ -24,10 +24,7 @@ namespace ashlar::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 using ::testing::HasSubstr;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Files opened by one rank, or the most that any rank has opened (tests/support/preload/opens.cpp).
 struct Opens {

@@ -95,7 +95,7 @@ TEST_F(Loading, DamageAnywhereMeansTheNextOlder) {
   flip_middle_bit(checkpoint(1) / kMoments);
   const ShellResult none = run_.ashlar(kEval);
   EXPECT_EQ(none.code, 3);
-  EXPECT_NE(none.err.find("all damaged"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("are damaged; restore"), std::string::npos) << none.err;
 }
 
 }  // namespace

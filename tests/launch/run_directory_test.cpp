@@ -429,11 +429,10 @@ TEST(Restart, ADirectoryThatHoldsTheCurrentOneIsRefusedAtOnce) {
            {".", "r/checkpoints/..", "directory itself, got 'r/checkpoints/..'; set run.dir = '" + path + "'"},
            {"r", path, ", which is the current directory"},
            {"r/deep", "..", "'..', which contains the current directory; change to another directory first"},
-           {"r", "/", "'/', the root directory; choose another run.dir\n"}}) {
+           {"r", "/", "'/', which is the root directory; choose another run.dir\n"}}) {
     const ShellResult r = from(folder, dir);
     EXPECT_EQ(r.code, 2) << dir << r.out << r.err;
-    EXPECT_THAT(r.err,
-                AllOf(HasSubstr("ashlar: [run.dir] --restart renames the run directory: expected "), HasSubstr(words)));
+    EXPECT_THAT(r.err, AllOf(HasSubstr("ashlar: [run.dir] --restart renames the run directory"), HasSubstr(words)));
     EXPECT_EQ(r.out, "") << "before anything is done";
     EXPECT_EQ(everything(run), before) << dir;
   }

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,6 +12,14 @@
 #include "tests/support/shell.h"
 
 namespace ashlar::testing {
+
+/// Exit codes of the program, as its users see them.
+inline constexpr int kInput = 2, kDamaged = 3, kNonFinite = 4, kResource = 6;
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// A folder with a small byte dataset (`data`) and a tiny configuration (`tiny.toml`), and the program to run there.
 class RunFixture {

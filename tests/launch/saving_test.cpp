@@ -190,7 +190,7 @@ TEST_F(Saving, BenchSaysWhatSavingCostsAndLeavesNothing) {
   EXPECT_FALSE(fs::exists(run_.dir() / "new"));
   const ShellResult taken = run_.ashlar("bench save tiny.toml data");
   EXPECT_EQ(taken.code, 2);
-  EXPECT_THAT(taken.err, HasSubstr("expected a new or empty directory, got"));
+  EXPECT_THAT(taken.err, HasSubstr("expected a new or empty directory, since"));
   EXPECT_TRUE(fs::exists(run_.dir() / "data"));
 }
 

@@ -17,12 +17,9 @@ namespace ashlar::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Signals : public ::testing::Test {
  protected:
@@ -233,7 +230,7 @@ TEST_F(Signals, NothingWaitsForAPipe) {
   fs::create_directory(run_.dir() / "r");
   const std::string train = "train tiny.toml train.steps=2 schedule.warmup_steps=1 run.dir=r";
   refused("r/metrics.jsonl", train, "[metrics] r/metrics.jsonl: expected a regular file");
-  refused("r/.lock", train, "r/.lock which is not a regular file");
+  refused("r/.lock", train, "r/.lock, which is not a regular file");
   const ShellResult r = run_shell("cd " + shell_quote(run_.dir().string()) + " && timeout 5 " +
                                   shell_quote(ASHLAR_BINARY) + " train <(cat tiny.toml) run.dir=s");
   EXPECT_EQ(r.code, 2);

@@ -27,7 +27,6 @@ namespace {
 using io::LineWriter;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 class Pipe {
  public:

@@ -157,7 +157,7 @@ TEST_F(TokenizerCommand, RefusesInOneLine) {
   expect_refused(tokenizer("encode"), {"expected one tokenizer, got 0"});
   expect_refused(tokenizer("encode --templat " + llama), {"--templat", "--template"});
   expect_refused(tokenizer("info nowhere"), {"nowhere"});
-  expect_refused(tokenizer("tell " + llama), {"tell", "info, encode, decode or train"});
+  expect_refused(tokenizer("tell " + llama), {"tell", "info, encode, decode, train"});
   // A field that is not supported, by its name; merges that name no token.
   json changed = json::parse(std::ifstream(llama));
   changed["model"]["dropout"] = 0.5;

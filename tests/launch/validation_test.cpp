@@ -155,7 +155,7 @@ TEST(Validation, ASourceWithoutACountedTargetIsLeftOut) {
   // Alone it has none at all.
   const auto none = run.ashlar("eval mixed --data empty");
   EXPECT_EQ(none.code, 2) << none.out;
-  EXPECT_THAT(none.err, HasSubstr("no valid targets"));
+  EXPECT_THAT(none.err, HasSubstr("expected a validation part with targets that are not masked"));
   ValidationResult r{.sources = {}, .uncounted = {{"a", 3}}, .mixture = true};
   combine(r);
   EXPECT_EQ(r.loss, 0);

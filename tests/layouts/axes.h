@@ -6,6 +6,9 @@
 
 namespace ashlar::testing {
 
+/// Sequences of a micro-batch, and tokens of each.
+inline constexpr int64_t kB = 2, kT = 8;
+
 /// A model of the table that every layout must compute alike. Eight heads, so that up to eight tensor ranks divide it.
 struct Axes {
   const char* name;
@@ -39,6 +42,14 @@ struct Axes {
   bool bias_by_layer = false;  ///< T5's, else one for all layers
   int64_t full_kv_heads = 0;   ///< not 0: every second layer is full, with heads of its own whose keys are its values
 };
+
+/// One of these models in a dtype.
+struct ModelCase {
+  Axes axes;
+  DType dtype;
+  int64_t turn;  ///< chooses meshes
+};
+inline std::ostream& operator<<(std::ostream& out, const ModelCase& c) { return out << c.axes.name << " " << c.dtype; }
 
 /// Three times the spread of gate and up values: some lie beyond, and next to none so near that rounding puts them on
 /// the other side, where their gradient is another one.

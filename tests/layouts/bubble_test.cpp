@@ -283,7 +283,7 @@ std::vector<double> least_disturbed(double limit, const Measure& measure) {
 }
 
 /// One step of a pipeline over `stages`, timed.
-struct Step {
+struct TimedStep {
   const Ctx& ctx;
   const pipeline::ScheduleSpec& spec;
   comm::Communicator& stages;
@@ -347,14 +347,14 @@ struct Step {
   }
 };
 
-struct Case {
+struct BubbleCase {
   pipeline::PipelineSchedule kind;
   int64_t virtual_stages;
   double seconds;  ///< of each third of a stage's work on a micro-batch, where it sleeps
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << pipeline::name_of(c.kind); }
+std::ostream& operator<<(std::ostream& out, const BubbleCase& c) { return out << pipeline::name_of(c.kind); }
 
-class Bubble : public ::testing::TestWithParam<Case> {
+class Bubble : public ::testing::TestWithParam<BubbleCase> {
  protected:
   static pipeline::ScheduleSpec spec_of(int64_t stages) {
     return {.kind = GetParam().kind,
@@ -427,7 +427,7 @@ TEST_P(Bubble, IsExactlyThatOfTheScheduleInVirtualTime) {
   comm::Communicator& stages = bootstrap().world();
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
+  const TimedStep step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
   for (const bool even : {true, false}) {
     const pipeline::Costs costs = costs_of(spec, 1.0 / 3, even);
     TimeRunner runner({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = false});
@@ -451,7 +451,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesSleep) {
   if (stages.size() == 1 || stages.size() > 4) return;  // alone nothing idles; four ranks have measured it for eight
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
+  const TimedStep step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
   const pipeline::Costs costs = costs_of(spec, GetParam().seconds, true);
   const std::vector<double> excess = least_disturbed(kPoints, [&] {
     TimeRunner sleeping({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = true});
@@ -469,7 +469,7 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   comm::Communicator& stages = bootstrap().world();
   if (stages.size() != 2) return;
   const pipeline::ScheduleSpec spec = spec_of(stages.size());
-  constexpr int64_t kT = 128;
+  constexpr int64_t kTokens = 128;
   model::ModelConfig config = config_of({.name = "Wide"});
   config.d_model = 192;
   config.head_dim = config.rope.dims = 24;
@@ -479,14 +479,15 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   training::Engine engine(*backend_, *stream_, mesh,
                           {.model = config,
                            .optimizer = optim::OptimizerOptions{},
-                           .sequence_length = kT,
+                           .sequence_length = kTokens,
                            .virtual_stages = spec.virtual_stages});
   engine.initialize();
   engine.wait_param_sync();
-  TinyModel source(config, DType::kFloat32, 1, kT);
+  TinyModel source(config, DType::kFloat32, 1, kTokens);
   const std::vector<pipeline::MicroBatch> batches(spec.micro_batches, {.view = source.batch()});
   const Ctx ctx = engine.ctx();
-  const Step step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = {{"residual stream", {kT, config.d_model}}}};
+  const TimedStep step{
+      .ctx = ctx, .spec = spec, .stages = stages, .boundary = {{"residual stream", {kTokens, config.d_model}}}};
   const std::vector<double> excess = least_disturbed(kPoints, [&] {
     engine.store().begin_step();
     const Tensor stats = ctx.make_struct(LossStats{});
@@ -501,11 +502,11 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
-                         ::testing::Values(Case{pipeline::PipelineSchedule::kForwardOnly, 1, 0.02},
-                                           Case{pipeline::PipelineSchedule::kGpipe, 1, 0.006},
-                                           Case{pipeline::PipelineSchedule::k1F1B, 1, 0.006},
-                                           Case{pipeline::PipelineSchedule::kInterleaved, 2, 0.006},
-                                           Case{pipeline::PipelineSchedule::kZbH1, 1, 0.006}),
+                         ::testing::Values(BubbleCase{pipeline::PipelineSchedule::kForwardOnly, 1, 0.02},
+                                           BubbleCase{pipeline::PipelineSchedule::kGpipe, 1, 0.006},
+                                           BubbleCase{pipeline::PipelineSchedule::k1F1B, 1, 0.006},
+                                           BubbleCase{pipeline::PipelineSchedule::kInterleaved, 2, 0.006},
+                                           BubbleCase{pipeline::PipelineSchedule::kZbH1, 1, 0.006}),
                          [](const auto& at) {
                            std::string name(pipeline::name_of(at.param.kind));
                            std::erase(name, '-');

@@ -16,14 +16,7 @@
 namespace ashlar::testing {
 namespace {
 
-struct Case {
-  Axes axes;
-  DType dtype;
-  int64_t turn;  ///< chooses the pairs of meshes
-};
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.axes.name << " " << c.dtype; }
-
-class CheckpointOnAnyMesh : public ::testing::TestWithParam<Case> {};
+class CheckpointOnAnyMesh : public ::testing::TestWithParam<ModelCase> {};
 
 // Each pair of meshes meets one of the nine models; on eight ranks one pair in five does. The long form takes every
 // model with every pair, on eight ranks one model with every pair.
@@ -92,9 +85,9 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
 }
 
 // Models rotate over pairs of meshes; each third of the meshes meets every dtype on either side.
-std::vector<Case> cases() {
+std::vector<ModelCase> checkpoint_cases() {
   constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
-  std::vector<Case> all;
+  std::vector<ModelCase> all;
   for (const Axes& axes : kAxes) {
     const auto turn = static_cast<int64_t>(all.size());
     all.push_back({.axes = axes, .dtype = kDTypes[(turn + turn / 3) % 3], .turn = turn});
@@ -102,7 +95,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CheckpointOnAnyMesh, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models, CheckpointOnAnyMesh, ::testing::ValuesIn(checkpoint_cases()),
                          [](const auto& at) { return str_cat(at.param.axes.name, "_", name_of(at.param.dtype)); });
 
 }  // namespace

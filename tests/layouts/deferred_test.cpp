@@ -31,7 +31,7 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kB = 2, kT = 8, kSteps = 4;
+constexpr int64_t kSteps = 4;
 
 struct Layout {
   mesh::MeshShape mesh;
@@ -77,7 +77,7 @@ struct Watched {
 };
 
 /// Some steps with reports read one step late, then an evaluation.
-Bits train(Backend& backend, comm::Communicator& ranks, const Layout& layout, const Watched& watched) {
+Bits train_layout(Backend& backend, comm::Communicator& ranks, const Layout& layout, const Watched& watched) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const std::unique_ptr<comm::Communicator> over_device = comm::make_device_comm(ranks, backend);
   comm::Communicator& all = over_device ? *over_device : ranks;
@@ -157,9 +157,9 @@ void expect_bits_of_the_cpu(const Layout& layout, uint64_t seed) {
                        ", seed ", seed));
   comm::Communicator& ranks = bootstrap().world();
   const std::unique_ptr<Backend> cpu = kernels::make_backend({.threads = 1});
-  const Bits expected = train(*cpu, ranks, layout, {});
+  const Bits expected = train_layout(*cpu, ranks, layout, {});
   DeferredBackend device(kernels::make_backend({.threads = 1}), seed);
-  const Bits got = train(device, ranks, layout, {.gpu = &device.gpu()});
+  const Bits got = train_layout(device, ranks, layout, {.gpu = &device.gpu()});
   EXPECT_EQ(got.size(), expected.size());
   const auto [at, other] = std::mismatch(got.begin(), got.end(), expected.begin(), expected.end());
   EXPECT_EQ(at, got.end()) << "first at number " << at - got.begin() << " of " << got.size();
@@ -199,8 +199,8 @@ TEST(Deferred, ASlowStepOfTheEmulatedDeviceWaitsForNothing) {
     if (shape.ranks() != bootstrap().world().size() || shape[Axis::kPipeline] > 2) continue;
     SCOPED_TRACE(name_of(shape));
     emulated::EmulatedBackend device(emulated::DeviceOptions{.seed = 6});
-    const Bits bits = train(device, bootstrap().world(), {.mesh = shape, .axes = &kAxes[3]},
-                            {.gpu = &device.device().state().gpu, .first_step = 1});
+    const Bits bits = train_layout(device, bootstrap().world(), {.mesh = shape, .axes = &kAxes[3]},
+                                   {.gpu = &device.device().state().gpu, .first_step = 1});
     EXPECT_GT(bits.size(), 16u);
   }
 }

@@ -17,19 +17,11 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kB = 2, kT = 8;
 constexpr uint64_t kSeed = 7;
 
 double bound_of(DType dtype) { return dtype == DType::kFloat64 ? 1e-11 : 2e-5; }
 
-struct Case {
-  Axes axes;
-  DType dtype;
-  int64_t turn;  ///< chooses the layouts
-};
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.axes.name << " " << c.dtype; }
-
-class Evaluation : public ::testing::TestWithParam<Case> {
+class Evaluation : public ::testing::TestWithParam<ModelCase> {
  protected:
   void expect_equal(const mesh::MeshShape& shape, bool sequence_parallel) {
     const auto& [axes, dtype, turn] = GetParam();
@@ -130,8 +122,8 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   }
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ModelCase> evaluation_cases() {
+  std::vector<ModelCase> all;
   for (const Axes& axes : kAxes) {
     const auto turn = static_cast<int64_t>(all.size());
     all.push_back({.axes = axes, .dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32, .turn = turn});
@@ -139,7 +131,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Evaluation, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models, Evaluation, ::testing::ValuesIn(evaluation_cases()),
                          [](const auto& at) { return str_cat(at.param.axes.name, "_", name_of(at.param.dtype)); });
 
 }  // namespace

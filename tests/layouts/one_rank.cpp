@@ -125,7 +125,7 @@ class OneRank {
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-std::vector<double> part_of(const std::vector<double>& global, const nn::ShardedRange& range) {
+std::vector<double> range_of(const std::vector<double>& global, const nn::ShardedRange& range) {
   const std::vector<double> part = slice_of(global, *range.ref->tensor);
   return {part.begin() + range.first, part.begin() + range.first + range.size};
 }
@@ -330,7 +330,7 @@ class Comparison {
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->tensor->name;
       const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.flat_begin, range.size));
-      const std::vector<double> expected = part_of(gradients_.at(name), range);
+      const std::vector<double> expected = range_of(gradients_.at(name), range);
       if (const double share = gradient_bound(name); share == 0) {
         EXPECT_EQ(got, expected) << name;
       } else {
@@ -361,7 +361,7 @@ class Comparison {
     const double scale = share_of_first(case_.optimizer) * case_.clip;
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->tensor->name;
-      std::vector<double> moments = part_of(gradients_.at(name), range);
+      std::vector<double> moments = range_of(gradients_.at(name), range);
       for (double& x : moments) x *= scale;
       expect_close(name + ".m", values_of(engine_.optimizer()->state("m").of(range)), moments,
                    scale * terms_of(gradients_, name), scale * all_, bound_);

@@ -19,7 +19,7 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kB = 2, kT = 8, kLayers = 4;
+constexpr int64_t kLayers = 4;
 
 /// An operation of a group of ranks.
 struct Exchange {

@@ -11,7 +11,7 @@
 namespace ashlar::testing {
 namespace {
 
-struct Case {
+struct PipelineCase {
   Axes axes;
   pipeline::PipelineSchedule kind;
   int64_t virtual_stages;
@@ -19,12 +19,12 @@ struct Case {
   DType dtype;
   int64_t turn;  ///< chooses the layouts
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const PipelineCase& c) {
   return out << c.axes.name << " " << pipeline::name_of(c.kind) << " " << c.dtype << ", " << c.micro_batches
              << " micro-batches";
 }
 
-class PipelineGradients : public ::testing::TestWithParam<Case> {
+class PipelineGradients : public ::testing::TestWithParam<PipelineCase> {
  protected:
   void expect_equal(int64_t pipeline, int64_t data, int64_t tensor, bool sequence_parallel) {
     const auto& [axes, kind, virtual_stages, micro_batches, dtype, turn] = GetParam();
@@ -60,11 +60,11 @@ TEST_P(PipelineGradients, AreThoseOfOneRank) {
 }
 
 // Axes rotate over schedules: each schedule meets every axis and both dtypes, without the full product.
-std::vector<Case> cases() {
+std::vector<PipelineCase> pipeline_cases() {
   using enum pipeline::PipelineSchedule;
   const std::pair<pipeline::PipelineSchedule, int64_t> kSchedules[] = {
       {kGpipe, 1}, {k1F1B, 1}, {kInterleaved, 2}, {kZbH1, 1}};
-  std::vector<Case> all;
+  std::vector<PipelineCase> all;
   int64_t turn = 0, schedule = 0;
   for (const auto& [kind, chunks] : kSchedules) {
     ++schedule;
@@ -81,7 +81,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, PipelineGradients, ::testing::ValuesIn(cases()), [](const auto& at) {
+INSTANTIATE_TEST_SUITE_P(Layouts, PipelineGradients, ::testing::ValuesIn(pipeline_cases()), [](const auto& at) {
   std::string kind(pipeline::name_of(at.param.kind));
   std::erase(kind, '-');
   return str_cat(at.param.axes.name, "_", kind, "_", name_of(at.param.dtype), "_", at.param.micro_batches);

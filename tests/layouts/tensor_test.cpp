@@ -16,23 +16,22 @@
 namespace ashlar::testing {
 namespace {
 
-struct Case {
+struct TensorCase {
   Axes axes;
   bool sequence_parallel;
   DType dtype;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const TensorCase& c) {
   return out << c.axes.name << " " << c.dtype << (c.sequence_parallel ? ", sequence parallel" : "");
 }
 
-class TensorParallelGradients : public ::testing::TestWithParam<Case> {};
+class TensorParallelGradients : public ::testing::TestWithParam<TensorCase> {};
 
 TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   const auto& [axes, sequence_parallel, dtype] = GetParam();
   comm::Communicator& world = bootstrap().world();
   const model::ModelConfig config = config_of(axes);
   mesh::Mesh mesh(world, {{Axis::kTensor, world.size()}});
-  constexpr int64_t kB = 2, kT = 8;
   const auto prepare = [&](TinyModel& m) {
     if (axes.documents) {
       m.doc_start().assign(kB * kT, 0);
@@ -71,15 +70,15 @@ TEST_P(TensorParallelGradients, AreThoseOfOneRank) {
   EXPECT_NEAR(norm, all, bound * all);
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<TensorCase> tensor_cases() {
+  std::vector<TensorCase> all;
   for (const Axes& axes : kAxes)
     for (const bool sequence_parallel : {false, true})
       for (const DType dtype : {DType::kFloat64, DType::kFloat32}) all.push_back({axes, sequence_parallel, dtype});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, TensorParallelGradients, ::testing::ValuesIn(cases()), [](const auto& at) {
+INSTANTIATE_TEST_SUITE_P(Layouts, TensorParallelGradients, ::testing::ValuesIn(tensor_cases()), [](const auto& at) {
   return str_cat(at.param.axes.name, at.param.sequence_parallel ? "Sequence" : "", "_", name_of(at.param.dtype));
 });
 

@@ -7,11 +7,12 @@
 #include "data/read/batch.h"
 #include "launch/training/engine.h"
 #include "launch/training/evaluation.h"
+#include "tests/layouts/axes.h"
 #include "tests/layouts/masked_ids.h"
 
 namespace ashlar::testing {
 
-inline constexpr int64_t kT = 8, kMicroBatches = 8;
+inline constexpr int64_t kMicroBatches = 8;
 
 /// One sample of random tokens, the same for its number on any mesh.
 inline data::Batch sample(int64_t number, int64_t vocab) {

@@ -28,7 +28,7 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kSteps = 30, kSavedAt = 24, kRanks = 4, kBytesVocab = 257;
+constexpr int64_t kTwinSteps = 30, kSavedAt = 24, kRanks = 4, kBytesVocab = 257;
 /// A test takes as many twins as there are ranks: each has the whole model of one of them to itself.
 constexpr int64_t kTwinsOfATest = kRanks;
 
@@ -56,7 +56,7 @@ data::Batch samples(int64_t first, int64_t B, int64_t T) {
   return batch;
 }
 
-struct Step {
+struct StepNumbers {
   double loss = 0, grad_norm = 0;
 };
 
@@ -70,10 +70,10 @@ class TwinRun {
 
   training::Engine& engine() { return engine_; }
 
-  std::vector<Step> train(int64_t from, int64_t to) {
+  std::vector<StepNumbers> train(int64_t from, int64_t to) {
     const int64_t B = config_.train.micro_batch, share = config_.train.global_batch / B / mesh_.size(kSampleAxes);
     std::vector<training::DeviceBatch> slots(static_cast<size_t>(share));
-    std::vector<Step> steps;
+    std::vector<StepNumbers> steps;
     for (int64_t step = from; step < to; ++step) {
       for (int64_t m = 0; m < share; ++m) {
         const int64_t first = step * config_.train.global_batch + (mesh_.index(kSampleAxes) * share + m) * B;
@@ -121,12 +121,12 @@ TEST_P(Twins, SlowTrainOnFourRanksAsOnOneAndResume) {
   const std::span<const zoo::PublishedText> all = zoo::published_texts();
   const int64_t first = GetParam() * kTwinsOfATest, end = std::min(first + kTwinsOfATest, std::ssize(all));
 
-  std::vector<Step> mine(kSteps);
+  std::vector<StepNumbers> mine(kTwinSteps);
   if (const int64_t twin = first + world.rank(); twin < end) {
     mesh::LoneRank alone;
     TwinRun whole(all[static_cast<size_t>(twin)], alone.world, {}, false);
     whole.engine().initialize();
-    mine = whole.train(0, kSteps);
+    mine = whole.train(0, kTwinSteps);
     EXPECT_LT(mine.back().loss, 0.9 * mine.front().loss) << all[static_cast<size_t>(twin)].id;
   }
   std::vector<mesh::MeshShape> shapes = meshes(kRanks);
@@ -137,10 +137,10 @@ TEST_P(Twins, SlowTrainOnFourRanksAsOnOneAndResume) {
     const mesh::MeshShape shape = shapes[static_cast<size_t>(twin) % shapes.size()];
     const bool sequence = shape[Axis::kTensor] > 1 && twin % 2 == 0;
     SCOPED_TRACE(str_cat(model.id, " on ", name_of(shape), sequence ? " with sequence parallel" : ""));
-    std::vector<Step> one_rank = mine;
+    std::vector<StepNumbers> one_rank = mine;
     comm::broadcast_bytes(control, std::as_writable_bytes(std::span(one_rank)), static_cast<int>(twin - first));
 
-    std::vector<Step> four;
+    std::vector<StepNumbers> four;
     const std::filesystem::path run_dir = dir.path() / std::string(model.id);
     {
       TwinRun run(model, world, shape, sequence);
@@ -151,12 +151,12 @@ TEST_P(Twins, SlowTrainOnFourRanksAsOnOneAndResume) {
                                             .store = run.engine().store(),
                                             .optimizer = run.engine().optimizer(),
                                             .state = {.step = kSavedAt}});
-      for (const Step& step : run.train(kSavedAt, kSteps)) four.push_back(step);
+      for (const StepNumbers& step : run.train(kSavedAt, kTwinSteps)) four.push_back(step);
     }
     // Rounding alone tells them apart, which training makes larger, the most where norms stand behind branches.
     EXPECT_NEAR(four[0].loss, one_rank[0].loss, 1e-13 * one_rank[0].loss);
     EXPECT_NEAR(four[0].grad_norm, one_rank[0].grad_norm, 1e-11 * one_rank[0].grad_norm);
-    for (size_t i = 1; i < kSteps; ++i)
+    for (size_t i = 1; i < kTwinSteps; ++i)
       EXPECT_NEAR(four[i].loss, one_rank[i].loss, 1e-7 * one_rank[i].loss) << "step " << i;
 
     TwinRun resumed(model, world, shape, sequence);
@@ -169,8 +169,8 @@ TEST_P(Twins, SlowTrainOnFourRanksAsOnOneAndResume) {
                                                        .store = resumed.engine().store(),
                                                        .optimizer = resumed.engine().optimizer()});
     resumed.engine().start_param_sync();
-    const std::vector<Step> later = resumed.train(kSavedAt, kSteps);
-    for (size_t i = 0; i < kSteps - kSavedAt; ++i) {
+    const std::vector<StepNumbers> later = resumed.train(kSavedAt, kTwinSteps);
+    for (size_t i = 0; i < kTwinSteps - kSavedAt; ++i) {
       EXPECT_EQ(later[i].loss, four[kSavedAt + i].loss) << "step " << kSavedAt + i;
       EXPECT_EQ(later[i].grad_norm, four[kSavedAt + i].grad_norm) << "step " << kSavedAt + i;
     }

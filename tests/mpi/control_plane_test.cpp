@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "tests/mpi/communicators.h"
 #include "tests/mpi/operands.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::testing {
 namespace {
@@ -162,15 +163,6 @@ TEST_P(Control, MessagesGrowWithTheLogarithmOfTheRanks) {
   int64_t all = mine;
   control_.reduce({.int_sums = {&all, 1}}).wait();
   EXPECT_EQ(all, pieces * 2 * (ranks_ - 1));
-}
-
-std::string bug_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Bug& bug) {
-    return bug.what();
-  }
-  return "no Bug";
 }
 
 // Each rank in turn issues something else than the others. All get a Bug that names both.

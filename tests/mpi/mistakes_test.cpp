@@ -8,6 +8,7 @@
 #include "parallel/comm/host.h"
 #include "tests/mpi/communicators.h"
 #include "tests/mpi/operands.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::testing {
 namespace {
@@ -17,15 +18,6 @@ using comm::ReduceOp;
 using comm::Work;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string bug_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Bug& bug) {
-    return bug.what();
-  }
-  return "no Bug";
-}
 
 class Mistakes : public OnEachKind {};
 

@@ -39,8 +39,7 @@ TEST(NcclWindowProblem, NamesTheFirstRankThatCannot) {
   other = good;
   other.beyond = 256;
   EXPECT_EQ(comm::window_problem(std::array{other, good}),
-            "expected a buffer that begins at a multiple of 4096 bytes, got one that begins 256 bytes after such a "
-            "multiple on rank 0");
+            "expected a buffer that begins at a multiple of 4096 bytes, got one 256 bytes past a multiple on rank 0");
   other.bytes = other.beyond = 0;
   EXPECT_EQ(comm::window_problem(std::array{other, other}), "expected a buffer, got none");
 }
@@ -139,7 +138,7 @@ TEST_F(NcclWindows, NeedOneSizeOnAllRanks) {
 TEST_F(NcclWindows, NeedABufferThatBeginsAtAPage) {
   const auto comm = make_windowed();
   auto* const block = static_cast<float*>(take(*comm, 2 * kElements * 4));
-  expect_none(*comm, view(block + (rank_ == 0 ? 0 : 64)), "256 bytes after such a multiple on rank 1");
+  expect_none(*comm, view(block + (rank_ == 0 ? 0 : 64)), "256 bytes past a multiple on rank 1");
 }
 
 TEST_F(NcclWindows, NeedMemoryForThem) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kB = 2, kT = 5, kKeys = 8, kH = 4, kG = 2, kD = 4, kD_v = 3;
 constexpr int64_t kQ = kH * kD, kK = kG * kD, kV = kG * kD_v;
-constexpr ValueInfo kInfo{.op = "linear", .placement = Placement::kColumnsSplit};
+constexpr ValueInfo kLinearInfo{.op = "linear", .placement = Placement::kColumnsSplit};
 
 class AttentionOp : public ::testing::Test {
  protected:
@@ -30,7 +30,7 @@ class AttentionOp : public ::testing::Test {
         .B = kB, .T = kT, .T_kv = keys, .H = kH, .G = kG, .D = kD, .D_v = kD_v, .mask = mask, .scores = {.scale = 0.7}};
   }
   static Var info(Var x) {
-    x.info = kInfo;
+    x.info = kLinearInfo;
     return x;
   }
   /// Of queries and of keys and values in two values.
@@ -55,7 +55,7 @@ TEST_F(AttentionOp, TakesOneValueTwoOrThreeWithTheSameBits) {
     Ctx ctx = ctx_;
     ctx.tape = &tape;
     std::vector<Var> inputs;
-    for (const auto& [begin, width] : columns) inputs.push_back(tape.leaf(qkv.column_range(begin, width), kInfo));
+    for (const auto& [begin, width] : columns) inputs.push_back(tape.leaf(qkv.column_range(begin, width), kLinearInfo));
     const Var y = ops::attention(ctx, inputs, options(0, {}));
     tape.seed(y, random(kB * kT, kH * kD_v, 4));
     tape.backward();

@@ -13,14 +13,14 @@ using model::NormAffine;
 using model::PosType;
 using model::Topology;
 using testing::copy_weights;
+using testing::kShortLength;
+using testing::kSmallBatch;
 using testing::logits_of;
 using testing::scale;
 using testing::streams;
 using testing::tiny_config;
 using testing::TinyModel;
 using testing::worst_difference;
-
-constexpr int64_t B = 2, T = 7;
 
 std::vector<double> numbers(int64_t n, uint64_t seed) {
   std::vector<double> all(static_cast<size_t>(n));
@@ -60,7 +60,7 @@ TEST(NormAxis, OnlyALayerNormForgetsTheMeanOfTheStream) {
       ModelConfig c = tiny_config();
       c.norm.variant.type = type;
       c.norm.affine = affine;
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       const std::vector<double> before = m.logits();
       std::vector<double> table = m.values("embed.tokens.weight");
       for (double& x : table) x += 0.75;
@@ -83,7 +83,7 @@ TEST(NormAxis, EpsIsAddedToTheSquaresUnderTheRoot) {
       c.norm.variant.type = type;
       c.norm.variant.eps = eps;
       c.embed_scale = size;
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       silence(m);
       return m.logits();
     };
@@ -100,7 +100,7 @@ TEST(NormAxis, OnlyAFinalNormHidesTheSizeOfTheStream) {
       c.norm.variant.eps = 1e-30;
       c.norm.final = final;
       c.embed_scale = size;
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       EXPECT_EQ(m.store().find("norm_final.weight") != nullptr, final);
       silence(m);
       return m.logits();
@@ -122,7 +122,7 @@ TEST(BiasAxis, ABiasBehindAMatrixIsOneOfTheNormBeforeIt) {
     c.ffn.gated = gated;
     c.n_kv_heads = 2;
     c.qk_norm.kind = model::QkNorm::kHead;
-    TinyModel norms(c, DType::kFloat64, B, T);
+    TinyModel norms(c, DType::kFloat64, kSmallBatch, kShortLength);
     struct Behind {
       std::string norm;
       std::vector<std::string> matrices;
@@ -135,7 +135,7 @@ TEST(BiasAxis, ABiasBehindAMatrixIsOneOfTheNormBeforeIt) {
       if (gated) all.back().matrices.push_back(block + "ffn.gate");
     }
     for (size_t n = 0; n < all.size(); ++n) norms.set(all[n].norm + ".weight", numbers(c.d_model, n));
-    TinyModel matrices(c, DType::kFloat64, B, T);
+    TinyModel matrices(c, DType::kFloat64, kSmallBatch, kShortLength);
     copy_weights(norms, matrices);
     const std::vector<double> without = norms.logits();
     for (size_t n = 0; n < all.size(); ++n) {
@@ -154,8 +154,8 @@ TEST(BiasAxis, OutputBiasesAreAddedOnce) {
   ModelConfig c = tiny_config();
   c.bias = {true, true, true, false};
   c.norm.final = false;
-  TinyModel values(c, DType::kFloat64, B, T);
-  TinyModel outputs(c, DType::kFloat64, B, T);
+  TinyModel values(c, DType::kFloat64, kSmallBatch, kShortLength);
+  TinyModel outputs(c, DType::kFloat64, kSmallBatch, kShortLength);
   const std::vector<double> before = values.logits(), bias = numbers(c.q_width(), 3);
   values.set("blocks.0.attn.v.bias", bias);
   outputs.set("blocks.0.attn.out.bias", product(outputs.values("blocks.0.attn.out.weight"), bias));
@@ -176,7 +176,7 @@ TEST(BlockAxis, OnlyBranchesOfASerialBlockSeeEachOther) {
     ModelConfig c = tiny_config();
     c.block = block;
     const auto added = [&](bool attention, bool feed_forward) {
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       if (!attention) scale(m, "blocks.0.attn.out.weight", 0);
       if (!feed_forward) scale(m, "blocks.0.ffn.down.weight", 0);
       const auto stream = streams(m);
@@ -195,14 +195,14 @@ TEST(BlockAxis, OnlyBranchesOfASerialBlockSeeEachOther) {
 TEST(BlockAxis, ParallelNormsAreSharedOrEachBranchsOwn) {
   ModelConfig c = tiny_config();
   c.block = {Topology::kParallel, 1};
-  const TinyModel plain(c, DType::kFloat64, B, T);
+  const TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
   const std::vector<double> gain = numbers(c.d_model, 6);
   const auto expect_behind = [&](int norms, const char* norm, const std::vector<const char*>& readers) {
-    TinyModel columns(c, DType::kFloat64, B, T);
+    TinyModel columns(c, DType::kFloat64, kSmallBatch, kShortLength);
     for (const char* reader : readers) scale_columns(columns, str_cat("blocks.0.", reader, ".weight"), gain);
     ModelConfig config = c;
     config.block.parallel_norms = norms;
-    TinyModel m(config, DType::kFloat64, B, T);
+    TinyModel m(config, DType::kFloat64, kSmallBatch, kShortLength);
     copy_weights(plain, m);
     EXPECT_LT(worst_difference(m.logits(), plain.logits()), 1e-12) << "gains begin at 1";
     m.set(str_cat("blocks.0.", norm, ".weight"), gain);
@@ -221,7 +221,7 @@ TEST(DropoutAxis, StandsBehindTheEmbeddingAndBehindEachBranch) {
     c.pos = {PosType::kLearned, 16};
     c.rope.dims = 0;
     c.norm.placement = placement;
-    TinyModel without(c, DType::kFloat64, B, T);
+    TinyModel without(c, DType::kFloat64, kSmallBatch, kShortLength);
     const auto expect_dropped = [&](const std::vector<double>& got, const std::vector<double>& whole, double p) {
       int64_t zeros = 0;
       for (size_t i = 0; i < got.size(); ++i) {
@@ -236,14 +236,14 @@ TEST(DropoutAxis, StandsBehindTheEmbeddingAndBehindEachBranch) {
     };
     const auto dropped = [&](const model::DropoutConfig& dropout, const char* silent) {
       c.dropout = dropout;
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       Ctx ctx = m.ctx();
-      ctx.dropout = {.enabled = true, .seed = 5, .first_sample = 3, .sequence_length = T};
+      ctx.dropout = {.enabled = true, .seed = 5, .first_sample = 3, .sequence_length = kShortLength};
       scale(m, silent, 0);
       return streams(m, ctx);
     };
     for (const char* silent : {"blocks.0.attn.out.weight", "blocks.0.ffn.down.weight"}) {
-      TinyModel one_branch(c, DType::kFloat64, B, T);
+      TinyModel one_branch(c, DType::kFloat64, kSmallBatch, kShortLength);
       copy_weights(without, one_branch);
       scale(one_branch, silent, 0);
       const auto whole = streams(one_branch);
@@ -261,7 +261,7 @@ TEST(FfnAxis, AClampHoldsTheLinearHalfOnBothSidesAndTheGateAbove) {
     ModelConfig c = tiny_config();
     c.ffn = {.act = act, .gated = true, .clamp = clamp};
     c.norm.final = false;  // which would hide how large the last layer's output is
-    TinyModel near(c, DType::kFloat64, B, T), far(c, DType::kFloat64, B, T);
+    TinyModel near(c, DType::kFloat64, kSmallBatch, kShortLength), far(c, DType::kFloat64, kSmallBatch, kShortLength);
     for (int64_t i = 0; i < c.n_layers; ++i) {
       scale(near, str_cat("blocks.", i, ".ffn.", half, ".weight"), 1e6);
       scale(far, str_cat("blocks.", i, ".ffn.", half, ".weight"), 1e7);
@@ -280,7 +280,7 @@ TEST(FfnAxis, TheOffsetStandsBehindTheClamp) {
   const auto logits = [](std::optional<double> clamp) {
     ModelConfig c = tiny_config();
     c.ffn = {.act = Activation::kSigmoid, .gated = true, .clamp = clamp, .linear_offset = 2};
-    TinyModel m(c, DType::kFloat64, B, T);
+    TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     for (int64_t i = 0; i < c.n_layers; ++i)
       for (const char* half : {".ffn.up.weight", ".ffn.gate.weight"}) scale(m, str_cat("blocks.", i, half), 0);
     return m.logits();
@@ -297,7 +297,7 @@ TEST(PositionAxis, OnlyWithoutPositionsThePastIsASet) {
     c.pos.type = type;
     if (type == PosType::kLearned) c.pos.max_positions = 16;
     if (type != PosType::kRope) c.rope.dims = 0;
-    TinyModel m(c, DType::kFloat64, 1, T);
+    TinyModel m(c, DType::kFloat64, 1, kShortLength);
     const auto last_token = [&] {
       const std::vector<double> all = m.logits();
       return std::vector<double>(all.end() - c.vocab_padded(), all.end());
@@ -318,9 +318,9 @@ TEST(PositionAxis, OnlyWithoutPositionsThePastIsASet) {
 TEST(AttentionAxis, ASinkIsThatOfItsQueryHead) {
   ModelConfig c = tiny_config();
   c.n_kv_heads = 2;
-  TinyModel plain(c, DType::kFloat64, B, T);
+  TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.attn.sinks = true;
-  TinyModel sunk(c, DType::kFloat64, B, T);
+  TinyModel sunk(c, DType::kFloat64, kSmallBatch, kShortLength);
   copy_weights(plain, sunk);
   for (const char* name : {"blocks.0.attn.sinks", "blocks.1.attn.sinks"}) sunk.set(name, {-1e4, -1e4, -1e4, -1e4});
   EXPECT_LT(worst_difference(sunk.logits(), plain.logits()), 1e-12);
@@ -349,9 +349,9 @@ TEST(AttentionAxis, TheSoftcapHoldsScaledScores) {
 TEST(HeadAxis, ATiedHeadIsTheTableTwice) {
   ModelConfig c = tiny_config();
   c.embed_scale = 2;
-  TinyModel untied(c, DType::kFloat64, B, T);
+  TinyModel untied(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.tied = true;
-  TinyModel tied(c, DType::kFloat64, B, T);
+  TinyModel tied(c, DType::kFloat64, kSmallBatch, kShortLength);
   copy_weights(tied, untied);
   EXPECT_GT(worst_difference(tied.logits(), untied.logits()), 1e-3);
   untied.set("head.weight", tied.values("embed.tokens.weight"));

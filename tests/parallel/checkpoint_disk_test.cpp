@@ -21,23 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::exit_code_of_child;
+using ::ashlar::testing::save_step;
 using ::ashlar::testing::ScratchDir;
 using ::ashlar::testing::slurp;
-using ::ashlar::testing::state_at;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Weights of 1.1 MB, moments of 2.1 MB.
-constexpr CheckpointModel::Size kSize{.width = 64, .vocab = 4000, .padded = 4096, .layers = 2};
-
-Saved save_step(CheckpointModel& model, const fs::path& run, int64_t step) {
-  return save(model.ctx(), {.ranks = model.ranks(),
-                            .run_dir = run,
-                            .store = model.store(),
-                            .optimizer = &model.optimizer(),
-                            .state = state_at(step),
-                            .keep = 1});
-}
+constexpr CheckpointModel::Size kLargeModel{.width = 64, .vocab = 4000, .padded = 4096, .layers = 2};
 
 /// The checkpoint of step 1 is the only thing there, and whole.
 void expect_intact(const fs::path& run) {
@@ -53,7 +44,7 @@ void expect_intact(const fs::path& run) {
 
 TEST(CheckpointDisk, AFileSizeLimitIsAnErrorWithANameAndLosesNothing) {
   const ScratchDir dir;
-  CheckpointModel model(DType::kFloat32, true, kSize);
+  CheckpointModel model(DType::kFloat32, true, kLargeModel);
   model.randomize(1);
   save_step(model, dir.path(), 1);
   struct Limit {
@@ -92,7 +83,7 @@ TEST(CheckpointDisk, AFullDiskIsAnErrorWithANameAndLosesNothing) {
         ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=5m") != 0) {
       ::_exit(kNoMount);
     }
-    CheckpointModel model(DType::kFloat32, true, kSize);
+    CheckpointModel model(DType::kFloat32, true, kLargeModel);
     model.randomize(1);
     save_step(model, disk, 1);
     std::string text;

@@ -191,7 +191,7 @@ TEST_F(CheckpointFind, DamagedNewerOnesAreNamedAndSkipped) {
   damage(10);
   const Error error = error_of([&] { newest_good(run(), log_); });
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
-  EXPECT_THAT(error.what(), HasSubstr("got 5, all damaged"));
+  EXPECT_THAT(error.what(), HasSubstr("all 5 are damaged"));
   EXPECT_THAT(folder(), ::testing::SizeIs(5)) << "looking changes nothing";
 }
 

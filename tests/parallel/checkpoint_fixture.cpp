@@ -167,15 +167,6 @@ checkpoint::TrainingState state_at(int64_t step) {
           .philox_step = static_cast<uint64_t>(step) + 2};
 }
 
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void spit(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-}
-
 void patch(const std::string& path, int64_t offset, const std::string& bytes) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(offset);
@@ -213,15 +204,13 @@ int exit_code_of_child(const std::string& message_file, const std::function<void
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-    return error;
-  }
-  ADD_FAILURE() << "expected an Error";
-  return Error(ExitCode::kBug, "test", "none thrown");
+checkpoint::Saved save_step(CheckpointModel& model, const std::filesystem::path& run, int64_t step) {
+  return checkpoint::save(model.ctx(), {.ranks = model.ranks(),
+                                        .run_dir = run,
+                                        .store = model.store(),
+                                        .optimizer = &model.optimizer(),
+                                        .state = state_at(step),
+                                        .keep = 1});
 }
 
 }  // namespace ashlar::testing

@@ -15,9 +15,12 @@
 #include "core/optim/optimizer.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/manifest.h"
+#include "parallel/checkpoint/save.h"
 #include "parallel/comm/control_plane.h"
 #include "parallel/comm/self_comm.h"
 #include "tests/support/damage.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar::checkpoint {
 
@@ -71,8 +74,6 @@ class CheckpointModel {
 
 checkpoint::TrainingState state_at(int64_t step);  ///< every field different and non-zero
 
-std::string slurp(const std::string& path);
-void spit(const std::string& path, const std::string& text);
 /// Bytes [offset, offset + bytes.size()) of a file replaced, in place.
 void patch(const std::string& path, int64_t offset, const std::string& bytes);
 /// A manifest's text with the checksum in its first line made right again, by zlib directly.
@@ -82,7 +83,7 @@ std::string resealed(std::string manifest);
 /// message to `message_file`. Returns the exit status; the child must not have needed a signal.
 int exit_code_of_child(const std::string& message_file, const std::function<void()>& action);
 
-/// The Error that `action` throws; a test failure when it throws none or its text has more than one line.
-Error error_of(const std::function<void()>& action);
+/// Saves this step below `run`, which keeps the newest checkpoint alone.
+checkpoint::Saved save_step(CheckpointModel& model, const std::filesystem::path& run, int64_t step);
 
 }  // namespace ashlar::testing

@@ -28,7 +28,7 @@ using ::ashlar::testing::CheckpointModel;
 using ::ashlar::testing::ScratchDir;
 using ::ashlar::testing::state_at;
 
-constexpr CheckpointModel::Size kSize{.width = 64, .vocab = 500, .padded = 512, .layers = 2};
+constexpr CheckpointModel::Size kSmallModel{.width = 64, .vocab = 500, .padded = 512, .layers = 2};
 
 /// What a saver that may be killed at any moment tells the process that outlives it.
 struct Progress {
@@ -36,22 +36,17 @@ struct Progress {
   std::atomic<int64_t> finished{0};  // the last step whose save has returned
 };
 
-Saved save_step(CheckpointModel& model, const fs::path& run, int64_t step) {
+Saved save_random_step(CheckpointModel& model, const fs::path& run, int64_t step) {
   model.randomize(static_cast<uint64_t>(step));
-  return save(model.ctx(), {.ranks = model.ranks(),
-                            .run_dir = run,
-                            .store = model.store(),
-                            .optimizer = &model.optimizer(),
-                            .state = state_at(step),
-                            .keep = 1});
+  return testing::save_step(model, run, step);
 }
 
 /// Saves step after step, twice each (the second replaces the first), until it is killed.
 [[noreturn]] void saver(const fs::path& run, Progress* progress, int64_t first_step) {
-  CheckpointModel model(DType::kBFloat16, true, kSize);
+  CheckpointModel model(DType::kBFloat16, true, kSmallModel);
   for (int64_t step = first_step;; ++step) {
     progress->begun = step;
-    for (int twice = 0; twice < 2; ++twice) save_step(model, run, step);
+    for (int twice = 0; twice < 2; ++twice) save_random_step(model, run, step);
     progress->finished = step;
   }
 }
@@ -67,8 +62,8 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
   std::set<std::string> leftovers;
   double save_ms = 0;
   {
-    CheckpointModel model(DType::kBFloat16, true, kSize);
-    save_ms = 1000 * save_step(model, dir.path(), 1).seconds;
+    CheckpointModel model(DType::kBFloat16, true, kSmallModel);
+    save_ms = 1000 * save_random_step(model, dir.path(), 1).seconds;
     saved = 1;
   }
   for (int kill_number = 0; kill_number < kills; ++kill_number) {
@@ -96,12 +91,12 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
     EXPECT_TRUE(log.warnings().empty()) << "a killed saver leaves nothing damaged: " << log.warnings()[0];
     EXPECT_TRUE(found->step == finished || found->step == begun) << found->step << " of " << finished << ", " << begun;
     CheckpointReader reader(found->path);
-    CheckpointModel loaded(DType::kBFloat16, true, kSize);
+    CheckpointModel loaded(DType::kBFloat16, true, kSmallModel);
     const TrainingState state = load_training(
         loaded.ctx(),
         {.ranks = loaded.ranks(), .reader = reader, .store = loaded.store(), .optimizer = &loaded.optimizer()});
     EXPECT_EQ(state, state_at(found->step));
-    CheckpointModel expected(DType::kBFloat16, true, kSize);
+    CheckpointModel expected(DType::kBFloat16, true, kSmallModel);
     expected.randomize(static_cast<uint64_t>(found->step));
     EXPECT_TRUE(loaded.all_bytes() == expected.all_bytes()) << "step " << found->step;
 
@@ -122,8 +117,8 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
     saved = again->step;
     if (HasFailure()) break;
   }
-  CheckpointModel model(DType::kBFloat16, true, kSize);
-  save_step(model, dir.path(), saved + 1);
+  CheckpointModel model(DType::kBFloat16, true, kSmallModel);
+  save_random_step(model, dir.path(), saved + 1);
   EXPECT_EQ(list(dir.path()).size(), 1U) << "one save that is not killed retires what the killed ones left";
   EXPECT_TRUE(leftovers.contains(".partial")) << "no kill fell into a save: the test proves nothing";
   ::munmap(shared, sizeof(Progress));
@@ -131,13 +126,13 @@ TEST(CheckpointKill, AfterSigkillAtAnyMomentTheNewestGoodOneIsLegitimate) {
 
 /// Kills a saver while it removes an old checkpoint. True when the kill fell into the removal.
 bool kill_in_removal(const fs::path& run) {
-  CheckpointModel model(DType::kBFloat16, true, kSize);
-  const fs::path old = save_step(model, run, 1).path;
+  CheckpointModel model(DType::kBFloat16, true, kSmallModel);
+  const fs::path old = save_random_step(model, run, 1).path;
   constexpr int kMany = 10000;  // removing these takes long enough for the kill to fall into it
   for (int i = 0; i < kMany; ++i) testing::spit(old / str_cat("extra-", i), "");
   const pid_t child = ::fork();
   if (child == 0) {
-    save_step(model, run, 2);
+    save_random_step(model, run, 2);
     ::_exit(0);
   }
   int status = 0;

@@ -19,11 +19,11 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kShortLength;
+using testing::kSmallBatch;
 using testing::tiny_config;
 using testing::TinyModel;
 using testing::worst_difference;
-
-constexpr int64_t B = 2, T = 7;
 
 ModelConfig latent_config() {
   ModelConfig c = tiny_config();
@@ -55,7 +55,8 @@ TEST(LatentAttention, OfFullRankIsAttentionWithASharedRotatedKey) {
     c.attn.latent_eps = c.norm.variant.eps = 1e-30;
     ModelConfig standard = c;
     standard.attn.kind = AttentionKind::kStandard;
-    TinyModel latent(c, DType::kFloat64, B, T), plain(standard, DType::kFloat64, B, T);
+    TinyModel latent(c, DType::kFloat64, kSmallBatch, kShortLength),
+        plain(standard, DType::kFloat64, kSmallBatch, kShortLength);
     std::vector<double> identity(static_cast<size_t>(C * C), 0.0);
     for (int64_t i = 0; i < C; ++i) identity[static_cast<size_t>(i * C + i)] = 1;
     for (const auto& ref : plain.store().sharded_tensors())
@@ -80,7 +81,7 @@ TEST(LatentAttention, OfFullRankIsAttentionWithASharedRotatedKey) {
     // The other columns of the keys do not rotate.
     ModelConfig all = standard;
     all.rope.dims = 6;
-    TinyModel turned(all, DType::kFloat64, B, T);
+    TinyModel turned(all, DType::kFloat64, kSmallBatch, kShortLength);
     for (const auto& ref : plain.store().sharded_tensors())
       turned.set(ref.tensor->name, plain.values(ref.tensor->name));
     EXPECT_GT(worst_difference(latent.logits(), turned.logits()), 1e-4);
@@ -94,7 +95,7 @@ TEST(LatentAttention, WithoutALatentOfQueriesHasOneMatrix) {
   c.norm.variant.eps = c.attn.latent_eps = 1e-30;
   ModelConfig ranked = c;
   ranked.attn.q_rank = c.d_model;
-  TinyModel one(c, DType::kFloat64, B, T), two(ranked, DType::kFloat64, B, T);
+  TinyModel one(c, DType::kFloat64, kSmallBatch, kShortLength), two(ranked, DType::kFloat64, kSmallBatch, kShortLength);
   std::vector<double> identity(static_cast<size_t>(c.d_model * c.d_model), 0.0);
   for (int64_t i = 0; i < c.d_model; ++i) identity[static_cast<size_t>(i * c.d_model + i)] = 1;
   for (const auto& ref : two.store().sharded_tensors())
@@ -111,7 +112,7 @@ TEST(LatentAttention, NormsTheLatentsAndNotTheRotatedKey) {
   ModelConfig c = latent_config();
   c.attn.latent_eps = 1e-30;
   const auto logits = [&](const char* tensor, int64_t begin, int64_t rows, double factor) {
-    TinyModel m(c, DType::kFloat64, B, T);
+    TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     std::vector<double> w = m.values(tensor);
     for (int64_t i = begin * c.d_model; i < (begin + rows) * c.d_model; ++i) w[static_cast<size_t>(i)] *= factor;
     m.set(tensor, w);
@@ -133,23 +134,24 @@ TEST(LatentAttention, NormsTheLatentsAndNotTheRotatedKey) {
 
 /// Logits of the last token of each sample, from `first` tokens at once and then one by one.
 std::vector<double> decoded(const TinyModel& m, const ModelConfig& c, int64_t first) {
-  model::KvCache cache = m.stage().make_cache(m.ctx(), B, T);
+  model::KvCache cache = m.stage().make_cache(m.ctx(), kSmallBatch, kShortLength);
   std::vector<double> logits;
-  for (int64_t at = 0; at < T;) {
+  for (int64_t at = 0; at < kShortLength;) {
     const int64_t count = at == 0 ? first : 1;
     std::vector<int32_t> ids, positions;
-    for (int64_t b = 0; b < B; ++b) {
+    for (int64_t b = 0; b < kSmallBatch; ++b) {
       for (int64_t t = at; t < at + count; ++t) {
-        ids.push_back(static_cast<int32_t>((b * T + t) * 5 % c.vocab_size));
+        ids.push_back(static_cast<int32_t>((b * kShortLength + t) * 5 % c.vocab_size));
         positions.push_back(static_cast<int32_t>(t));
       }
     }
     const Ctx ctx = m.ctx();
-    const Tensor device_ids = ctx.empty(DType::kInt32, {B * count}),
-                 device_positions = ctx.empty(DType::kInt32, {B * count});
+    const Tensor device_ids = ctx.empty(DType::kInt32, {kSmallBatch * count}),
+                 device_positions = ctx.empty(DType::kInt32, {kSmallBatch * count});
     ctx.backend.write(ids.data(), device_ids.mut_view(), ctx.stream);
     ctx.backend.write(positions.data(), device_positions.mut_view(), ctx.stream);
-    const model::BatchView batch{.B = B, .T = count, .ids = device_ids.view(), .positions = device_positions.view()};
+    const model::BatchView batch{
+        .B = kSmallBatch, .T = count, .ids = device_ids.view(), .positions = device_positions.view()};
     logits = m.host(m.stage().logits(ctx, m.stage().decode(ctx, Tensor(), batch, cache)));
     at += count;
   }
@@ -163,17 +165,18 @@ TEST(LatentAttention, DecodesWhatAWholeForwardSays) {
   ModelConfig one_matrix = latent_config();
   one_matrix.attn.q_rank = 0;
   for (const ModelConfig& c : {latent_config(), one_matrix, narrow}) {
-    TinyModel m(c, DType::kFloat64, B, T);
-    for (int64_t n = 0; n < B * T; ++n) m.ids()[static_cast<size_t>(n)] = static_cast<int32_t>(n * 5 % c.vocab_size);
+    TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
+    for (int64_t n = 0; n < kSmallBatch * kShortLength; ++n)
+      m.ids()[static_cast<size_t>(n)] = static_cast<int32_t>(n * 5 % c.vocab_size);
     const std::vector<double> whole = m.logits();
     const auto V = static_cast<size_t>(c.vocab_padded());
     for (const int64_t first : {int64_t{1}, int64_t{4}}) {
       const std::vector<double> last = decoded(m, c, first);
-      ASSERT_EQ(last.size(), B * V);
+      ASSERT_EQ(last.size(), kSmallBatch * V);
       double worst = 0;
-      for (size_t b = 0; b < static_cast<size_t>(B); ++b)
+      for (size_t b = 0; b < static_cast<size_t>(kSmallBatch); ++b)
         for (size_t v = 0; v < V; ++v)
-          worst = std::max(worst, std::abs(last[b * V + v] - whole[((b + 1) * T - 1) * V + v]));
+          worst = std::max(worst, std::abs(last[b * V + v] - whole[((b + 1) * kShortLength - 1) * V + v]));
       EXPECT_LT(worst, 1e-12);
     }
   }
@@ -183,14 +186,14 @@ TEST(LatentAttention, DecodesWhatAWholeForwardSays) {
 TEST(LatentAttention, SeesNothingOfAnotherDocument) {
   const ModelConfig c = latent_config();
   constexpr int64_t kFirst = 3;
-  TinyModel packed(c, DType::kFloat64, 1, T), alone(c, DType::kFloat64, 1, T - kFirst);
-  for (int64_t t = kFirst; t < T; ++t) {
+  TinyModel packed(c, DType::kFloat64, 1, kShortLength), alone(c, DType::kFloat64, 1, kShortLength - kFirst);
+  for (int64_t t = kFirst; t < kShortLength; ++t) {
     alone.ids()[static_cast<size_t>(t - kFirst)] = packed.ids()[static_cast<size_t>(t)];
     packed.positions()[static_cast<size_t>(t)] = static_cast<int32_t>(t - kFirst);
   }
-  packed.doc_start().assign(static_cast<size_t>(T), 0);
+  packed.doc_start().assign(static_cast<size_t>(kShortLength), 0);
   const std::vector<double> seen = packed.logits();
-  for (int64_t t = kFirst; t < T; ++t) packed.doc_start()[static_cast<size_t>(t)] = kFirst;
+  for (int64_t t = kFirst; t < kShortLength; ++t) packed.doc_start()[static_cast<size_t>(t)] = kFirst;
   const std::vector<double> hidden = packed.logits(), wanted = alone.logits();
   const std::vector<double> behind(hidden.begin() + kFirst * c.vocab_padded(), hidden.end());
   EXPECT_LT(worst_difference(behind, wanted), 1e-12);
@@ -202,9 +205,9 @@ TEST(ValueWidth, IsThatOfTheValuesAndTheOutputAlone) {
   ModelConfig c = tiny_config();
   c.n_kv_heads = 2;
   const int64_t D = c.head_dim, V = 3;
-  TinyModel wide(c, DType::kFloat64, B, T);
+  TinyModel wide(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.attn.v_head_dim = V;
-  TinyModel narrow(c, DType::kFloat64, B, T);
+  TinyModel narrow(c, DType::kFloat64, kSmallBatch, kShortLength);
   for (const auto& ref : narrow.store().sharded_tensors()) {
     const std::string& name = ref.tensor->name;
     if (name.find("attn.v.") == std::string::npos && name.find("attn.out.") == std::string::npos)
@@ -241,7 +244,7 @@ TEST(LatentAttention, CountsWhatItHas) {
   xielu.block = {model::Topology::kParallel, 1};
   for (const ModelConfig& c : {plain, latent_config(), one_matrix, xielu}) {
     EXPECT_THAT(model::constraint_errors(c), IsEmpty());
-    const TinyModel m(c, DType::kFloat64, B, T);
+    const TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     int64_t elements = 0;
     for (const auto& ref : m.store().sharded_tensors()) elements += ref.tensor->size();
     EXPECT_EQ(elements, model::count_parameters(c).total());

@@ -15,12 +15,12 @@ using model::QkNorm;
 using model::QkNormOrder;
 using model::RopeScaling;
 using testing::copy_weights;
+using testing::kShortLength;
+using testing::kSmallBatch;
 using testing::logits_of;
 using testing::tiny_config;
 using testing::TinyModel;
 using testing::worst_difference;
-
-constexpr int64_t B = 2, T = 7;
 
 /// A window in the first layer, full attention in the second.
 ModelConfig two_kinds() {
@@ -70,7 +70,7 @@ TEST(LayerKinds, TheAttentionFactorIsThatOfScaledLayers) {
   c.rope.attention_factor = 1.5;
   c.rope.scaled_layers = model::ScaledLayers::kFull;
   const std::vector<double> with = logits_of(c);
-  TinyModel plain(two_kinds(), DType::kFloat64, B, T);
+  TinyModel plain(two_kinds(), DType::kFloat64, kSmallBatch, kShortLength);
   EXPECT_GT(worst_difference(plain.logits(), with), 1e-6);
   std::vector<double> q = plain.values("blocks.1.attn.q.weight");
   for (double& w : q) w *= 1.5 * 1.5;
@@ -118,7 +118,7 @@ TEST(LayerKinds, HeadsOfFullLayersAreTheirOwn) {
     c->attn.global_n_kv_heads = 2;
   }
   wide.attn.global_head_dim = 6;
-  TinyModel a(wide, DType::kFloat64, B, T), b(narrow, DType::kFloat64, B, T);
+  TinyModel a(wide, DType::kFloat64, kSmallBatch, kShortLength), b(narrow, DType::kFloat64, kSmallBatch, kShortLength);
   for (const auto& ref : b.store().sharded_tensors()) {
     const std::string& name = ref.tensor->name;
     const std::vector<double> w = b.values(name);
@@ -151,9 +151,9 @@ TEST(LayerKinds, ValuesAreTheKeysBeforeAnythingIsDoneToThem) {
       c.n_kv_heads = 2;
       c.qk_norm = {.kind = QkNorm::kHead, .order = order};
       c.bias.qkv = bias;
-      TinyModel apart(c, DType::kFloat64, B, T);
+      TinyModel apart(c, DType::kFloat64, kSmallBatch, kShortLength);
       c.attn.k_eq_v = true;
-      TinyModel one(c, DType::kFloat64, B, T);
+      TinyModel one(c, DType::kFloat64, kSmallBatch, kShortLength);
       EXPECT_NE(one.store().find("blocks.0.attn.v.weight"), nullptr);
       EXPECT_EQ(one.store().find("blocks.1.attn.v.weight"), nullptr);
       apart.set("blocks.1.attn.k_norm.weight", {0.5, 2, 1.5, 0.7});
@@ -173,7 +173,7 @@ TEST(LayerKinds, ValueNormHidesTheSizeOfEachHead) {
   c.norm.variant.eps = 1e-30;
   for (const bool norm : {true, false}) {
     c.attn.v_norm = norm;
-    TinyModel m(c, DType::kFloat64, B, T);
+    TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     const std::vector<double> before = m.logits();
     for (const char* name : {"blocks.0.attn.v.weight", "blocks.1.attn.v.weight"}) {
       std::vector<double> w = m.values(name);
@@ -204,9 +204,9 @@ TEST(LayerKinds, TheScalarOfABlockMultipliesTheWholeStream) {
   };
   for (const model::Topology topology : {model::Topology::kSerial, model::Topology::kParallel}) {
     c.block = {.topology = topology};
-    TinyModel plain(c, DType::kFloat64, B, T);
+    TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
     c.block.out_scalar = true;
-    TinyModel scaled(c, DType::kFloat64, B, T);
+    TinyModel scaled(c, DType::kFloat64, kSmallBatch, kShortLength);
     EXPECT_EQ(scaled.values("blocks.0.out_scalar"), (std::vector<double>{1}));
     EXPECT_EQ(scaled.logits(), plain.logits());
     scaled.set("blocks.0.out_scalar", {-2});

@@ -170,6 +170,9 @@ class TinyModel {
   std::vector<int32_t> ids_, targets_, positions_, doc_start_, order_, position_order_;
 };
 
+/// The size of a batch where any would do.
+inline constexpr int64_t kSmallBatch = 2, kShortLength = 7;
+
 /// d_model 12, 2 layers, 4 heads of 4 (16 wide, not 12), 17 words: nothing a multiple of eight.
 inline model::ModelConfig tiny_config() {
   model::ModelConfig c;

@@ -12,11 +12,11 @@ using model::RopeScaling;
 using testing::tiny_config;
 using testing::TinyModel;
 
-struct Axis {
+struct ModelAxis {
   const char* name;
   std::function<void(ModelConfig&)> apply;
 };
-std::ostream& operator<<(std::ostream& out, const Axis& axis) { return out << axis.name; }
+std::ostream& operator<<(std::ostream& out, const ModelAxis& axis) { return out << axis.name; }
 
 void make_latent(ModelConfig& c) {
   c.attn.kind = model::AttentionKind::kMla;
@@ -28,7 +28,7 @@ void make_latent(ModelConfig& c) {
   c.rope.dims = 2;
 }
 
-const Axis kAxes[] = {
+const ModelAxis kAxes[] = {
     {"Default", [](ModelConfig&) {}},
     {"LayerNormAllBiases",
      [](ModelConfig& c) {
@@ -425,9 +425,9 @@ const Axis kAxes[] = {
      }},
 };
 
-class ModelGradient : public ::testing::TestWithParam<Axis> {
+class ModelGradient : public ::testing::TestWithParam<ModelAxis> {
  protected:
-  static TinyModel make(const Axis& axis) {
+  static TinyModel make(const ModelAxis& axis) {
     ModelConfig c = tiny_config();
     axis.apply(c);
     return TinyModel(c, DType::kFloat64, 2, 7);

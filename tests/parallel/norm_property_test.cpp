@@ -13,13 +13,13 @@ using model::NormPlacement;
 using model::QkNorm;
 using model::QkNormOrder;
 using testing::copy_weights;
+using testing::kShortLength;
+using testing::kSmallBatch;
 using testing::scale;
 using testing::streams;
 using testing::tiny_config;
 using testing::TinyModel;
 using testing::worst_difference;
-
-constexpr int64_t B = 2, T = 7;
 
 double worst_mean_square_from_one(const std::vector<double>& rows, int64_t cols) {
   double worst = 0;
@@ -41,12 +41,12 @@ ModelConfig config_of(NormPlacement placement) {
 TEST(NormProperty, PostNormsTheStreamItselfAndTheEmbeddingsNormItsRows) {
   ModelConfig c = config_of(NormPlacement::kPost);
   c.norm.embed = true;
-  const TinyModel post(c, DType::kFloat64, B, T);
+  const TinyModel post(c, DType::kFloat64, kSmallBatch, kShortLength);
   for (const std::vector<double>& stream : streams(post))
     EXPECT_LT(worst_mean_square_from_one(stream, c.d_model), 1e-12);
   for (const NormPlacement other : {NormPlacement::kPre, NormPlacement::kSandwich, NormPlacement::kOutput}) {
     c = config_of(other);
-    const TinyModel m(c, DType::kFloat64, B, T);
+    const TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     for (const std::vector<double>& stream : streams(m))
       EXPECT_GT(worst_mean_square_from_one(stream, c.d_model), 1e-2) << name_of(other);
   }
@@ -54,7 +54,7 @@ TEST(NormProperty, PostNormsTheStreamItselfAndTheEmbeddingsNormItsRows) {
 
 TEST(NormProperty, ABranchWhoseOutputNormHasNoGainAddsNothing) {
   for (const NormPlacement placement : {NormPlacement::kSandwich, NormPlacement::kOutput}) {
-    TinyModel m(config_of(placement), DType::kFloat64, B, T);
+    TinyModel m(config_of(placement), DType::kFloat64, kSmallBatch, kShortLength);
     for (const char* norm : {"blocks.0.norm1_out.weight", "blocks.0.norm2_out.weight"}) scale(m, norm, 0);
     const auto stream = streams(m);
     EXPECT_EQ(stream[0], stream[1]) << name_of(placement);
@@ -69,7 +69,7 @@ TEST(NormProperty, OnlyANormBeforeTheBranchHidesTheSizeOfTheStream) {
     const auto added = [&](double size) {
       ModelConfig c = config_of(placement);
       c.embed_scale = size;
-      TinyModel m(c, DType::kFloat64, B, T);
+      TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
       scale(m, "blocks.0.norm2_out.weight", 0);
       const auto stream = streams(m);
       std::vector<double> difference = stream[1];
@@ -93,9 +93,9 @@ TEST(NormProperty, TheResidualMultiplierIsThatOfTheLastWeightsOfEachBranch) {
       ModelConfig c = config_of(placement);
       c.bias.attn_out = c.bias.ffn = true;
       c.block.topology = topology;
-      TinyModel plain(c, DType::kFloat64, B, T);
+      TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
       c.block.residual_multiplier = kFactor;
-      TinyModel with(c, DType::kFloat64, B, T);
+      TinyModel with(c, DType::kFloat64, kSmallBatch, kShortLength);
       for (const char* bias : {"attn.out.bias", "ffn.down.bias"}) {
         const std::string name = str_cat("blocks.1.", bias);
         for (TinyModel* m : {&plain, &with}) m->set(name, std::vector<double>(c.d_model, 0.5));
@@ -123,7 +123,7 @@ ModelConfig config_of(QkNorm kind) {
 /// How far the logits move when some rows of the query matrix are multiplied by 3.
 double change_with_queries(QkNorm kind, bool one_head) {
   const ModelConfig c = config_of(kind);
-  TinyModel m(c, DType::kFloat64, B, T);
+  TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
   const std::vector<double> before = m.logits();
   scale(m, "blocks.0.attn.q.weight", 3, 0, one_head ? static_cast<size_t>(c.head_dim * c.d_model) : SIZE_MAX);
   return worst_difference(m.logits(), before);
@@ -140,8 +140,9 @@ TEST(QkNormProperty, TheSizeOfAHeadIsLostByItsOwnNormAndThatOfAllByTheFullOne) {
 
 TEST(QkNormProperty, GainsAreSharedByHeadsOrTheirOwn) {
   const ModelConfig c = config_of(QkNorm::kHead);
-  TinyModel shared(c, DType::kFloat64, B, T), own(config_of(QkNorm::kHeadPer), DType::kFloat64, B, T),
-      none(config_of(QkNorm::kL2), DType::kFloat64, B, T);
+  TinyModel shared(c, DType::kFloat64, kSmallBatch, kShortLength),
+      own(config_of(QkNorm::kHeadPer), DType::kFloat64, kSmallBatch, kShortLength),
+      none(config_of(QkNorm::kL2), DType::kFloat64, kSmallBatch, kShortLength);
   copy_weights(shared, none);
   EXPECT_EQ(none.store().find("blocks.0.attn.q_norm.weight"), nullptr);
   EXPECT_LT(worst_difference(shared.logits(), none.logits()), 1e-15) << "gains begin at 1";
@@ -167,9 +168,9 @@ TEST(QkNormProperty, GainsAreSharedByHeadsOrTheirOwn) {
 // A rotation keeps the size of a head: only gains that differ within a pair tell the order.
 TEST(QkNormProperty, TheOrderIsSeenThroughUnequalGains) {
   ModelConfig c = config_of(QkNorm::kHead);
-  TinyModel before(c, DType::kFloat64, B, T);
+  TinyModel before(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.qk_norm.order = QkNormOrder::kAfterRope;
-  TinyModel after(c, DType::kFloat64, B, T);
+  TinyModel after(c, DType::kFloat64, kSmallBatch, kShortLength);
   EXPECT_LT(worst_difference(before.logits(), after.logits()), 1e-12);
   for (TinyModel* m : {&before, &after}) m->set("blocks.0.attn.q_norm.weight", {0.5, 1.5, -1, 2});
   EXPECT_GT(worst_difference(before.logits(), after.logits()), 1e-3);
@@ -180,7 +181,7 @@ TEST(QkNormProperty, OnlyALayerNormForgetsTheMean) {
     ModelConfig c = config_of(QkNorm::kHead);
     c.qk_norm.type = type;
     c.bias.qkv = true;
-    TinyModel m(c, DType::kFloat64, B, T);
+    TinyModel m(c, DType::kFloat64, kSmallBatch, kShortLength);
     const std::vector<double> before = m.logits();
     std::vector<double> bias(static_cast<size_t>(c.q_width()), 0.0);
     std::fill_n(bias.begin() + c.head_dim, c.head_dim, 0.75);
@@ -196,9 +197,9 @@ TEST(QkNormProperty, OnlyALayerNormForgetsTheMean) {
 
 TEST(QkNormProperty, GainsMultiplyAsOnePlusThemselvesWhereTheNormsDo) {
   ModelConfig c = config_of(QkNorm::kFull);
-  TinyModel plain(c, DType::kFloat64, B, T);
+  TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.norm.variant.unit_offset = true;
-  TinyModel offset(c, DType::kFloat64, B, T);
+  TinyModel offset(c, DType::kFloat64, kSmallBatch, kShortLength);
   EXPECT_LT(worst_difference(plain.logits(), offset.logits()), 1e-15);
   plain.set("blocks.1.attn.k_norm.weight", std::vector<double>(c.kv_width(), 1.25));
   offset.set("blocks.1.attn.k_norm.weight", std::vector<double>(c.kv_width(), 0.25));
@@ -212,14 +213,14 @@ TEST(QkNormProperty, TheCacheHoldsNormedKeys) {
       ModelConfig c = config_of(kind);
       c.qk_norm.order = order;
       c.norm.placement = NormPlacement::kOutput;
-      TinyModel m(c, DType::kFloat64, 1, T);
+      TinyModel m(c, DType::kFloat64, 1, kShortLength);
       for (const char* name : {"blocks.0.attn.k_norm.weight", "blocks.1.attn.k_norm.weight"})
         for (size_t i = 0; i < 3; ++i) scale(m, name, 1.5 + static_cast<double>(i), i, i + 1);
       const std::vector<double> whole = m.logits();
       TinyModel one(c, DType::kFloat64, 1, 1);
       copy_weights(m, one);
-      model::KvCache cache = one.stage().make_cache(one.ctx(), 1, T);
-      for (int64_t t = 0; t < T; ++t) {
+      model::KvCache cache = one.stage().make_cache(one.ctx(), 1, kShortLength);
+      for (int64_t t = 0; t < kShortLength; ++t) {
         one.ids() = {m.ids()[t]};
         one.positions() = {static_cast<int32_t>(t)};
         one.sort();

@@ -8,11 +8,13 @@
 #include "core/ops/norm.h"
 #include "parallel/tensor/collectives.h"
 #include "tests/parallel/model_fixture.h"
+#include "tests/support/thrown.h"
 
 namespace ashlar {
 namespace {
 
 using ::testing::AllOf;
+using testing::bug_of;
 using ::testing::HasSubstr;
 
 /// One of `size` ranks whose neighbours never answer: it takes its own values for theirs. Numbers mean nothing.
@@ -124,16 +126,6 @@ class PlacementErrors : public ::testing::Test {
     w.grad_partial = grad_partial;
     return w;
   }
-  template <typename Call>
-  static std::string bug_of(const Call& call) {
-    try {
-      call();
-    } catch (const Bug& bug) {
-      return bug.what();
-    }
-    return "no error";
-  }
-
   testing::TinyModel model{testing::tiny_config(), DType::kFloat32, 1, 4};
   Ctx ctx = model.ctx();
   comm::SelfComm alone{"tensor"};

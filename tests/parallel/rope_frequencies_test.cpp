@@ -14,12 +14,12 @@ namespace {
 
 using model::ModelConfig;
 using model::RopeScaling;
+using testing::kShortLength;
+using testing::kSmallBatch;
 using testing::logits_of;
 using testing::tiny_config;
 using testing::TinyModel;
 using testing::worst_difference;
-
-constexpr int64_t B = 2, T = 7;
 
 /// Frequencies of 16 dims, base 10000.
 std::vector<double> frequencies(const model::RopeConfig& rope, int64_t positions = 32) {
@@ -74,10 +74,10 @@ TEST(RopeFrequencies, OfAFractionTurnPairsOfTheFractionOrOfTheWholeHead) {
 
 TEST(RopeProperty, LinearScalingIsTheDistanceDivided) {
   ModelConfig c = tiny_config();
-  TinyModel plain(c, DType::kFloat64, B, T);
+  TinyModel plain(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.rope.scaling = RopeScaling::kLinear;
   c.rope.factor = 3;
-  TinyModel scaled(c, DType::kFloat64, B, T);
+  TinyModel scaled(c, DType::kFloat64, kSmallBatch, kShortLength);
   EXPECT_GT(worst_difference(plain.logits(), scaled.logits()), 1e-4);
   for (int32_t& p : scaled.positions()) p *= 3;
   EXPECT_LT(worst_difference(plain.logits(), scaled.logits()), 1e-12);
@@ -172,9 +172,9 @@ TEST(RopeProperty, BasesFollowTheLayers) {
 // Turning (a, b) back by an angle is turning (b, a) on by it.
 TEST(RopeProperty, AReversedRotationIsThatOfSwappedPairs) {
   ModelConfig c = tiny_config();
-  TinyModel forward(c, DType::kFloat64, B, T);
+  TinyModel forward(c, DType::kFloat64, kSmallBatch, kShortLength);
   c.rope.reversed = true;
-  TinyModel reversed(c, DType::kFloat64, B, T);
+  TinyModel reversed(c, DType::kFloat64, kSmallBatch, kShortLength);
   EXPECT_GT(worst_difference(forward.logits(), reversed.logits()), 1e-4);
   const int64_t half = c.rope.dims / 2;
   for (const auto& ref : forward.store().sharded_tensors()) {

@@ -13,7 +13,7 @@ namespace ashlar::testing {
 namespace {
 
 constexpr int64_t kRows = 5, kWidth = 12, kOther = 7;  // q, k and v of one head; columns beside them
-constexpr ValueInfo kInfo{.op = "qkv", .placement = Placement::kColumnsSplit};
+constexpr ValueInfo kQkvInfo{.op = "qkv", .placement = Placement::kColumnsSplit};
 
 class RopeInPlace : public ::testing::TestWithParam<DType> {
  protected:
@@ -47,7 +47,7 @@ class RopeInPlace : public ::testing::TestWithParam<DType> {
   std::pair<std::vector<double>, std::vector<double>> of(bool held) {
     Tape tape(*backend_, *stream_);
     ctx_.tape = &tape;
-    Var x = tape.leaf(random(kWidth, 1), kInfo);
+    Var x = tape.leaf(random(kWidth, 1), kQkvInfo);
     const Var leaf = x.without_value();
     const void* const at = x.value.view().data;
     const Tensor other = held ? x.value : Tensor();
@@ -79,7 +79,7 @@ TEST_P(RopeInPlace, ASecondReaderGetsWhatWasThereAndBothGradientsCount) {
   const auto gradient = [&](bool held) {
     Tape tape(*backend_, *stream_);
     ctx_.tape = &tape;
-    Var x = tape.leaf(random(kWidth, 1), kInfo);
+    Var x = tape.leaf(random(kWidth, 1), kQkvInfo);
     const Var leaf = x.without_value();
     const Tensor other = held ? x.value : Tensor();
     const Var a = rotate(x), b = rotate(std::move(x));  // only the second one is the last
@@ -96,7 +96,7 @@ TEST_P(RopeInPlace, SlicesOfOneProductAreOverwrittenApart) {
   const auto run = [&](bool held) {
     Tape tape(*backend_, *stream_);
     ctx_.tape = &tape;
-    Var x = tape.leaf(random(kWidth + kOther, 1), kInfo);
+    Var x = tape.leaf(random(kWidth + kOther, 1), kQkvInfo);
     const Var leaf = x.without_value();
     const Tensor other = held ? x.value : Tensor();
     std::vector<Var> parts = tape.split_columns(std::move(x), {kWidth, kOther});
@@ -115,7 +115,7 @@ TEST_P(RopeInPlace, SlicesOfOneProductAreOverwrittenApart) {
 }
 
 TEST_P(RopeInPlace, AConsumerThatIsSeenTooLateIsABug) {
-  Var x = tape_.leaf(random(kWidth, 1), kInfo);
+  Var x = tape_.leaf(random(kWidth, 1), kQkvInfo);
   const Var same = x.without_value();  // its slot alone: nothing tells that there is another reader
   const Var y = rotate(std::move(x));
   const Var z = tape_.output(random(kWidth, 4));
@@ -126,8 +126,8 @@ TEST_P(RopeInPlace, AConsumerThatIsSeenTooLateIsABug) {
 }
 
 TEST_P(RopeInPlace, WhatOthersHoldMayNotBeOverwritten) {
-  const Var x = tape_.leaf(random(kWidth, 1), kInfo);
-  EXPECT_THROW(result_in_place(ctx_, x, kInfo), Bug);
+  const Var x = tape_.leaf(random(kWidth, 1), kQkvInfo);
+  EXPECT_THROW(result_in_place(ctx_, x, kQkvInfo), Bug);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, RopeInPlace, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat64),

@@ -57,9 +57,9 @@ TEST(Slices, OfLayersOfTwoKinds) {
   EXPECT_EQ(full.kv_heads.size, 1);
   EXPECT_EQ(full.kv_heads.global, 4);
   EXPECT_TRUE(full.kv_axes.replicated_over.has(Axis::kTensor));
-  EXPECT_THAT(slicing_problems(c, 3),
-              testing::Contains(AllOf(StartsWith("mesh.tensor = 3: expected"), HasSubstr("attn.global_n_kv_heads = 4"),
-                                      HasSubstr("from 1, 2, 4, 8, 16, 32"))));
+  EXPECT_THAT(slicing_problems(c, 3), ::testing::Contains(AllOf(StartsWith("mesh.tensor = 3: expected"),
+                                                                HasSubstr("attn.global_n_kv_heads = 4"),
+                                                                HasSubstr("from 1, 2, 4, 8, 16, 32"))));
   c.attn.global_n_kv_heads = 6;
   EXPECT_THAT(possible_tensor_sizes(c), ElementsAre(1, 2));
 }
@@ -78,7 +78,7 @@ TEST(Slices, SlicingProblemsNameKeysValuesAndWhatWouldDo) {
   c.d_ff = 42;
   c.vocab_pad_to = 6;
   EXPECT_THAT(slicing_problems(c, 4), ElementsAre(AllOf(HasSubstr("model.d_ff = 42"), HasSubstr("model.d_ff = 44")),
-                                                  AllOf(HasSubstr("42 rows"), HasSubstr("vocab.pad_to = 12"))));
+                                                  AllOf(HasSubstr("42, the rows"), HasSubstr("vocab.pad_to = 12"))));
 }
 
 }  // namespace

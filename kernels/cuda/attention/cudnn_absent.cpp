@@ -9,9 +9,9 @@ namespace {
 
 Error absent() {
   return input_error("cuDNN",
-                     "expected a program that was built with cuDNN's frontend, got one without; install "
-                     "nvidia-cudnn-frontend and cuDNN's headers (launch/scripts/cuda_toolkit.sh DIR "
-                     "--libraries) and build again, or set train.attention = \"own\"");
+                     "this build of ashlar has no cuDNN attention: expected a build with nvidia-cudnn-frontend; "
+                     "install it and cuDNN's headers (launch/scripts/cuda_toolkit.sh DIR --libraries) and rebuild, or "
+                     "set train.attention = \"own\"");
 }
 
 }  // namespace

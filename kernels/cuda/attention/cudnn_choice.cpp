@@ -33,8 +33,7 @@ AttentionChoice::AttentionChoice(ChoiceOptions options) : options_(std::move(opt
 
 std::string AttentionChoice::own(const std::string& reason) const {
   if (options_.wanted == AttentionKernels::kCudnn)
-    throw input_error("train.attention", "expected that cuDNN's attention can be used, got: ", reason,
-                      "; choose \"auto\" or \"own\"");
+    throw input_error("train.attention", "\"cudnn\" cannot be used: ", reason, "; choose \"auto\" or \"own\"");
   return str_cat(kOwn, reason);
 }
 
@@ -111,7 +110,7 @@ std::string AttentionChoice::answer_to(const AttentionCase& asked) {
                                "cuDNN's workspace and the comparison with our own kernels");
   if (reason.empty()) {
     reason = options_.test(*plan, asked);
-    if (!reason.empty()) reason = str_cat("expected the results of our own kernels, got ", reason);
+    if (!reason.empty()) reason = str_cat("expected cuDNN to agree with our own kernels, got ", reason);
   }
   if (!reason.empty()) return own(reason);
   for (Met& met : met_)
@@ -135,7 +134,8 @@ void AttentionChoice::use(const TunedChoices& choices) {
   for (const auto& [question, answer] : section->second.choices) {
     if (answer.empty() || answer == kCudnn || answer.starts_with(kOwn)) continue;
     throw damaged_error("choices", "expected attention to be cudnn or own, got \"", answer,
-                        "\"; remove the file of choices to choose again");
+                        "\"; remove choices.json from the run directory to choose again, or resume from another ",
+                        "checkpoint");
   }
   answers_ = section->second.choices;
   for (Met& met : met_) {

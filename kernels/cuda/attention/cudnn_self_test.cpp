@@ -97,7 +97,8 @@ std::string difference(const char* name, const std::vector<std::byte>& got, cons
   return "";
 }
 
-/// One result of a plan and of our own kernels; the first `columns` columns are compared.
+/// An output tensor that both the cuDNN plan and our own kernels compute. Only its first `columns` columns are
+/// compared.
 struct Result {
   const char* name;
   const Block *theirs, *ours;

@@ -8,11 +8,11 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Functions of the accumulate types that keep NaN. They use only additions, multiplications and explicit fused
-/// multiply-adds (the compiler must not contract others), so that their bits are equal under the emulator, in PTX and
-/// on every GPU, for every version of CUDA. The polynomials are minimax fits, computed with 60 digits by the Remez
-/// exchange. `kFast` uses the GPU's approximate exponential and division, with relative errors of about 2^-22 in fp32:
-/// for results stored as bf16.
+/// Math functions on the accumulate types (fp32, fp64); they propagate NaN. They use only additions, multiplications
+/// and explicit fused multiply-adds (the compiler contracts nothing), so results are bit-identical under the emulator,
+/// in PTX and on every GPU, for every CUDA version. The polynomials are our own minimax fits, computed with the Remez
+/// exchange at 60 digits. `kFast` uses the GPU's approximate exponential and division (relative error about 2^-22 in
+/// fp32); use it only for results stored as bf16.
 namespace ashlar::ASHLAR_DEV {
 
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }

@@ -81,8 +81,9 @@ std::string GemmKey::text() const {
 
 GemmKey GemmKey::parse(std::string_view text) {
   const auto problem = [&, all = std::string(text)](std::string_view word) {
-    return damaged_error("gemm", "expected the description of a matrix product, got \"", all, "\", where \"", word,
-                         "\" is invalid; remove the file of choices to measure again");
+    return damaged_error("gemm", "expected a matrix product in the form \"", GemmKey{}.text(), "\", got \"", all,
+                         "\", where \"", word, "\" is invalid; remove choices.json from the run directory to measure ",
+                         "again, or resume from another checkpoint");
   };
   std::string_view rest = text;
   GemmKey key;

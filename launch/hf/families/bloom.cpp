@@ -33,8 +33,8 @@ Family bloom() {
                    number("hidden_dropout", {FIELD(dropout.resid)}, 0.0),
                    number("attention_dropout", {FIELD(dropout.attn)}, 0.0),
                    always_false("apply_residual_connection_post_layernorm",
-                                "the residual is taken before the norm; expected false"),
-                   // The published files have these keys; the class does not read them.
+                                "expected false: the residual is always taken before the norm"),
+                   // In the published files; the class does not read them.
                    ignored({"n_inner", "offset_alibi"})},
           .tied_by_default = true,
           .tensors = {.prefix = "transformer.",

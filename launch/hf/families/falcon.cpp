@@ -23,9 +23,9 @@ void read_block(JsonReader& r, HfConfig& c) {
   if (new_architecture) {
     m.n_kv_heads = kv.value_or(m.n_heads);
     if (!is_parallel) {
-      r.refuse("parallel_attn", "expected true, since blocks with new_decoder_architecture = true are always parallel");
+      r.refuse("parallel_attn", "expected true: new_decoder_architecture = true is always parallel");
     }
-    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "expected 1 or 2, as for block.parallel_norms");
+    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "expected 1 or 2 norms");
     m.block = {.topology = Topology::kParallel, .parallel_norms = norms.value_or(2) == 1 ? 1 : 2};
     return;
   }

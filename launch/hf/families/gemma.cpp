@@ -19,7 +19,7 @@ Row two_activation_keys() {
     const Activation given = c.model.ffn.act;
     named.read(r, c);
     if (has_old && given != c.model.ffn.act) {
-      r.refuse("hidden_act", "hidden_activation says ", name_of(c.model.ffn.act), "; keep one");
+      r.refuse("hidden_act", "expected ", name_of(c.model.ffn.act), " as in hidden_activation; remove one key");
     }
   };
   const auto write = [](Json& j, const HfConfig& c) {

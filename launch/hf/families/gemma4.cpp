@@ -9,7 +9,8 @@ namespace {
 
 using model::ModelConfig;
 
-/// The settings in per_layer_config of the layers with full attention. They must be equal for all these layers.
+/// What per_layer_config sets for a layer with full attention. All layers with full attention must have the same
+/// values.
 struct FullHeads {
   std::optional<int64_t> head_dim, kv_heads;
   bool operator==(const FullHeads&) const = default;
@@ -109,8 +110,7 @@ Row windows_but_the_last() {
     if (layers.back() < 0) return;
     layers.back() = -1;
     c.model.attn.window_cycle = model::shortest_cycle(layers);
-    r.add_note(
-        str_cat("layer ", layers.size() - 1, " has full attention, since the class always gives it to the last layer"));
+    r.add_note(str_cat("layer ", layers.size() - 1, ", the last one, has full attention, as always in this class"));
   };
   return {.read = read, .write = kinds.write, .limit = kinds.limit};
 }
@@ -129,7 +129,7 @@ void refuse_bidirectional(JsonReader& r, HfConfig&) {
   constexpr const char* kKey = "use_bidirectional_attention";
   const nlohmann::json* value = r.raw(kKey);
   if (value != nullptr && *value != "vision" && *value != false)
-    r.refuse(kKey, "expected null or \"vision\": attention is always causal");
+    r.refuse(kKey, "expected null or \"vision\", since attention is always causal");
 }
 
 }  // namespace

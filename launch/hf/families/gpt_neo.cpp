@@ -28,7 +28,9 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
     found.push_back(kind == "local" ? window : -1);
   }
   if (std::ssize(found) != n_layers) {
-    r.refuse("attention_types", "expected kinds for ", n_layers, " layers, got ", std::ssize(found), " or more");
+    r.refuse("attention_types", "expected \"global\" or \"local\" for ", n_layers, " layers (num_layers), got ",
+             std::ssize(found) > n_layers ? str_cat("more than ", n_layers) : str_cat(std::ssize(found)),
+             "; correct attention_types");
     return {};
   }
   if (const nlohmann::json* layers = r.raw("attention_layers"); layers != nullptr && *layers != nlohmann::json(kinds)) {

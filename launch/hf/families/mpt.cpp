@@ -35,7 +35,7 @@ void read_attention(JsonReader& r, HfConfig& c) {
   read_unread(a, c, "alibi", true);
   read_unread(a, c, "alibi_bias_max", 8);
   read_unread(a, c, "qk_ln", false);
-  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "expected false: attention is always causal");
+  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "expected false, since attention is always causal");
   if (a.text({"attn_type"}, "multihead_attention") != "multihead_attention")
     a.refuse("attn_type", "expected multihead_attention: the class has as many KV heads as heads");
   a.ignore({"attn_impl", "attn_uses_sequence_id"});

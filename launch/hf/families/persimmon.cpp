@@ -13,7 +13,7 @@ void qk_layernorm(model::ModelConfig& m, bool normed) {
 void refuse_fewer_kv_heads(JsonReader& r, HfConfig& c) {
   const auto given = r.optional_size({"num_key_value_heads"});
   if (given && *given != c.model.n_heads)
-    r.refuse("num_key_value_heads", "the class has as many KV heads as heads; expected ", c.model.n_heads);
+    r.refuse("num_key_value_heads", "expected ", c.model.n_heads, ": the class has as many KV heads as heads");
 }
 
 }  // namespace

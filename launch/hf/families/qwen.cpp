@@ -11,7 +11,9 @@ Row ffn_width() {
   return {.read =
               [](JsonReader& r, HfConfig& c) {
                 const int64_t both = r.size({"intermediate_size"}, 22016);
-                if (both % 2 != 0) r.refuse("intermediate_size", "expected an even number (twice model.d_ff)");
+                if (both % 2 != 0)
+                  r.refuse("intermediate_size", "expected an even number, since Qwen 1 counts gate and up together; ",
+                           "correct config.json");
                 c.model.d_ff = both / 2;
               },
           .write = [](Json& j, const HfConfig& c) { j["intermediate_size"] = 2 * c.model.d_ff; }};
@@ -22,8 +24,8 @@ Row kv_channels() {
     c.model.head_dim = std::max<int64_t>(c.model.d_model / c.model.n_heads, 1);
     const int64_t given = r.optional_size({"kv_channels"}).value_or(128);
     if (given == c.model.head_dim) return;
-    r.add_error(str_cat("kv_channels = ", given, ": expected width / heads = ", c.model.head_dim,
-                        ", since the class splits heads by that width"));
+    r.add_error(str_cat("kv_channels = ", given, ": expected ", c.model.head_dim,
+                        ", which is hidden_size / num_attention_heads; remove kv_channels"));
   };
   return {.read = read, .write = [](Json& j, const HfConfig& c) { j["kv_channels"] = c.model.head_dim; }};
 }

@@ -10,7 +10,7 @@ Row no_bidirectional_attention() {
   return {.read = [](JsonReader& r, HfConfig&) {
     constexpr const char* kKey = "use_bidirectional_attention";
     if (r.raw(kKey) != nullptr && r.boolean({kKey}, false))
-      r.refuse(kKey, "expected false or null: attention is always causal");
+      r.refuse(kKey, "expected false or null, since attention is always causal");
   }};
 }
 

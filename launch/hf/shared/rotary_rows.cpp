@@ -173,7 +173,7 @@ RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const
     if (d.num_errors() > errors) return dictionary;
   }
   for (const std::string& key : d.unread_keys())
-    d.refuse(key.c_str(), "rope_type \"", type, "\" does not read it; remove it");
+    d.refuse(key.c_str(), "rope_type \"", type, "\" does not read this key; remove the key");
   return dictionary;
 }
 
@@ -202,7 +202,7 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
 const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* parameters, const char* kind) {
   if (parameters == nullptr || !parameters->contains(kind) || (*parameters)[kind].is_null()) return nullptr;
   if ((*parameters)[kind].is_object()) return &(*parameters)[kind];
-  r.refuse("rope_parameters", kind, " is not an object");
+  r.refuse("rope_parameters", "expected an object for ", kind);
   return nullptr;
 }
 
@@ -315,7 +315,7 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
     m.rope.scaled_layers = model::ScaledLayers::kFull;
   if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
     r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
-                        kFullKind, "; the frequencies of layers with a window alone are never scaled here"));
+                        kFullKind, ": scaling only the layers with a window is not supported"));
   for (const std::optional<double>& fraction : {full.dictionary.fraction, local.dictionary.fraction}) {
     if (fraction.value_or(1.0) != 1.0)
       r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));

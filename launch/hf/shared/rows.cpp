@@ -218,7 +218,8 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
   for (int64_t i = 0; i < m.n_layers; ++i) {
     const bool named = types != nullptr && (*types)[static_cast<size_t>(i)] == "sliding_attention";
     if (types != nullptr && !named && (*types)[static_cast<size_t>(i)] != "full_attention") {
-      r.refuse("layer_types", "expected \"sliding_attention\" or \"full_attention\" for each layer");
+      r.refuse("layer_types", "expected \"sliding_attention\" or \"full_attention\" for layer ", i, ", got ",
+               (*types)[static_cast<size_t>(i)].dump(-1, ' ', true).substr(0, 60), "; correct layer_types");
       return;
     }
     if (named && !window) {
@@ -261,7 +262,7 @@ Row windows(const WindowKeys& keys) {
     const bool types = r.raw("layer_types") != nullptr;
     // Exaone's files may have a text here, in addition to layer_types.
     if (pattern != nullptr && !number && !types)
-      r.refuse(keys.every_key, "expected a number, or a text with layer_types");
+      r.refuse(keys.every_key, "expected a number, since layer_types is not given; give a number, or layer_types");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
       for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {

@@ -100,7 +100,7 @@ struct LatentSizes {
 /// Ranks and widths. A head has rotated and other columns. model.head_dim counts both; head_dim in the file counts only
 /// the rotated ones.
 Row latent_sizes(const LatentSizes& sizes);
-/// The rotary keys of latent attention, and the scale of the scores, which YaRN changes.
+/// The config.json entries for the rotary embedding of latent attention, and the score scale, which depends on YaRN.
 Rows latent_rope(double base);
 
 }  // namespace ashlar::hf

@@ -7,7 +7,7 @@
 namespace ashlar::test {
 namespace {
 
-struct Case {
+struct LossCase {
   int64_t rows, cols, valid_cols;
   double logit_scale, z_coef;
   double softcap = 0;
@@ -18,25 +18,26 @@ struct Case {
   }
 };
 
-constexpr std::array<Case, 14> kCases = {Case{1, 1, 1, 1, 0},
-                                         {3, 3, 2, 0.5, 0},
-                                         {5, 31, 31, 1, 1e-2},
-                                         {33, 257, 250, 2, 1e-4},
-                                         {3, 8197, 8193, 1, 1e-4},
-                                         {7, 1000, 993, 0.125, 0},
-                                         {2, 12300, 12300, 1, 0.3},
-                                         {129, 257, 257, 1, 1e-3},
-                                         {6, 2064, 2053, 0.5, 1e-3},
-                                         {3, 17408, 17400, 1, 1e-4},
-                                         {5, 31, 31, 1, 1e-2, 6},
-                                         {33, 257, 250, 2, 1e-4, 20},
-                                         {7, 1000, 993, 0.5, 1e-2, 0, ZKind::kMaxLogit},
-                                         {3, 8200, 8193, 1, 1e-2, 9, ZKind::kMaxLogit}};
+constexpr std::array<LossCase, 14> kLossCases = {LossCase{1, 1, 1, 1, 0},
+                                                 {3, 3, 2, 0.5, 0},
+                                                 {5, 31, 31, 1, 1e-2},
+                                                 {33, 257, 250, 2, 1e-4},
+                                                 {3, 8197, 8193, 1, 1e-4},
+                                                 {7, 1000, 993, 0.125, 0},
+                                                 {2, 12300, 12300, 1, 0.3},
+                                                 {129, 257, 257, 1, 1e-3},
+                                                 {6, 2064, 2053, 0.5, 1e-3},
+                                                 {3, 17408, 17400, 1, 1e-4},
+                                                 {5, 31, 31, 1, 1e-2, 6},
+                                                 {33, 257, 250, 2, 1e-4, 20},
+                                                 {7, 1000, 993, 0.5, 1e-2, 0, ZKind::kMaxLogit},
+                                                 {3, 8200, 8193, 1, 1e-2, 9, ZKind::kMaxLogit}};
 constexpr double kInvValidTokens = 1.0 / 37;
 
 /// One softmax over all columns, in double.
-struct Reference {
-  Reference(const HostMatrix& logits, const Integers& targets_in, const Case& k_in) : targets(targets_in), k(k_in) {
+struct LossReference {
+  LossReference(const HostMatrix& logits, const Integers& targets_in, const LossCase& k_in)
+      : targets(targets_in), k(k_in) {
     z = [&logits, this](int64_t n, int64_t c) {
       const double x = logits.at(n, c) * k.logit_scale;
       return k.softcap == 0 || std::isinf(x) ? x : k.softcap * std::tanh(x / k.softcap);
@@ -81,12 +82,12 @@ struct Reference {
   }
 
   Integers targets;
-  Case k;
+  LossCase k;
   std::vector<double> row_max, max_count, lse, z_target;
   std::function<double(int64_t, int64_t)> z;
 };
 
-Integers make_targets(const Case& k) {
+Integers make_targets(const LossCase& k) {
   std::mt19937_64 generator(3);
   Integers targets;
   for (int64_t n = 0; n < k.rows; ++n) {
@@ -97,7 +98,7 @@ Integers make_targets(const Case& k) {
 }
 
 /// Logits with garbage (NaN) in the padded columns.
-HostMatrix make_logits(DType acc, const Case& k, double deviation = 3) {
+HostMatrix make_logits(DType acc, const LossCase& k, double deviation = 3) {
   HostMatrix logits = random_matrix(acc, k.rows, k.cols, 1, 2, 0.5, deviation);
   for (int64_t n = 0; n < k.rows; ++n) {
     for (int64_t c = k.valid_cols; c < k.cols; ++c) logits.set(n, c, std::nan(""));
@@ -114,7 +115,7 @@ struct Result {
 
 class LossTest : public ::testing::Test {
  protected:
-  Result forward(Backend& backend, const HostMatrix& logits, const Integers& targets, const Case& k) {
+  Result forward(Backend& backend, const HostMatrix& logits, const Integers& targets, const LossCase& k) {
     const LossShape shape = k.shape(targets);
     Result r;
     r.rows.assign(3, HostMatrix(accumulate_dtype(logits.dtype()), 1, k.rows));
@@ -141,7 +142,7 @@ class LossTest : public ::testing::Test {
     backends_.finish();
     return r;
   }
-  void backward(Backend& backend, const HostMatrix& logits, const Integers& targets, const Case& k, const Result& r,
+  void backward(Backend& backend, const HostMatrix& logits, const Integers& targets, const LossCase& k, const Result& r,
                 MutView dlogits) {
     const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = kInvValidTokens});
     backend.loss_backward({.logits = logits.view(),
@@ -156,19 +157,19 @@ class LossTest : public ::testing::Test {
     backends_.finish();
   }
 
-  void check_formula(DType from, DType dtype, const Case& k);
-  void expect_two_slices(const Case& k, DType acc);
+  void check_formula(DType from, DType dtype, const LossCase& k);
+  void expect_two_slices(const LossCase& k, DType acc);
 
   EveryBackend backends_;
 };
 
 /// Statistics and gradient from logits of one dtype to dlogits of another, and in place where they are one.
-void LossTest::check_formula(DType from, DType dtype, const Case& k) {
+void LossTest::check_formula(DType from, DType dtype, const LossCase& k) {
   const DType acc = accumulate_dtype(dtype);
   SCOPED_TRACE(str_cat(name_of(from), " to ", name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
   const HostMatrix logits = make_logits(from, k);
   const Integers targets = make_targets(k);
-  const Reference ref(logits, targets, k);
+  const LossReference ref(logits, targets, k);
   backends_.each(
       [&](Backend& backend) {
         const Result r = forward(backend, logits, targets, k);
@@ -240,7 +241,7 @@ void LossTest::check_formula(DType from, DType dtype, const Case& k) {
 
 TEST_F(LossTest, IsTheFormula) {
   for (const DType dtype : kStorageDTypes) {
-    for (const Case& k : kCases) {
+    for (const LossCase& k : kLossCases) {
       check_formula(accumulate_dtype(dtype), dtype, k);
       if (HasFatalFailure()) return;
     }
@@ -248,12 +249,12 @@ TEST_F(LossTest, IsTheFormula) {
 }
 
 TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
-  for (const Case& k : {Case{33, 300, 287, 0.7, 1e-3}, {33, 300, 287, 0.7, 1e-3, 9, ZKind::kMaxLogit}}) {
+  for (const LossCase& k : {LossCase{33, 300, 287, 0.7, 1e-3}, {33, 300, 287, 0.7, 1e-3, 9, ZKind::kMaxLogit}}) {
     for (const DType acc : {DType::kFloat32, DType::kFloat64}) expect_two_slices(k, acc);
   }
 }
 
-void LossTest::expect_two_slices(const Case& k, DType acc) {
+void LossTest::expect_two_slices(const LossCase& k, DType acc) {
   {
     constexpr int64_t kCut = 101;
     const HostMatrix logits = make_logits(acc, k);
@@ -340,7 +341,8 @@ void LossTest::expect_two_slices(const Case& k, DType acc) {
 
 TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
   constexpr double kStep = 1e-5;
-  for (const Case& k : {Case{3, 9, 7, 1.3, 0.05}, {3, 9, 7, 1.3, 0.05, 2}, {3, 9, 7, 1.3, 0.05, 2, ZKind::kMaxLogit}}) {
+  for (const LossCase& k :
+       {LossCase{3, 9, 7, 1.3, 0.05}, {3, 9, 7, 1.3, 0.05, 2}, {3, 9, 7, 1.3, 0.05, 2, ZKind::kMaxLogit}}) {
     HostMatrix logits = make_logits(DType::kFloat64, k, 1);
     const Integers targets = {2, -1, 6};
     const Result r = forward(backends_.one(), logits, targets, k);
@@ -350,7 +352,7 @@ TEST_F(LossTest, BackwardIsTheDerivativeOfTheLoss) {
       const Result shifted = forward(backends_.one(), logits, targets, k);
       return (shifted.stats->loss + shifted.stats->z_loss) * kInvValidTokens;
     };
-    EXPECT_NEAR(loss(), Reference(logits, targets, k).total(), 1e-12);
+    EXPECT_NEAR(loss(), LossReference(logits, targets, k).total(), 1e-12);
     for (int64_t n = 0; n < k.rows; ++n) {
       for (int64_t c = 0; c < k.valid_cols; ++c) {
         const double value = logits.at(n, c);
@@ -370,7 +372,7 @@ TEST_F(LossTest, MaskedIdsCountForNothing) {
   const Integers ids = {0, 3, 17, 30, 39, 300};  // 30 is the column behind the last
   for (const DType dtype : kStorageDTypes) {
     for (const double softcap : {0.0, 7.0}) {
-      const Case k{5, 40, 38, 0.5, 1e-2, softcap};
+      const LossCase k{5, 40, 38, 0.5, 1e-2, softcap};
       const DType logits_dtype = dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
       const HostMatrix logits = make_logits(logits_dtype, k);
       const Integers targets = {1, 2, 16, -1, 37};
@@ -378,7 +380,7 @@ TEST_F(LossTest, MaskedIdsCountForNothing) {
       for (int64_t n = 0; n < k.rows; ++n) {
         for (const int32_t id : {10, 13, 27}) expected.set(n, id, -std::numeric_limits<double>::infinity());
       }
-      const Reference ref(expected, targets, k);
+      const LossReference ref(expected, targets, k);
       backends_.each(
           [&](Backend& backend) {
             Outputs out = {logits, HostMatrix(dtype, k.rows, k.cols)};
@@ -405,7 +407,7 @@ TEST_F(LossTest, MaskedIdsCountForNothing) {
 
 // The largest logit's share of the z-loss goes to all columns that have it, in equal parts.
 TEST_F(LossTest, EqualLargestLogitsShareTheirGradient) {
-  const Case k{1, 40, 40, 1, 0.5, 0, ZKind::kMaxLogit};
+  const LossCase k{1, 40, 40, 1, 0.5, 0, ZKind::kMaxLogit};
   HostMatrix logits(DType::kFloat32, 1, 40);
   logits.fill(-100);
   for (const int64_t c : {3, 20, 39}) logits.set(c, 4);
@@ -421,7 +423,7 @@ TEST_F(LossTest, EqualLargestLogitsShareTheirGradient) {
 }
 
 TEST_F(LossTest, ShiftOfAllLogitsChangesNothingButLogZ) {
-  const Case k{33, 257, 250, 1, 0};
+  const LossCase k{33, 257, 250, 1, 0};
   HostMatrix logits(DType::kFloat32, k.rows, k.cols);
   const HostMatrix noise = random_matrix(DType::kFloat32, k.rows, k.cols, 1, 0, 0, 3);
   for (int64_t i = 0; i < k.rows * k.cols; ++i)
@@ -442,7 +444,7 @@ TEST_F(LossTest, ShiftOfAllLogitsChangesNothingButLogZ) {
 }
 
 TEST_F(LossTest, HugeLogitsDoNotOverflowAndNanShows) {
-  const Case k{4, 40, 40, 1, 0};
+  const LossCase k{4, 40, 40, 1, 0};
   HostMatrix logits(DType::kFloat32, 4, 40);
   logits.fill(-3e38);
   logits.set(0, 5, 3e38);
@@ -497,7 +499,7 @@ TEST_F(LossTest, ASliceWithoutAFiniteLogitAddsNothing) {
 TEST_F(LossTest, LogitsOfBf16AreTheFormula) {
   if (backends_.one().logits_dtype(DType::kBFloat16) != DType::kBFloat16) return;
   for (const DType to : {DType::kBFloat16, DType::kFloat32}) {
-    for (const Case& k : kCases) {
+    for (const LossCase& k : kLossCases) {
       check_formula(DType::kBFloat16, to, k);
       if (HasFatalFailure()) return;
     }
@@ -505,7 +507,7 @@ TEST_F(LossTest, LogitsOfBf16AreTheFormula) {
 }
 
 TEST_F(LossTest, UniformLogitsGiveTheLogarithmOfTheVocabulary) {
-  const Case k{3, 50304, 50257, 1, 0};
+  const LossCase k{3, 50304, 50257, 1, 0};
   HostMatrix logits(DType::kFloat32, k.rows, k.cols);
   logits.fill(0.25);
   const Result r = forward(backends_.one(), logits, {0, 50256, 1234}, k);

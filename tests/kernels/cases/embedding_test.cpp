@@ -8,12 +8,12 @@
 namespace ashlar::test {
 namespace {
 
-struct Case {
+struct EmbeddingCase {
   int64_t rows, vocabulary, cols;
 };
 
-constexpr std::array<Case, 7> kCases = {Case{1, 1, 1},   {3, 5, 3},      {33, 7, 31},    {257, 3, 33},
-                                        {100, 200, 257}, {300, 65, 128}, {130, 400, 260}};
+constexpr std::array<EmbeddingCase, 7> kEmbeddingCases = {
+    EmbeddingCase{1, 1, 1}, {3, 5, 3}, {33, 7, 31}, {257, 3, 33}, {100, 200, 257}, {300, 65, 128}, {130, 400, 260}};
 
 Integers random_ids(int64_t rows, int64_t vocabulary) {
   std::mt19937_64 generator(7);
@@ -41,7 +41,7 @@ class EmbeddingTest : public ::testing::Test {
 
 TEST_F(EmbeddingTest, ForwardLooksUpScalesAndAccumulates) {
   for (const DType dtype : kStorageDTypes) {
-    for (const Case& k : kCases) {
+    for (const EmbeddingCase& k : kEmbeddingCases) {
       const Integers ids = random_ids(k.rows, k.vocabulary);
       const HostMatrix table = random_matrix(dtype, k.vocabulary, k.cols, 1, 2);
       const HostMatrix before = random_matrix(dtype, k.rows, k.cols, 2, 1);
@@ -84,7 +84,7 @@ TEST_F(EmbeddingTest, ForwardLooksUpScalesAndAccumulates) {
 TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
   for (const DType dtype : kStorageDTypes) {
     const DType acc = accumulate_dtype(dtype);
-    for (const Case& k : kCases) {
+    for (const EmbeddingCase& k : kEmbeddingCases) {
       SCOPED_TRACE(str_cat(name_of(dtype), " rows ", k.rows, " vocabulary ", k.vocabulary, " cols ", k.cols));
       const Integers ids = random_ids(k.rows, k.vocabulary);
       const Integers order = stable_order(ids);
@@ -141,7 +141,7 @@ TEST_F(EmbeddingTest, BackwardAddsRowsInAscendingOrder) {
 
 // A vocabulary cut into three tables: each row is found in exactly one of them, the others give zero or leave alone.
 TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
-  const Case k{130, 40, 33};
+  const EmbeddingCase k{130, 40, 33};
   const Integers ids = random_ids(k.rows, k.vocabulary);
   const Integers order = stable_order(ids);
   const HostMatrix table = random_matrix(DType::kFloat32, k.vocabulary, k.cols, 1);
@@ -208,7 +208,7 @@ TEST_F(EmbeddingTest, SlicesOfTheVocabularyTogetherAreTheWhole) {
 }
 
 TEST_F(EmbeddingTest, BackwardIsTheAdjointOfForward) {
-  const Case k{57, 20, 33};
+  const EmbeddingCase k{57, 20, 33};
   const Integers ids = random_ids(k.rows, k.vocabulary);
   const Integers order = stable_order(ids);
   const HostMatrix table = random_matrix(DType::kFloat64, k.vocabulary, k.cols, 1);

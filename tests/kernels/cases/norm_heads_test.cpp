@@ -6,7 +6,7 @@
 namespace ashlar::test {
 namespace {
 
-constexpr double kEps = 1e-3;
+constexpr double kHeadNormEps = 1e-3;
 
 /// Rows of heads: odd ones, aligned ones, and more than fit into one block.
 struct HeadShape {
@@ -15,18 +15,21 @@ struct HeadShape {
 constexpr std::array<HeadShape, 7> kHeadShapes = {HeadShape{1, 1, 1}, {3, 5, 3},    {5, 2, 33}, {33, 3, 16},
                                                   {7, 2, 257},        {301, 4, 64}, {2, 3, 512}};
 
-struct Options {
+struct HeadNormOptions {
   NormType type;
   bool gamma, beta, own_gains, unit_offset;
 };
-constexpr std::array<Options, 6> kOptions = {
-    Options{NormType::kRmsNorm, true, false, false, false}, {NormType::kRmsNorm, true, false, true, true},
-    {NormType::kRmsNorm, false, false, false, false},       {NormType::kLayerNorm, true, true, true, false},
-    {NormType::kLayerNorm, true, true, false, false},       {NormType::kLayerNorm, true, false, true, false}};
+constexpr std::array<HeadNormOptions, 6> kHeadNormOptions = {
+    HeadNormOptions{NormType::kRmsNorm, true, false, false, false},
+    {NormType::kRmsNorm, true, false, true, true},
+    {NormType::kRmsNorm, false, false, false, false},
+    {NormType::kLayerNorm, true, true, true, false},
+    {NormType::kLayerNorm, true, true, false, false},
+    {NormType::kLayerNorm, true, false, true, false}};
 
 /// What a call reads, and the formulas over it.
-struct Problem {
-  Problem(DType type, HeadShape s, Options o) : dtype(type), shape(s), options(o) {
+struct HeadNormProblem {
+  HeadNormProblem(DType type, HeadShape s, HeadNormOptions o) : dtype(type), shape(s), options(o) {
     const int64_t cols = s.heads * s.width, gains = o.own_gains ? cols : s.width;
     x = random_matrix(dtype, s.rows, cols, 1, 5, 0.5, 2.0);
     dy = random_matrix(dtype, s.rows, cols, 2, 3);
@@ -39,7 +42,7 @@ struct Problem {
         for (int64_t c = 0; c < s.width; ++c) sum += x.at(n, h * s.width + c);
         mean.push_back(layernorm() ? sum / width : 0);
         for (int64_t c = 0; c < s.width; ++c) squares += std::pow(x.at(n, h * s.width + c) - mean.back(), 2);
-        rstd.push_back(1 / std::sqrt(squares / width + kEps));
+        rstd.push_back(1 / std::sqrt(squares / width + kHeadNormEps));
         sum_h.push_back(0);
         sum_hx.push_back(0);
         sum_abs.push_back(0);
@@ -82,14 +85,14 @@ struct Problem {
 
   DType dtype;
   HeadShape shape;
-  Options options;
+  HeadNormOptions options;
   HostMatrix x, dy, gamma, beta;
   std::vector<double> mean, rstd, sum_h, sum_hx, sum_abs;
 };
 
 class NormHeads : public ::testing::TestWithParam<size_t> {
  protected:
-  Outputs forward(Backend& backend, const Problem& p) {
+  Outputs forward(Backend& backend, const HeadNormProblem& p) {
     const DType acc = accumulate_dtype(p.dtype);
     const int64_t statistics = p.shape.heads * p.shape.rows;
     Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.heads * p.shape.width, 2), HostMatrix(acc, 1, statistics),
@@ -107,10 +110,10 @@ class NormHeads : public ::testing::TestWithParam<size_t> {
     backends_.finish();
     return out;
   }
-  static NormVariant variant(const Problem& p) {
-    return {.type = p.options.type, .eps = kEps, .unit_offset = p.options.unit_offset};
+  static NormVariant variant(const HeadNormProblem& p) {
+    return {.type = p.options.type, .eps = kHeadNormEps, .unit_offset = p.options.unit_offset};
   }
-  void expect_forward(const Problem& p, const Outputs& out) {
+  void expect_forward(const HeadNormProblem& p, const Outputs& out) {
     expect_near(
         out[0], p.shape.width, [&](int64_t n, int64_t c) { return p.xhat(n, c) * p.gain(c) + p.bias(c); },
         [&](int64_t n, int64_t c) { return p.size(n, c) * std::abs(p.gain(c)) + std::abs(p.bias(c)); }, "y");
@@ -123,7 +126,7 @@ class NormHeads : public ::testing::TestWithParam<size_t> {
         out[1], p.shape.width, [&](int64_t, int64_t i) { return p.mean[static_cast<size_t>(i)]; },
         [&](int64_t, int64_t i) { return 3 + std::abs(p.mean[static_cast<size_t>(i)]); }, "mean");
   }
-  void check_backward(const Problem& p, GradMode mode) {
+  void check_backward(const HeadNormProblem& p, GradMode mode) {
     const DType acc = accumulate_dtype(p.dtype);
     const int64_t cols = p.shape.heads * p.shape.width, gains = p.options.own_gains ? cols : p.shape.width;
     const bool accumulate = mode == GradMode::kAccumulate;
@@ -183,11 +186,11 @@ class NormHeads : public ::testing::TestWithParam<size_t> {
 };
 
 TEST_P(NormHeads, EachHeadIsARowOfItsOwn) {
-  const Options& options = kOptions[GetParam()];
+  const HeadNormOptions& options = kHeadNormOptions[GetParam()];
   for (const DType dtype : kStorageDTypes) {
     for (const HeadShape& shape : kHeadShapes) {
       SCOPED_TRACE(str_cat(name_of(dtype), " ", shape.rows, " rows of ", shape.heads, " heads of ", shape.width));
-      const Problem p(dtype, shape, options);
+      const HeadNormProblem p(dtype, shape, options);
       backends_.each([&](Backend& backend) { return forward(backend, p); },
                      [&](const Outputs& out) { expect_forward(p, out); });
       check_backward(p, GradMode::kOverwrite);
@@ -197,7 +200,7 @@ TEST_P(NormHeads, EachHeadIsARowOfItsOwn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, NormHeads, ::testing::Range<size_t>(0, kOptions.size()),
+INSTANTIATE_TEST_SUITE_P(Options, NormHeads, ::testing::Range<size_t>(0, kHeadNormOptions.size()),
                          [](const auto& at) { return str_cat("Number", at.param); });
 
 class NormSums : public ::testing::Test {
@@ -219,20 +222,22 @@ TEST_F(NormSums, StatisticsAreThoseOfTheSums) {
                                      .mean = out[0].mut(),
                                      .rstd = out[1].mut(),
                                      .c_total = kTotal,
-                                     .eps = kEps},
+                                     .eps = kHeadNormEps},
                                     backends_.stream());
             backend.norm_statistics({.sum = {},
                                      .sum_squares = squares.view(),
                                      .mean = {},
                                      .rstd = out[3].mut(),
                                      .c_total = kTotal,
-                                     .eps = kEps},
+                                     .eps = kHeadNormEps},
                                     backends_.stream());
             out[2].fill(0);
             return out;
           },
           [&](const Outputs& out) {
-            const auto rstd = [&](int64_t r, int64_t n) { return 1 / std::sqrt(squares.at(r, n) / kTotal + kEps); };
+            const auto rstd = [&](int64_t r, int64_t n) {
+              return 1 / std::sqrt(squares.at(r, n) / kTotal + kHeadNormEps);
+            };
             expect_near(
                 out[0], 1, [&](int64_t r, int64_t n) { return sum.at(r, n) / kTotal; },
                 [&](int64_t r, int64_t n) { return std::abs(sum.at(r, n)) / kTotal; }, "mean");

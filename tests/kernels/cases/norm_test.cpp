@@ -7,26 +7,28 @@
 namespace ashlar::test {
 namespace {
 
-constexpr double kEps = 1e-3;
+constexpr double kNormEps = 1e-3;
 
-struct Options {
+struct NormOptions {
   NormType type;
   bool gamma;
   bool beta;
   bool unit_offset;
 
-  NormVariant variant() const { return {.type = type, .eps = kEps, .unit_offset = unit_offset}; }
+  NormVariant variant() const { return {.type = type, .eps = kNormEps, .unit_offset = unit_offset}; }
 };
 
-constexpr std::array<Options, 7> kOptions = {
-    Options{NormType::kLayerNorm, true, true, false}, {NormType::kLayerNorm, true, false, true},
-    {NormType::kLayerNorm, false, false, false},      {NormType::kRmsNorm, true, false, false},
-    {NormType::kRmsNorm, true, true, true},           {NormType::kRmsNorm, true, false, true},
-    {NormType::kRmsNorm, false, false, false}};
+constexpr std::array<NormOptions, 7> kNormOptions = {NormOptions{NormType::kLayerNorm, true, true, false},
+                                                     {NormType::kLayerNorm, true, false, true},
+                                                     {NormType::kLayerNorm, false, false, false},
+                                                     {NormType::kRmsNorm, true, false, false},
+                                                     {NormType::kRmsNorm, true, true, true},
+                                                     {NormType::kRmsNorm, true, false, true},
+                                                     {NormType::kRmsNorm, false, false, false}};
 
 /// The inputs of one case and the plain mathematics over them, in double.
-struct Problem {
-  Problem(DType type_in, Shape s, Options o) : dtype(type_in), shape(s), options(o) {
+struct NormProblem {
+  NormProblem(DType type_in, Shape s, NormOptions o) : dtype(type_in), shape(s), options(o) {
     x = random_matrix(dtype, s.rows, s.cols, 1, 3, 0.5, 2.0);
     dy = random_matrix(dtype, s.rows, s.cols, 2, 1);
     if (o.gamma) gamma = random_matrix(dtype, 1, s.cols, 3, 0, o.unit_offset ? 0.0 : 1.0, 0.3);
@@ -39,7 +41,7 @@ struct Problem {
       double squares = 0;
       for (int64_t c = 0; c < s.cols; ++c) squares += (x.at(n, c) - m) * (x.at(n, c) - m);
       mean.push_back(m);
-      rstd.push_back(1.0 / std::sqrt(squares / cols + kEps));
+      rstd.push_back(1.0 / std::sqrt(squares / cols + kNormEps));
       double h_sum = 0;
       double hx_sum = 0;
       double h_abs = 0;
@@ -93,7 +95,7 @@ struct Problem {
 
   DType dtype;
   Shape shape;
-  Options options;
+  NormOptions options;
   HostMatrix x, dy, gamma, beta;
   std::vector<double> mean, rstd, sum_h, sum_hx, sum_abs;
 };
@@ -103,7 +105,7 @@ class NormTest : public ::testing::Test {
   EveryBackend backends_;
 
   /// Forward on `backend`: {y, mean, rstd}.
-  Outputs forward(Backend& backend, const Problem& p) {
+  Outputs forward(Backend& backend, const NormProblem& p) {
     const DType acc = accumulate_dtype(p.dtype);
     Outputs out = {HostMatrix(p.dtype, p.shape.rows, p.shape.cols, 2), HostMatrix(acc, 1, p.shape.rows),
                    HostMatrix(acc, 1, p.shape.rows)};
@@ -120,18 +122,18 @@ class NormTest : public ::testing::Test {
     return out;
   }
 
-  void check_forward(const Problem& p);
-  void check_backward(const Problem& p);
+  void check_forward(const NormProblem& p);
+  void check_backward(const NormProblem& p);
 
   template <typename F>
   void for_each_problem(const F& f, std::span<const Shape> shapes = kShapes) {
     for (const DType dtype : kStorageDTypes) {
       for (const Shape shape : shapes) {
-        for (const Options& options : kOptions) {
+        for (const NormOptions& options : kNormOptions) {
           SCOPED_TRACE(str_cat(name_of(dtype), " [", shape.rows, ", ", shape.cols, "] ",
                                options.type == NormType::kLayerNorm ? "layernorm" : "rmsnorm", " gamma ", options.gamma,
                                " beta ", options.beta, " unit_offset ", options.unit_offset));
-          f(Problem(dtype, shape, options));
+          f(NormProblem(dtype, shape, options));
           if (HasFatalFailure()) return;
         }
       }
@@ -139,7 +141,7 @@ class NormTest : public ::testing::Test {
   }
 };
 
-void NormTest::check_forward(const Problem& p) {
+void NormTest::check_forward(const NormProblem& p) {
   backends_.each([&](Backend& backend) { return forward(backend, p); },
                  [&](const Outputs& out) {
                    const int64_t length = p.shape.cols;
@@ -158,10 +160,10 @@ void NormTest::check_forward(const Problem& p) {
 }
 
 TEST_F(NormTest, ForwardIsTheFormula) {
-  for_each_problem([&](const Problem& p) { check_forward(p); });
+  for_each_problem([&](const NormProblem& p) { check_forward(p); });
 }
 
-void NormTest::check_backward(const Problem& p) {
+void NormTest::check_backward(const NormProblem& p) {
   const DType acc = accumulate_dtype(p.dtype);
   for (const GradMode mode : {GradMode::kOverwrite, GradMode::kAccumulate, GradMode::kSkip}) {
     const HostMatrix before_dx = random_matrix(p.dtype, p.shape.rows, p.shape.cols, 5, 2);
@@ -217,14 +219,14 @@ void NormTest::check_backward(const Problem& p) {
 }
 
 TEST_F(NormTest, BackwardIsTheFormulaInEveryMode) {
-  for_each_problem([&](const Problem& p) { check_backward(p); });
+  for_each_problem([&](const NormProblem& p) { check_backward(p); });
 }
 
 // Rows beyond what a block holds of one.
 TEST_F(NormTest, WideRows) {
   constexpr std::array<Shape, 4> kWide = {Shape{5, 1040}, {2, 2051}, {3, 8208}, {1, 16385}};
   for_each_problem(
-      [&](const Problem& p) {
+      [&](const NormProblem& p) {
         if (p.options.unit_offset || !p.options.gamma) return;
         check_forward(p);
         check_backward(p);
@@ -233,7 +235,7 @@ TEST_F(NormTest, WideRows) {
 }
 
 TEST_F(NormTest, DxMayAliasDy) {
-  const Problem p(DType::kFloat32, {33, 257}, kOptions[0]);
+  const NormProblem p(DType::kFloat32, {33, 257}, kNormOptions[0]);
   Backend& backend = backends_.one();
   const Outputs statistics = forward(backend, p);
   HostMatrix apart(p.dtype, 33, 257, 1);
@@ -255,7 +257,7 @@ TEST_F(NormTest, DxMayAliasDy) {
 }
 
 TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
-  for_each_problem([&](const Problem& p) {
+  for_each_problem([&](const NormProblem& p) {
     if (p.shape.cols < 2) return;
     Backend& backend = backends_.one();
     const DType acc = accumulate_dtype(p.dtype);
@@ -298,7 +300,7 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
       for (int64_t n = 0; n < rows; ++n) mean.set(n, mean.at(n) / cols);
     }
     HostMatrix rstd = row_sums(true, mean);
-    for (int64_t n = 0; n < rows; ++n) rstd.set(n, 1 / std::sqrt(rstd.at(n) / cols + kEps));
+    for (int64_t n = 0; n < rows; ++n) rstd.set(n, 1 / std::sqrt(rstd.at(n) / cols + kNormEps));
     // 2. apply
     HostMatrix y(p.dtype, rows, p.shape.cols);
     for (const int part : {0, 1}) {
@@ -373,8 +375,8 @@ TEST_F(NormTest, SplitFormEqualsTheWholeForm) {
 
 TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
   constexpr double kStep = 1e-5;
-  for (const Options& options : kOptions) {
-    Problem p(DType::kFloat64, {3, 7}, options);
+  for (const NormOptions& options : kNormOptions) {
+    NormProblem p(DType::kFloat64, {3, 7}, options);
     Backend& backend = backends_.one();
     const auto weighted = [&] {  // sum of dy * y
       const Outputs out = forward(backend, p);
@@ -422,12 +424,12 @@ TEST_F(NormTest, BackwardIsTheDerivativeOfForward) {
 }
 
 TEST_F(NormTest, LayerNormEqualsRmsNormOnRowsOfZeroMean) {
-  Problem p(DType::kFloat64, {5, 33}, kOptions[2]);
+  NormProblem p(DType::kFloat64, {5, 33}, kNormOptions[2]);
   for (int64_t n = 0; n < 5; ++n) {
     for (int64_t c = 0; c < 33; ++c) p.x.set(n, c, p.x.at(n, c) - p.mean[n]);
   }
   const Outputs layernorm = forward(backends_.one(), p);
-  p.options = kOptions[6];
+  p.options = kNormOptions[6];
   const Outputs rmsnorm = forward(backends_.one(), p);
   expect_near(
       layernorm[0], 33, [&](int64_t n, int64_t c) { return rmsnorm[0].at(n, c); }, [](int64_t, int64_t) { return 4.0; },

@@ -7,7 +7,7 @@
 namespace ashlar::test {
 namespace {
 
-constexpr double kEps = 1e-3;
+constexpr double kResidualNormEps = 1e-3;
 
 class ResidualNormTest : public ::testing::Test {
  protected:
@@ -70,7 +70,7 @@ TEST_F(ResidualNormTest, IsTheSumAndItsNormWithTheRoundingsOfBoth) {
                                          .y = out[first + 1].mut(),
                                          .mean = centred ? out[first + 2].mut() : MutView{},
                                          .rstd = out[first + 3].mut(),
-                                         .variant = {.type = type, .eps = kEps}};
+                                         .variant = {.type = type, .eps = kResidualNormEps}};
                   return ResidualNormForward{.residual = residual, .norm = norm};
                 };
                 backend.residual_norm_forward(calls(0), backends_.stream());
@@ -91,7 +91,7 @@ TEST_F(ResidualNormTest, IsTheSumAndItsNormWithTheRoundingsOfBoth) {
                   for (int64_t c = 0; centred && c < s.cols; ++c) m += sum.at(r, c) / static_cast<double>(s.cols);
                   for (int64_t c = 0; c < s.cols; ++c) squares += (sum.at(r, c) - m) * (sum.at(r, c) - m);
                   mean.push_back(m);
-                  rstd.push_back(1 / std::sqrt(squares / static_cast<double>(s.cols) + kEps));
+                  rstd.push_back(1 / std::sqrt(squares / static_cast<double>(s.cols) + kResidualNormEps));
                 }
                 expect_near(
                     out[1], s.cols,

@@ -12,10 +12,10 @@ constexpr double kBeta = 0.5, kEps = -1e-6;
 double softplus(double a) { return a > 0 ? a + std::log1p(std::exp(-a)) : std::log1p(std::exp(a)); }
 
 /// The formula, in double, of scalars as they are stored.
-struct Reference {
+struct XieluReference {
   double p, n, p_slope, n_slope;
 
-  explicit Reference(const HostMatrix& alpha)
+  explicit XieluReference(const HostMatrix& alpha)
       : p(softplus(alpha.at(0))),
         n(kBeta + softplus(alpha.at(1))),
         p_slope(1 / (1 + std::exp(-alpha.at(0)))),
@@ -63,7 +63,7 @@ class XieluTest : public ::testing::Test {
 TEST_F(XieluTest, ForwardIsTheFormula) {
   for_each_case([&](DType dtype, Shape s, const HostMatrix& alpha, int64_t padding) {
     const HostMatrix x = random_matrix(dtype, s.rows, s.cols, 1, padding, 0, 3);
-    const Reference reference(alpha);
+    const XieluReference reference(alpha);
     backends_.each(
         [&](Backend& backend) {
           Outputs out = {HostMatrix(dtype, s.rows, s.cols, padding)};
@@ -87,11 +87,11 @@ TEST_F(XieluTest, BackwardIsTheFormulaInEveryMode) {
     const HostMatrix dy = random_matrix(dtype, s.rows, s.cols, 2, padding);
     const HostMatrix before = random_matrix(dtype, s.rows, s.cols, 3, padding);
     const HostMatrix scalars_before = random_matrix(wide, 1, 2, 4);
-    const Reference reference(alpha);
+    const XieluReference reference(alpha);
     double sums[2] = {}, sizes[2] = {};
     for (int64_t r = 0; r < s.rows; ++r) {
       for (int64_t c = 0; c < s.cols; ++c) {
-        const double v = x.at(r, c), half = v > 0 ? v * v : Reference::below(v);
+        const double v = x.at(r, c), half = v > 0 ? v * v : XieluReference::below(v);
         sums[v > 0 ? 0 : 1] += dy.at(r, c) * half;
         sizes[v > 0 ? 0 : 1] += std::abs(dy.at(r, c)) * (v > 0 ? half : 1 + std::abs(v));
       }
@@ -148,7 +148,7 @@ TEST_F(XieluTest, KeepsItsDigitsNearZero) {
   HostMatrix x(DType::kFloat32, 1, kPoints);
   for (int64_t i = 0; i < kPoints; ++i) x.set(i, -std::exp(-14.0 + 18.0 * static_cast<double>(i) / (kPoints - 1)));
   const HostMatrix alpha = scalars(DType::kFloat32, 0.2, -1.05);
-  const Reference reference(alpha);
+  const XieluReference reference(alpha);
   backends_.each(
       [&](Backend& backend) {
         Outputs out = {HostMatrix(DType::kFloat32, 1, kPoints)};
@@ -172,7 +172,7 @@ TEST_F(XieluTest, ExtremeInputsStayFiniteAndNanShows) {
   dy.fill(1);
   for (int64_t i = 0; i < 7; ++i) x.set(i, values[static_cast<size_t>(i)]);
   const HostMatrix alpha = scalars(DType::kFloat32, 0.2, -1.05);
-  const Reference reference(alpha);
+  const XieluReference reference(alpha);
   backends_.one().activation_forward(
       {.x = x.view(), .up = {}, .scalars = alpha.view(), .y = y.mut(), .kind = Activation::kXielu}, backends_.stream());
   backends_.finish();
