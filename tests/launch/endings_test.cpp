@@ -11,6 +11,7 @@
 #include "launch/training/engine.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/lone_rank.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -94,9 +95,7 @@ TEST(Endings, AFullDisk) {
 
 // A small run needs few addresses; with fewer still it says which limit it met, whichever thread met it.
 TEST(Endings, ALimitOfAddressesIsEnoughOrNamed) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer takes addresses of its own";
-#endif
+  if (testing::under_address_sanitizer()) GTEST_SKIP() << "the address sanitizer takes addresses of its own";
   const RunFixture run;
   int done = 0, refused = 0;
   for (const int64_t kilobytes : {150'000, 200'000, 250'000, 300'000, 350'000, 400'000, 500'000, 2'000'000}) {
@@ -118,9 +117,8 @@ TEST(Endings, ALimitOfAddressesIsEnoughOrNamed) {
 }
 
 TEST(Endings, OutOfMemoryAdvisesWhatFitsTheCommand) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer needs more addresses than the limit of this test leaves";
-#endif
+  if (testing::under_address_sanitizer())
+    GTEST_SKIP() << "the address sanitizer needs more addresses than the limit of this test leaves";
   const RunFixture run;
   ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 run.dir=done").code, 0);
   const auto at = [&](int64_t kilobytes, const std::string& command) {

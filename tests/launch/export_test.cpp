@@ -15,6 +15,7 @@
 #include "launch/inference/model_loading.h"
 #include "parallel/comm/bootstrap.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -172,9 +173,7 @@ int64_t peak_of(const RunFixture& run, const std::string& words) {
 }
 
 TEST(Export, MemoryIsAFewWindowsWhateverTheModel) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer keeps what is freed";
-#endif
+  if (testing::under_address_sanitizer()) GTEST_SKIP() << "the address sanitizer keeps what is freed";
   const RunFixture run;
   int64_t peaks[2] = {}, bytes = 0;
   for (const int large : {0, 1}) {

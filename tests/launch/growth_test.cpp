@@ -19,6 +19,7 @@
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/long_form.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -128,11 +129,9 @@ class Growth : public ::testing::Test {
     const std::string name = str_cat("run-", mesh.data, "-", mesh.tensor, "-", mesh.pipeline), log = name + ".log",
                       folder = name + "-opens";
     fs::create_directory(run_.dir() / folder);
-#ifdef __SANITIZE_ADDRESS__
-    const std::string preload;  // the address sanitizer wants to be loaded first
-#else
-    const std::string preload = str_cat(preloading(ASHLAR_OPENS_LIBRARY), " OPENS_IN=", folder);
-#endif
+    // The address sanitizer wants to be loaded first.
+    const std::string preload =
+        testing::under_address_sanitizer() ? "" : str_cat(preloading(ASHLAR_OPENS_LIBRARY), " OPENS_IN=", folder);
     const auto start = Clock::now();
     const pid_t pid =
         run_.start(words(mesh, str_cat("train.steps=40961 log.every=40961 run.dir=", name)), log, preload);

@@ -13,6 +13,7 @@
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/long_form.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -49,9 +50,8 @@ constexpr double kHangAfter = 2, kDeadline = 10;
 class Drill : public ::testing::Test {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "the address sanitizer wants to be loaded before the library that makes the file system hang";
-#endif
+    if (testing::under_address_sanitizer())
+      GTEST_SKIP() << "the address sanitizer wants to be loaded before the library that makes the file system hang";
   }
   // Runs `ashlar WORDS` with a stall; `seconds_` is how long it took in all.
   ShellResult run(const Stall& stall, const std::string& words) {

@@ -12,6 +12,7 @@
 
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -136,9 +137,8 @@ TEST_F(Signals, ALongValidationEndsAtABatchAndIsDoneLater) {
 class SignalsInASave : public Signals {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "the address sanitizer wants to be loaded before the library that makes the file system hang";
-#endif
+    if (testing::under_address_sanitizer())
+      GTEST_SKIP() << "the address sanitizer wants to be loaded before the library that makes the file system hang";
     ASSERT_EQ(run_.ashlar(kTrain + "train.steps=4").code, 0);
     before_ = run_.exact_metrics("r");
   }

@@ -15,6 +15,7 @@
 
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -59,11 +60,7 @@ double bytes_of(const std::string& number, const std::string& unit) {
   return std::stod(number) * (unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : 1e3);
 }
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+const bool kSanitized = testing::under_address_sanitizer();
 
 // The run's own account: "memory: peak of the process PEAK = part + part ... + other REST" (or "- untouched REST"),
 // which adds up; the kernel's word is the peak, and the rest is small.
