@@ -6,10 +6,11 @@
 
 namespace ashlar {
 
-/// The text of an error without its `[where] `, to quote it in another error.
-inline std::string_view text_of(const Error& error) {
-  const std::string_view full = error.what();
-  return full.starts_with('[') ? full.substr(full.find(' ') + 1) : full;
+/// The text of an error without its `[where] `, to quote it in another error. `where` may have spaces.
+inline std::string_view text_of(std::string_view full) {
+  const size_t end = full.starts_with('[') ? full.find("] ") : full.npos;
+  return end == full.npos ? full : full.substr(end + 2);
 }
+inline std::string_view text_of(const Error& error) { return text_of(std::string_view(error.what())); }
 
 }  // namespace ashlar

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/base/error_text.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 
@@ -18,9 +19,7 @@ struct Refused : std::runtime_error {
 
 /// The library's message after its `[json.exception.NAME.ID] `; it may contain text of the file.
 std::string own_words(const nlohmann::json::exception& error) {
-  const std::string_view text = error.what();
-  const size_t end = text.find("] ");
-  return escaped(end == std::string_view::npos ? text : text.substr(end + 2), 80);
+  return escaped(text_of(std::string_view(error.what())), 80);
 }
 
 /// Counts brackets outside strings. Invalid JSON passes: the parser refuses it later.

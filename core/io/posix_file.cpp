@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -187,6 +189,11 @@ std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes)
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   if (is_lfs_pointer(text)) throw lfs_pointer_error("file", path);
   return text;
+}
+
+std::string text_if_readable(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace ashlar::io

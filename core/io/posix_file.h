@@ -85,4 +85,7 @@ inline constexpr int64_t kAnySize = std::numeric_limits<int64_t>::max();
 /// A whole small file as text. Throws an input error when it is longer than `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes = int64_t{64} << 20);
 
+/// A whole file as text, such as one of /proc; empty if it cannot be read.
+std::string text_if_readable(const std::filesystem::path& path);
+
 }  // namespace ashlar::io

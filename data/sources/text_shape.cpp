@@ -12,8 +12,8 @@ namespace ashlar::data {
 namespace {
 
 constexpr std::string_view kWhitespace = " \t\r\n";
-constexpr size_t kTruncationMargin =
-    16;  ///< a value truncated by the end of the head is invalid within this distance of it
+/// A value truncated by the end of the head is invalid at most this many bytes before that end.
+constexpr size_t kTruncationMargin = 16;
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kWhitespace);

@@ -10,21 +10,20 @@
 #include "core/base/utf8.h"
 #include "core/io/json.h"
 #include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kMark = "\xe2\x96\x81";  // U+2581, how pieces write a space
-
 bool no_mark_inside(const Vocabulary& vocabulary) {
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (!vocabulary.used(id)) continue;
     std::string_view token = vocabulary.token(id);
-    while (token.starts_with(kMark)) token.remove_prefix(kMark.size());
-    if (token.find(kMark) != std::string_view::npos) return false;
+    while (token.starts_with(kSpaceMark)) token.remove_prefix(kSpaceMark.size());
+    if (token.find(kSpaceMark) != std::string_view::npos) return false;
   }
-  return vocabulary.find(kMark).has_value();
+  return vocabulary.find(kSpaceMark).has_value();
 }
 
 }  // namespace
@@ -187,7 +186,7 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
   for (size_t skip = 0; plain && !left_out && !left.empty() && skip <= (window[at] == ' ' ? 1U : 0U); ++skip) {
     if (!parts_of(window.substr(at + skip), *scratch, right) || right.empty()) continue;
     // A part that the model encodes whole can also be split where every token ends: before the mark of a space.
-    const bool mark = marks_begin_words_ && right[0].starts_with(kMark) && !left.back().ends_with(kMark);
+    const bool mark = marks_begin_words_ && right[0].starts_with(kSpaceMark) && !left.back().ends_with(kSpaceMark);
     if (mark && left.size() + right.size() == whole.size() + 1) {
       right[0] = left.back() + right[0];
       left.pop_back();

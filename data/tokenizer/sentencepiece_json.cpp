@@ -15,9 +15,7 @@ namespace {
 using Json = OrderedJson;
 using Type = SentencePieceModelFile::Type;
 
-constexpr const char* kSpaceMark = "\xe2\x96\x81";  // U+2581
-
-Json replace(const Json& pattern, const char* by) {
+Json replace(const Json& pattern, std::string_view by) {
   return {{"type", "Replace"}, {"pattern", pattern}, {"content", by}};
 }
 

@@ -8,6 +8,8 @@
 
 namespace ashlar::data {
 
+inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  ///< U+2581, how pieces write a space
+
 /// The parts of a SentencePiece `.model` that determine ids.
 struct SentencePieceModelFile {
   enum class Type : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };

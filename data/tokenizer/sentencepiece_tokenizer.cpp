@@ -21,7 +21,6 @@
 namespace ashlar::data {
 namespace {
 
-constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, how pieces write a space
 constexpr size_t kLongText = size_t{1} << 20;
 
 bool ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -172,14 +171,14 @@ std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::ar
 /// the library adds before each text, and no piece has it after another character.
 bool SentencePieceTokenizer::is_splittable() const {
   std::vector<int32_t> first;
-  if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpace))
+  if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpaceMark))
     return false;
   for (int id = 0; id < library_.size(); ++id) {
     if (library_.is_control(id) || library_.is_unknown(id)) continue;
     const std::string piece = library_.piece(id);
     size_t at = 0;
-    while (std::string_view(piece).substr(at).starts_with(kSpace)) at += kSpace.size();
-    if (piece.find(kSpace, at) != std::string::npos) return false;
+    while (std::string_view(piece).substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
+    if (piece.find(kSpaceMark, at) != std::string::npos) return false;
   }
   return true;
 }
@@ -275,7 +274,7 @@ void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::st
   std::string part;
   const std::string wrong = library_.decode(ids, part);
   ASHLAR_CHECK(wrong.empty(), "SentencePiece: ", wrong);
-  if (!text.empty() && file_.dummy_prefix && library_.piece(ids[0]).starts_with(kSpace)) text += ' ';
+  if (!text.empty() && file_.dummy_prefix && library_.piece(ids[0]).starts_with(kSpaceMark)) text += ' ';
   text += part;
 }
 

@@ -11,8 +11,7 @@ namespace {
 
 using Type = SentencePieceModelFile::Type;
 
-constexpr std::string_view kEscapedSpace = "\xe2\x96\x81";  // U+2581
-constexpr float kUnknownPenalty = 10;                       // below the lowest score
+constexpr float kUnknownPenalty = 10;  // below the lowest score
 
 std::string byte_piece(int byte) {
   char text[8];
@@ -121,7 +120,7 @@ std::string_view SentencePieceUnigram::normal_prefix(std::string_view text, size
 }
 
 std::string SentencePieceUnigram::normalised(std::string_view text) const {
-  const std::string_view space = escape_spaces_ ? kEscapedSpace : " ";
+  const std::string_view space = escape_spaces_ ? kSpaceMark : " ";
   std::string out;
   size_t taken = 0;
   while (remove_extra_spaces_ && !text.empty() && normal_prefix(text, taken) == " ") text.remove_prefix(taken);

@@ -188,7 +188,8 @@ json object_in(const TokenizerFiles& files, const std::string& name) {
       [&](const std::string& sentence) { return input_error("tokenizer", files.shown, ": ", name, ": ", sentence); },
       [&] { value = io::parse_json(*text); });
   if (!value.is_object())
-    throw input_error("tokenizer", files.shown, ": ", name, ": expected a JSON object, got a JSON ", value.type_name());
+    throw input_error("tokenizer", files.shown, ": ", name, ": expected a JSON object, got a JSON ", value.type_name(),
+                      "; correct the file");
   return value;
 }
 

@@ -31,17 +31,10 @@ void append(CodeSet& set, CodeRange r) {
   }
 }
 
-bool alternates(uint32_t run) { return (run & 31U) >= std::size(kCategoryNames); }
-
-std::string_view category_in(uint32_t run, char32_t c) {
-  const uint32_t first = run >> 5, category = run & 31U;
-  return kCategoryNames[alternates(run) ? (category + static_cast<uint32_t>(c) - first) % 2 : category];
-}
-
 std::string_view category_of(char32_t c) {
   const uint32_t key = (static_cast<uint32_t>(c) << 5) | 31U;
   const auto after = std::upper_bound(tables::kCategoryRuns.begin(), tables::kCategoryRuns.end(), key);
-  return category_in(*std::prev(after), c);
+  return kCategoryNames[*std::prev(after) & 31U];
 }
 
 CodeSet united(CodeSet a, std::span<const CodeRange> b) {
@@ -83,13 +76,9 @@ CodeSet category(std::string_view name) {
   CodeSet set;
   const auto runs = tables::kCategoryRuns;
   for (size_t i = 0; i < runs.size(); ++i) {
-    const char32_t first = runs[i] >> 5, last = i + 1 < runs.size() ? (runs[i + 1] >> 5) - 1 : kLastCodePoint;
-    const char32_t step = alternates(runs[i]) ? 1 : last + 1 - first;
-    for (char32_t c = first; c <= last; c += step) {
-      const std::string_view own = category_in(runs[i], c);
-      if (name.empty() || name.size() > 2 || !own.starts_with(name) || own == "Cs") continue;
-      append(set, {c, c + step - 1});
-    }
+    const std::string_view own = kCategoryNames[runs[i] & 31U];
+    if (name.empty() || name.size() > 2 || !own.starts_with(name) || own == "Cs") continue;
+    append(set, {runs[i] >> 5, i + 1 < runs.size() ? (runs[i + 1] >> 5) - 1 : kLastCodePoint});
   }
   return set;
 }

@@ -25,6 +25,6 @@ extern const std::span<const CodeRange> kPunctuationSince9;  ///< P that Unicode
 extern const std::span<const CodeRange> kOtherAlphabetic;    ///< word characters not in L, M, Nd, Pc
 extern const std::span<const CodeRange> kExtendNotMn;        ///< Grapheme_Cluster_Break = Extend not in Mn, Me
 extern const std::span<const CodeRange> kPrepend;            ///< Grapheme_Cluster_Break = Prepend
-extern const std::span<const CodeRange> kNoSpacingMark;      ///< Mc with neither Extend nor SpacingMark
+extern const std::span<const CodeRange> kNoSpacingMark;      ///< Mc without SpacingMark
 
 }  // namespace ashlar::data::tables

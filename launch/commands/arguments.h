@@ -16,7 +16,8 @@
 namespace ashlar::launch {
 
 /// The words after a subcommand: options `--name value` or `--name=value`, flags `--name`, and positional words in
-/// order. Each option is read once; `finish` then refuses unread options and suggests the nearest name.
+/// order. Reading an option removes it, so a repeated one is read again. `positionals` or `options_only` comes last and
+/// refuses options that were not read, with the nearest known name.
 class Arguments {
  public:
   Arguments(std::string command, std::span<const std::string> words)

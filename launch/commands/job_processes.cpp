@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "core/io/posix_file.h"
 
 namespace ashlar::launch {
 
@@ -54,7 +55,7 @@ std::vector<pid_t> JobProcesses::living(pid_t mpirun) const {
     pid_t pid = 0;
     const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pid);
     if (wrong != std::errc() || end != number.data() + number.size() || pid == mpirun || pid == getpid()) continue;
-    if (variable_of(watch::text_if_readable(at->path() / "environ"), kVariable) == name_) found.push_back(pid);
+    if (variable_of(io::text_if_readable(at->path() / "environ"), kVariable) == name_) found.push_back(pid);
   }
   return found;
 }
@@ -74,8 +75,7 @@ void JobProcesses::look(pid_t mpirun) {
       if (std::ranges::any_of(kShared, [&](std::string_view begin) { return name.starts_with(begin); }))
         files_.insert(line.substr(at));
     }
-    const fs::path session =
-        variable_of(watch::text_if_readable(process / "environ"), "OMPI_MCA_orte_jobfam_session_dir");
+    const fs::path session = variable_of(io::text_if_readable(process / "environ"), "OMPI_MCA_orte_jobfam_session_dir");
     if (session.filename() == str_cat("pid.", mpirun)) directories_.insert(session);
   }
 }

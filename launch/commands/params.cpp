@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "absl/strings/str_format.h"
+#include "core/base/error_text.h"
 #include "data/read/token_dataset.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
@@ -92,8 +93,7 @@ int run_params_command(Words words, Session& session) {
       if (!facts.dataset_vocab_size)
         facts.dataset_vocab_size = data::TokenDataset(source.path).tokenizer().vocab_size();
     } catch (const Error& error) {
-      reason = error.what();  // counting does not need a dataset
-      if (const size_t where = reason.find("] "); where != std::string::npos) reason.erase(0, where + 2);
+      reason = text_of(error);  // counting does not need a dataset
     }
   }
   const bool unknown_vocabulary = !facts.dataset_vocab_size && !raw.given("vocab.size");

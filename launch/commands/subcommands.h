@@ -5,8 +5,9 @@
 #include <string>
 #include <string_view>
 
-/// Every subcommand, for the table in commands.cpp, with its help text. `words` are those behind its name. Returns the
-/// exit code; throws Error, which main prints. Called by rank 0 alone or by all ranks, as the row of the table says.
+/// Every subcommand, for the table in commands.cpp, with its help text. `words` are those behind its name. Results go
+/// to Session::out, progress and warnings to Session::err. Each returns the exit code, and throws Error, which main
+/// prints. Called by rank 0 alone or by all ranks, as the row of the table says.
 namespace ashlar::launch {
 
 struct Session;  // session.h
@@ -22,35 +23,31 @@ struct Subcommand {
 int run_subcommand(std::string_view command, std::initializer_list<Subcommand> all, std::string_view help, Words words,
                    Session& session);
 
-/// `ashlar train CONFIG [section.key=value ...] [--restart]`. All ranks call it. Returns the exit code;
-/// throws Error.
+/// `ashlar train CONFIG [section.key=value ...] [--restart]`. All ranks call it.
 int run_train_command(Words words, Session& session);
 extern const char* const kTrainHelp;
 
-/// `ashlar eval CHECKPOINT --data DIR ...`: loss on a dataset's validation part. Returns the exit code; throws Error.
+/// `ashlar eval CHECKPOINT --data DIR ...`: loss on a dataset's validation part.
 int run_eval_command(Words words, Session& session);
 extern const char* const kEvalHelp;
 
-/// `ashlar generate CHECKPOINT ...`: text to standard output. Returns the exit code; throws Error.
+/// `ashlar generate CHECKPOINT ...`: text to standard output.
 int run_generate_command(Words words, Session& session);
 extern const char* const kGenerateHelp;
 
-/// `ashlar import HF_DIR OUT [--ignore-key KEY ...]`: a Hugging Face model as a checkpoint. Returns the exit code;
-/// throws Error.
+/// `ashlar import HF_DIR OUT [--ignore-key KEY ...]`: a Hugging Face model as a checkpoint.
 int run_import_command(Words words, Session& session);
 extern const char* const kImportHelp;
 
 /// `ashlar export CHECKPOINT HF_DIR [--class NAME] [--dtype T] [--max-positions N] [--max-shard-bytes N]`, called by
-/// all ranks: a checkpoint as a Hugging Face model. Returns the exit code; throws Error.
+/// all ranks: a checkpoint as a Hugging Face model.
 int run_export_command(Words words, Session& session);
 extern const char* const kExportHelp;
 
-/// `ashlar data build|inspect|verify ...`. Results go to `out`, progress and remarks to `err`. Returns the exit code
-/// (0; 3 when `verify` finds damage); other failures are thrown as Error for main to print.
+/// `ashlar data build|inspect|verify ...`. The exit code is 3 when `verify` finds damage.
 int run_data_command(Words words, Session& session);
 
-/// `ashlar tokenizer info|encode|decode ...`: text and ids come from `in`.
-/// Returns the exit code; failures are thrown as Error for main to print.
+/// `ashlar tokenizer info|encode|decode|train ...`: encode and decode read Session::in.
 int run_tokenizer_command(Words words, Session& session);
 
 /// `ashlar tokenizer train INPUT... --out DIR [options]`: learns a tokenizer from a corpus.
@@ -62,12 +59,12 @@ extern const char* const kTokenizerTrainHelp;
 int run_zoo_command(Words words, Session& session);
 extern const char* const kZooHelp;
 
-/// `ashlar params CONFIG [section.key=value ...]`: counts by component; nothing is allocated. Throws Error.
+/// `ashlar params CONFIG [section.key=value ...]`: counts by component; nothing is allocated.
 int run_params_command(Words words, Session& session);
 extern const char* const kParamsHelp;
 
-/// `ashlar explain KEY|SECTION|all` and `ashlar explain --markdown`: prints the schema's text to standard output.
-/// Returns the exit code. Throws Error(kInput) for anything else.
+/// `ashlar explain KEY|SECTION|all` and `ashlar explain --markdown`: prints the schema's text. Input error for anything
+/// else.
 int run_explain_command(Words words, Session& session);
 extern const char* const kExplainHelp;
 
@@ -81,8 +78,7 @@ extern const char* const kLaunchHelp;
 /// [--dtype fp32|bf16|fp64|all] [--seconds S]`: the three products of the linear layers of GPT-2 124M (B=4 T=256) and
 /// of the character model, each with its time, GFLOP/s and percent of the peak measured in the same run (of the FMA or
 /// bf16 dot-product unit; on a GPU of a large square product). If a device has a choice of algorithms, the fastest are
-/// measured first. `--json` writes one object instead of the table. Returns the exit code; throws
-/// input_error for bad options.
+/// measured first. `--json` writes one object instead of the table.
 int run_bench_gemm(Words words, Session& session);
 
 /// `ashlar bench kernels [--device cpu|cuda] [--threads N] [--dtype fp32|bf16|fp64|all] [--shapes
@@ -92,14 +88,14 @@ int run_bench_gemm(Words words, Session& session);
 /// line: median time, GB/s over the bytes that the contract must read and write, and percent of the memory bandwidth
 /// measured in the same run (the best of read, copy, triad and update in place, on arrays beyond every cache; of a
 /// device the copy kernel's). Tensors that stay in a cache from one call to the next exceed 100%. `--json` writes one
-/// object instead of the table. Returns the exit code; throws input_error for bad options.
+/// object instead of the table.
 int run_bench_kernels(Words words, Session& session);
 
 /// `ashlar bench attention [--threads N] [--dtype fp32|bf16|fp64|all] [--isa baseline|avx2|avx512] [--dropout P]
 /// [--seconds S]`: causal attention at the shapes of GPT-2 124M (B=4 T=256 and T=1024) and of the character model,
 /// forward and backward, each with its time, GFLOP/s and percent of the FMA peak measured in the same run. bf16 is a
 /// storage type here: arithmetic, and so the peak, is fp32. Flops count only visible (query, key) pairs: 4 D per pair
-/// forward, 10 D backward (including the recomputed scores). Returns the exit code; throws input_error for bad options.
+/// forward, 10 D backward (including the recomputed scores).
 int run_bench_attention(Words words, Session& session);
 
 /// `ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--deterministic]
@@ -110,13 +106,13 @@ int run_bench_attention(Words words, Session& session);
 /// copy, the time in which all ranks copy the same size in the same memory at once / time. Buffers are in device
 /// memory: over NCCL on cuda (`--deterministic` as in training), in host memory on cpu. Times are the lower quartile of
 /// the slowest rank's. `--chunk-bytes`, `--in-flight` and `--direct-bytes` set other values of comm::Tuning. Rank 0
-/// prints. Returns the exit code; throws input_error for bad options.
+/// prints.
 int run_bench_comm(Words words, Session& session);
 
 /// `ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare KEY=A,B] [--json]`: training
 /// steps of a configuration on random tokens, without a dataset: median step time, tokens per second, share of this
 /// machine's peak (measured between the steps) with both ways of counting attention, and communication. With --compare
-/// the same for each value of a key, in alternating steps. All ranks call it; rank 0 prints. Throws Error.
+/// the same for each value of a key, in alternating steps. All ranks call it; rank 0 prints.
 int run_bench_step(Words words, Session& session);
 
 /// `ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]`: the cost of checkpoints.
@@ -125,12 +121,12 @@ int run_bench_step(Words words, Session& session);
 /// relative to the median of the others, and the time of all steps with saves relative to those without. Loop time is
 /// everything from step to step; a step with a save also counts the remaining work of its save when the next one is
 /// due.
-///   DIR must be new or empty; the files written there are removed. All ranks call it; rank 0 prints. Throws Error.
+///   DIR must be new or empty; the files written there are removed. All ranks call it; rank 0 prints.
 int run_bench_save(Words words, Session& session);
 
 /// `ashlar bench tokenizer TOKENIZER FILE... [--seconds S]`: MB of text per second that one thread encodes and decodes.
 /// The files are split at line ends into documents of about 10 kB, which are encoded one by one, all of them repeatedly
-/// for S seconds. Prints the median, the fastest and the slowest round. Throws Error.
+/// for S seconds. Prints the median, the fastest and the slowest round.
 int run_bench_tokenizer(Words words, Session& session);
 
 }  // namespace ashlar::launch

@@ -133,7 +133,8 @@ int run_zoo_command(Words words, Session& session) {
   const std::vector<std::string> names = arguments.positionals();
   const bool one = names.size() == 1;
   if (what == "start" && names.empty()) {
-    markdown ? show_lines(zoo::recipes_markdown(), log) : list_recipes(log);
+    if (markdown) show_lines(zoo::recipes_markdown(), log);
+    if (!markdown) list_recipes(log);
   } else if (what == "start" && one && !markdown) {
     show_lines(zoo::recipe_text(names[0]).toml, log);
   } else if (what == "explain") {

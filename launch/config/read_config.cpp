@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/base/error_text.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "core/io/json.h"
@@ -388,10 +389,7 @@ std::vector<DataSource> RawConfig::data_sources() const {
   return value ? std::get<std::vector<DataSource>>(*value) : std::vector<DataSource>{};
 }
 
-void RawConfig::add_error(std::string_view text) {
-  if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
-  values_->errors.push_back(str_cat("data.path: ", text));
-}
+void RawConfig::add_error(std::string_view text) { values_->errors.push_back(str_cat("data.path: ", text_of(text))); }
 
 std::string RawConfig::run_dir() const { return values_->run_dir(); }
 

@@ -9,6 +9,7 @@
 #include "launch/config/schema_model_table.h"
 #include "parallel/model/attention_options.h"
 #include "parallel/model/slices.h"
+#include "parallel/pipeline/partition.h"
 
 namespace ashlar::config {
 namespace {
@@ -103,12 +104,10 @@ void check_mesh(Resolver& r) {
                "vocab.pad_to"})) {
     for (const std::string& problem : model::slicing_problems(c.model, c.mesh.tensor)) r.error(problem);
   }
-  const int64_t chunks = c.mesh.pipeline * c.mesh.virtual_stages;
-  if (r.valid({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"}) && chunks > c.model.n_layers)
-    r.error("mesh.pipeline = ", c.mesh.pipeline, ", mesh.virtual_stages = ", c.mesh.virtual_stages,
-            ": expected at most model.n_layers = ", c.model.n_layers, " chunks (each needs a layer), got ",
-            c.mesh.pipeline, " * ", c.mesh.virtual_stages, " = ", chunks,
-            "; lower mesh.pipeline or mesh.virtual_stages");
+  if (r.valid({"mesh.pipeline", "mesh.virtual_stages", "model.n_layers"})) {
+    const std::string problem = pipeline::chunks_problem(c.model.n_layers, c.mesh.pipeline, c.mesh.virtual_stages);
+    if (!problem.empty()) r.error(problem);
+  }
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
       r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))

@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/io/json.h"
+#include "core/io/posix_file.h"
 #include "launch/training/run_events.h"
 #include "launch/watch/process.h"
 #include "parallel/comm/bootstrap.h"
@@ -162,7 +163,7 @@ void DirectoryLock::acquire(const Args& args) {
 }
 
 void DirectoryLock::settle_owner(const Args& args) {
-  const std::string text = watch::text_if_readable(dir_ / kFile);
+  const std::string text = io::text_if_readable(dir_ / kFile);
   const std::optional<LockHolder> other = parse_holder(text);
   const Liveness liveness = other ? liveness_of(*other, self_) : Liveness::kUnknown;
   if (!text.empty() && liveness == Liveness::kAlive) throw taken(dir_, other);
@@ -172,7 +173,7 @@ void DirectoryLock::settle_owner(const Args& args) {
   if (!watch) return;
   // If several processes have watched, the last one that wrote owns the directory.
   usleep(static_cast<useconds_t>(args.watch_seconds / 30 * 1e6));
-  const std::string now = watch::text_if_readable(dir_ / kFile);
+  const std::string now = io::text_if_readable(dir_ / kFile);
   if (text_ours_ && nonce_of(now) != self_.nonce) throw taken(dir_, parse_holder(now));
 }
 
@@ -182,7 +183,7 @@ void DirectoryLock::watch_owner(const Args& args, const std::string& text, const
   const absl::Time end = absl::Now() + absl::Seconds(args.watch_seconds);
   while (absl::Now() < end) {
     usleep(static_cast<useconds_t>(args.watch_seconds / 120 * 1e6));
-    const std::string now = watch::text_if_readable(dir_ / kFile);
+    const std::string now = io::text_if_readable(dir_ / kFile);
     if (now != text) throw taken(dir_, parse_holder(now));
     if (io::file_stamp(dir_ / args.watched) == before) continue;
     throw HeldByOther{
@@ -274,7 +275,7 @@ bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
     if (result == 0 && same_file(fd_, path)) return true;
     close(std::exchange(fd_, -1));
     if (result == 0) continue;
-    if (why == EWOULDBLOCK) throw taken(dir_, parse_holder(watch::text_if_readable(path)));
+    if (why == EWOULDBLOCK) throw taken(dir_, parse_holder(io::text_if_readable(path)));
     errno = why;
     return false;
   }
@@ -282,7 +283,7 @@ bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
 
 void DirectoryLock::acquire_held_file(const std::string& why) {
   // A process with file locks is visible only by its lock file, since this one cannot see locks.
-  const std::optional<LockHolder> other = parse_holder(watch::text_if_readable(dir_ / kFile));
+  const std::optional<LockHolder> other = parse_holder(io::text_if_readable(dir_ / kFile));
   if (other && liveness_of(*other, this_process()) == Liveness::kAlive) throw taken(dir_, other);
   const fs::path path = dir_ / kHeldFile;
   int fd = -1;
@@ -309,11 +310,11 @@ void DirectoryLock::remove_dead_holder() {
   const int fd = open_plain(path, O_RDONLY);
   if (fd < 0) return;  // removed meanwhile
   close(fd);
-  std::optional<LockHolder> holder = parse_holder(watch::text_if_readable(path));
+  std::optional<LockHolder> holder = parse_holder(io::text_if_readable(path));
   for (int i = 0; i < 20 && !holder; ++i) {  // its creator may not have written it yet
     usleep(50'000);
     if (!fs::exists(path)) return;
-    holder = parse_holder(watch::text_if_readable(path));
+    holder = parse_holder(io::text_if_readable(path));
   }
   const Liveness liveness = holder ? liveness_of(*holder, this_process()) : Liveness::kUnknown;
   if (liveness == Liveness::kAlive) throw taken(dir_, holder);
@@ -333,13 +334,13 @@ void DirectoryLock::remove_dead_holder() {
                       "; run the command again, and if that fails too, remove ", claim.string());
   }
   close(claimed);
-  if (parse_holder(watch::text_if_readable(path)) == holder) fs::remove(path);
+  if (parse_holder(io::text_if_readable(path)) == holder) fs::remove(path);
   fs::remove(claim);
 }
 
 DirectoryLock::~DirectoryLock() {
   std::error_code none;
-  const bool ours = nonce_of(watch::text_if_readable(text_file())) == self_.nonce;  // else another process owns it now
+  const bool ours = nonce_of(io::text_if_readable(text_file())) == self_.nonce;  // else another process owns it now
   if (held_file_ && ours) fs::remove(dir_ / kHeldFile, none);
   if (dir_fd_ >= 0) close(dir_fd_);
   if (fd_ < 0) return;

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
 #include "core/device/device_facts.h"
-#include "launch/watch/process.h"
+#include "core/io/posix_file.h"
 
 namespace ashlar::training {
 
@@ -23,7 +23,7 @@ int64_t bytes_under(const char* key, const char* status) {
   return kilobytes * 1024;
 }
 
-int64_t status_bytes(const char* key) { return bytes_under(key, watch::text_if_readable("/proc/self/status").c_str()); }
+int64_t status_bytes(const char* key) { return bytes_under(key, io::text_if_readable("/proc/self/status").c_str()); }
 
 /// " = NAME BYTES + NAME BYTES ...", with what the parts lack of the whole (`more`) or have beyond it (`less`).
 std::string sum_text(int64_t whole, const std::vector<std::pair<std::string, int64_t>>& parts, std::string_view more,

@@ -10,7 +10,6 @@
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "core/tuning/joined_tuners.h"
-#include "launch/watch/process.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -61,7 +60,7 @@ void Tuning::reuse(const std::string& saved) {
   comm::try_on_all_ranks(ranks_, [&] {
     if (!first || !text.empty()) return;
     io::require_regular_file(file_, "run");
-    text = watch::text_if_readable(file_);
+    text = io::text_if_readable(file_);
   });
   const std::string source = saved.empty() ? file_.string() : "the checkpoint";
   text = comm::broadcast_text(ranks_, text, 0);

@@ -2,17 +2,12 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "core/base/strings.h"
+#include "core/io/posix_file.h"
 
 namespace ashlar::watch {
-
-std::string text_if_readable(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 ProcessStat parse_process_stat(const std::string& text) {
   const size_t name_end = text.rfind(')');  // the name in parentheses may contain anything
@@ -26,7 +21,7 @@ ProcessStat parse_process_stat(const std::string& text) {
 
 ProcessStat process_stat(int pid, int task) {
   return parse_process_stat(
-      text_if_readable(str_cat("/proc/", pid, task == 0 ? "" : str_cat("/task/", task), "/stat")));
+      io::text_if_readable(str_cat("/proc/", pid, task == 0 ? "" : str_cat("/task/", task), "/stat")));
 }
 
 std::string boot_id() {

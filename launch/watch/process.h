@@ -16,8 +16,6 @@ struct ProcessStat {
   uint64_t started = 0;  ///< clock ticks since boot: distinguishes it from a later process with the same id
 };
 
-/// A whole file, such as one of /proc; empty if it cannot be read.
-std::string text_if_readable(const std::filesystem::path& path);
 /// Reads /proc/PID/stat; `task` 0 means the process itself, otherwise one of its threads.
 ProcessStat process_stat(int pid, int task = 0);
 /// Parses the text of such a file.

@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "core/base/error_text.h"
 #include "core/device/host_limits.h"
 #include "parallel/comm/bootstrap.h"
 #include "parallel/comm/host.h"
@@ -45,14 +46,12 @@ void try_on_all_ranks(ControlPlane& ranks, const std::function<void()>& part) {
   int64_t counts[] = {failed && mine.text == full, failed && mine.text != full};
   ranks.reduce({.label = "try_on_all_ranks failed", .int_sums = counts}).wait();
   const auto [same, others] = counts;
-  // The text of an Error is `[where] text`.
-  const size_t bracket = full.find("] ");
-  const std::string where = full.substr(1, bracket - 1);
-  const std::string text = full.substr(bracket + 2);
+  const std::string_view text = text_of(std::string_view(full));
+  const std::string_view where = std::string_view(full).substr(0, full.size() - text.size());  // "[where] "
   if (same == ranks.size()) throw AllRanksError(code, Error::FullText{full});
   throw AllRanksError(
-      code, Error::FullText{str_cat("[", where, "] rank ", first, " of ", ranks.size(), " on ", on_one_line(host), ": ",
-                                    text, others == 0 ? "" : str_cat("; ranks with other errors: ", others))});
+      code, Error::FullText{str_cat(where, "rank ", first, " of ", ranks.size(), " on ", on_one_line(host), ": ", text,
+                                    others == 0 ? "" : str_cat("; ranks with other errors: ", others))});
 }
 
 }  // namespace ashlar::comm

@@ -84,12 +84,8 @@ void check(const PartitionSpec& spec) {
                       " and ", spec.virtual_stages, "; set both to 1 or more");
   }
   ASHLAR_CHECK(num_layers > 0, "expected at least one layer");
-  if (num_layers / spec.stages < spec.virtual_stages) {
-    throw input_error("pipeline", "mesh.pipeline = ", spec.stages, ", mesh.virtual_stages = ", spec.virtual_stages,
-                      ": expected at most model.n_layers = ", num_layers, " chunks (each needs a layer), got ",
-                      spec.stages, " * ", spec.virtual_stages, " = ", spec.stages * spec.virtual_stages,
-                      "; lower mesh.pipeline or mesh.virtual_stages");
-  }
+  if (const std::string problem = chunks_problem(num_layers, spec.stages, spec.virtual_stages); !problem.empty())
+    throw input_error("pipeline", problem);
   for (const double flops : spec.layer_flops) {
     ASHLAR_CHECK(std::isfinite(flops) && flops > 0, "expected a positive finite layer cost, got ", flops);
   }
@@ -100,6 +96,22 @@ void check(const PartitionSpec& spec) {
 }
 
 }  // namespace
+
+std::string chunks_problem(int64_t layers, int64_t stages, int64_t virtual_stages) {
+  if (layers / stages >= virtual_stages) return {};
+  const auto up_to = [](const char* key, int64_t most) {
+    return most > 1 ? str_cat(key, " from 1 to ", most) : str_cat(key, " = 1");
+  };
+  constexpr const char *kStages = "mesh.pipeline", *kVirtual = "mesh.virtual_stages";
+  const std::string fewer_stages = layers >= virtual_stages ? str_cat(up_to(kStages, layers / virtual_stages), " with ",
+                                                                      kVirtual, " = ", virtual_stages)
+                                                            : str_cat(kVirtual, " = 1 with ", up_to(kStages, layers));
+  const std::string fewer_chunks =
+      layers >= stages ? str_cat(", or ", up_to(kVirtual, layers / stages), " with ", kStages, " = ", stages) : "";
+  return str_cat(kStages, " = ", stages, ", ", kVirtual, " = ", virtual_stages,
+                 ": expected at most model.n_layers = ", layers, " chunks (each needs a layer), got ", stages, " * ",
+                 virtual_stages, " = ", stages * virtual_stages, "; choose ", fewer_stages, fewer_chunks);
+}
 
 Partition partition(const PartitionSpec& spec) {
   check(spec);

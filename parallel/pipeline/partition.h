@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "parallel/model/stage.h"
@@ -24,6 +25,9 @@ struct Partition {
   std::vector<double> flops;              ///< flops of each chunk, including embedding and head
   double max_flops = 0;                   ///< cost of the slowest chunk, which limits the pipeline
 };
+
+/// Error text if there are fewer layers than chunks, with the sizes that fit; empty if there are enough.
+std::string chunks_problem(int64_t layers, int64_t stages, int64_t virtual_stages);
 
 /// Partitions the layers into contiguous ranges such that the most expensive range costs as little as possible. Among
 /// such partitions it takes the most even one (least sum of squares), then the one with fewer layers on early chunks,

@@ -7,6 +7,7 @@
 #include "core/base/bf16.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/base/error_text.h"
 #include "core/base/fixed_text.h"
 #include "core/base/log.h"
 #include "core/tensor/shape.h"
@@ -38,6 +39,13 @@ TEST(Errors, SayWhereAndCarryTheirCode) {
   EXPECT_STREQ(e.what(), "[data] chunk 7 of x.h5");
   EXPECT_EQ(static_cast<int>(e.code()), 3);
   EXPECT_THROW(ASHLAR_CHECK(1 == 2, "one is ", 1), Bug);
+}
+
+TEST(Errors, AreQuotedWithoutTheirPlace) {
+  EXPECT_EQ(text_of(input_error("config", "a = [1] is wrong")), "a = [1] is wrong");
+  EXPECT_EQ(text_of(input_error("data build", "no input")), "no input") << "a place of two words";
+  EXPECT_EQ(text_of("no place] here"), "no place] here");
+  EXPECT_EQ(text_of("[1, 2]"), "[1, 2]");
 }
 
 TEST(Shapes, RowsAreAllButTheLast) {

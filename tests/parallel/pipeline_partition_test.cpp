@@ -150,11 +150,13 @@ std::string error_of(int64_t layers, int64_t stages, int64_t virtual_stages) {
   return "no error";
 }
 
-TEST(PipelinePartition, FewerLayersThanChunksNamesKeysAndCounts) {
+TEST(PipelinePartition, FewerLayersThanChunksNamesWhatFits) {
   EXPECT_EQ(error_of(8, 4, 3),
             "[pipeline] mesh.pipeline = 4, mesh.virtual_stages = 3: expected at most model.n_layers = 8 chunks (each "
-            "needs a layer), got 4 * 3 = 12; lower mesh.pipeline or mesh.virtual_stages");
-  EXPECT_THAT(error_of(2, 4, 1), HasSubstr("got 4 * 1 = 4"));
+            "needs a layer), got 4 * 3 = 12; choose mesh.pipeline from 1 to 2 with mesh.virtual_stages = 3, or "
+            "mesh.virtual_stages from 1 to 2 with mesh.pipeline = 4");
+  EXPECT_THAT(error_of(2, 4, 1), HasSubstr("choose mesh.pipeline from 1 to 2 with mesh.virtual_stages = 1"));
+  EXPECT_THAT(error_of(2, 4, 3), HasSubstr("choose mesh.virtual_stages = 1 with mesh.pipeline from 1 to 2"));
   EXPECT_THAT(error_of(2, 0, 1), HasSubstr("at least 1, got 0 and 1"));
   EXPECT_EQ(error_of(12, 4, 3), "no error");
 }
