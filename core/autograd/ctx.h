@@ -10,35 +10,38 @@ namespace ashlar {
 
 class Tape;
 
-/// The values that backward recomputes instead of storing them: none, the outputs of norms and activations, or all of a
-/// block.
+/// Activation recomputation: which values backward recomputes instead of reading them from memory. kSelective: the
+/// outputs of norms and activation functions. kBlock: all values inside a transformer block; only the block's input is
+/// stored.
 enum class Recompute : uint8_t { kNone, kSelective, kBlock };
 constexpr auto names_of(Recompute) { return enum_names<Recompute>("none", "selective", "block"); }
 
-/// State of dropout that all dropout operations share; each has its own p.
+/// Dropout settings that all dropout operations of a micro-batch share. Each operation has its own drop probability.
 struct DropoutState {
   bool enabled = false;  ///< false in evaluation and generation
   uint64_t seed = 0;
   int64_t first_sample = 0;
   int64_t sequence_length = 0;
-  int64_t row0 = 0;  ///< first row of the micro-batch held here, for rows sharded over ranks
+  int64_t row0 = 0;  ///< index of this rank's first row in the micro-batch; 0 unless rows are sharded over ranks
 };
 
-/// The first argument of every operation. Copied freely; owns nothing.
+/// The first argument of every operation: the backend and stream on which the operation runs, and its settings. A Ctx
+/// owns nothing and may be copied.
 struct Ctx {
   Backend& backend;
   Stream& stream;
-  Tape* tape = nullptr;  ///< null: inference, nothing is recorded
+  Tape* tape = nullptr;  ///< null in inference: operations record no backward
   DType dtype = DType::kFloat32;
   Recompute recompute = Recompute::kNone;
-  ConstView scalars;  ///< StepScalars in device memory; absent: no training loss and no dropout
+  ConstView scalars;  ///< StepScalars in device memory; absent if neither a training loss nor dropout is computed
   DropoutState dropout;
 
   DType accumulate() const { return accumulate_dtype(dtype); }
   Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {
     return Tensor::allocate(backend.allocator(kind), type, shape);
   }
-  /// Returns device memory for one T (view.h, struct_of), initialized with `value`.
+  /// Allocates device memory for one struct T and queues the copy of `value` to it. Kernels read it with struct_of
+  /// (view.h).
   template <typename T>
   Tensor make_struct(const T& value, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(sizeof(T))}, kind);
@@ -50,20 +53,21 @@ struct Ctx {
     backend.set_struct(SetStruct::of(value, t.mut_view()), stream);
   }
   template <typename T>
-  T read_struct(const Tensor& t) const {  ///< waits for the stream
+  T read_struct(const Tensor& t) const {  ///< the host waits for the stream
     check_struct<T>(t.view());
     T value;
     backend.read(t.view(), &value, stream);
     return value;
   }
-  /// Uploads a table (view.h, table_of) that is kept for the whole run; waits for the stream.
+  /// Copies a table of structs T to device memory and waits for the copy. Kernels read the table with table_of
+  /// (view.h).
   template <typename T>
   Tensor upload_table(const std::vector<T>& table, MemoryKind kind = MemoryKind::kWorkspace) const {
     const Tensor t = empty(DType::kUInt8, {static_cast<int64_t>(table.size() * sizeof(T))}, kind);
     if (!table.empty()) backend.write(table.data(), t.mut_view(), stream);
     return t;
   }
-  /// Uploads constants of a model in the accumulate dtype; waits for the stream.
+  /// Copies constants of the model to device memory, in the accumulate dtype, and waits for the copy.
   Tensor upload_numbers(const std::vector<double>& values, const Shape& shape) const {
     const Tensor t = empty(accumulate(), shape, MemoryKind::kParameters);
     if (t.size() == 0) return t;
@@ -75,7 +79,8 @@ struct Ctx {
     }
     return t;
   }
-  /// Arguments for one dropout operation. Inactive unless training with p > 0.
+  /// Returns the arguments of one dropout operation with drop probability p. If dropout is disabled (evaluation,
+  /// generation) or p is 0, the arguments request no dropout.
   DropoutArgs dropout_args(double p, uint32_t rng_stream) const {
     if (!dropout.enabled || p <= 0) return {};
     return {.p = p,

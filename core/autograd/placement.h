@@ -11,13 +11,14 @@ struct Ctx;
 struct Var;
 struct Weight;
 
-/// Placement of a value over the tensor axis, i.e. over the ranks that hold the slices of one layer. It is also tracked
-/// on a single rank, where there is no communication, so that a missing, duplicated or swapped collective is a Bug on
-/// any mesh. Source: the types of JAX's shard_map (varying and invariant values).
+/// Placement of a value over the tensor axis, i.e. over the tensor-parallel ranks of one layer. Placements are tracked
+/// even on a single rank, where there is no communication, so that a missing, duplicated or swapped collective throws a
+/// Bug on any mesh. Source: the types of JAX's shard_map (varying and invariant values).
 enum class Placement : uint8_t {
-  kInvariant,     ///< the same value and the same complete gradient (DTensor's Replicate)
-  kPartialGrad,   ///< the same value, but a partial gradient on each rank, to be summed
-  kPartialSum,    ///< a partial value on each rank, to be summed; the same gradient (DTensor's Partial)
+  kInvariant,     ///< every rank has the same value and the same complete gradient (DTensor's Replicate)
+  kPartialGrad,   ///< every rank has the same value; the gradient is the sum of the ranks' partial gradients
+  kPartialSum,    ///< the value is the sum of the ranks' partial values; every rank has the same gradient (DTensor's
+                  ///< Partial)
   kRowsSplit,     ///< rows sharded over the ranks (DTensor's Shard(0))
   kColumnsSplit,  ///< columns sharded over the ranks (DTensor's Shard(1))
 };
@@ -31,18 +32,19 @@ struct ValueInfo {
   Placement placement = Placement::kInvariant;
 };
 
-/// A rule of an op: the placement of an input that it accepts, and the placement of its output.
+/// One combination of placements that an op supports: if its input has the placement `input`, its result has `output`.
 struct Rule {
   Placement input, output;
 };
 
-/// Finds the rule for the placement of x, and returns the info of the op's result. If no rule matches, throws a Bug
-/// that names the op and the producer of x. While recording, also checks the weights (null: absent). The gradient of a
-/// weight is a sum over rows, so it must be partial over the tensor group if x is sharded by rows or is a partial sum,
-/// and must not be partial otherwise.
+/// Finds the rule whose `input` is the placement of x, and returns the ValueInfo of the op's result. If no rule
+/// matches, throws a Bug that names the op and the op that produced x. If ctx has a tape, also throws a Bug if one of
+/// `weights` (null entries are skipped) has the wrong Weight::grad_partial. grad_partial must be true if x is
+/// kRowsSplit or kPartialSum, since each tensor rank then computes the weight gradient from only its rows of x or only
+/// its partial value of x. For other placements it must be false.
 ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_list<Rule> rules,
                 std::initializer_list<const Weight*> weights = {});
-/// Checks a further input of an op, whose placement must equal that of the first one.
+/// Throws a Bug unless `other`, a further input of the op, has the same placement as the first input.
 void place_alike(const char* op, const Var& first, const Var& other);
 
 }  // namespace ashlar

@@ -8,18 +8,19 @@
 
 namespace ashlar {
 
-/// Recomputes a value from stored tensors instead of storing it for backward.
+/// Recomputes a value from stored tensors when backward needs it, so that the value itself is not stored.
 struct Rematerialize {
-  /// Starts the communication; the returned function is called once and returns the value.
+  /// Starts the communication that the recomputation needs, if any. Returns a function that is called once and returns
+  /// the recomputed value.
   std::function<std::function<Tensor()>()> start;
 };
 
-/// A value on a tape. `slot` identifies its gradient there; -1: no gradient.
+/// A value on a tape. `slot` is the index of its gradient on the tape, or -1 if the value needs no gradient.
 struct Var {
   Tensor value;
   int slot = -1;
-  std::shared_ptr<Rematerialize> rematerialize;  ///< set by selective recomputation
-  ValueInfo info;                                ///< its producer and its placement
+  std::shared_ptr<Rematerialize> rematerialize;  ///< how backward recomputes the value; null: it is stored
+  ValueInfo info;                                ///< the op that produced the value, and its placement
 
   bool requires_grad() const { return slot >= 0; }
   const Shape& shape() const { return value.shape(); }
@@ -29,13 +30,13 @@ struct Var {
   Var without_value() const { return {.value = {}, .slot = slot, .rematerialize = nullptr, .info = info}; }
 };
 
-/// A node's saved input: the tensor, or how to recompute it.
+/// An input that a node saves for backward: the tensor, or the function that recomputes it.
 class Saved {
  public:
   explicit Saved(const Var& v) : rematerialize_(v.rematerialize) {
     if (!rematerialize_) tensor_ = v.value;
   }
-  /// Starts the recomputation; the returned function is called once and returns the value.
+  /// Starts the recomputation, if any. Returns a function that is called once and returns the saved value.
   std::function<Tensor()> start() const {
     if (rematerialize_) return rematerialize_->start();
     return [kept = tensor_] { return kept; };

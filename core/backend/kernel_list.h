@@ -16,7 +16,7 @@
 #include "core/backend/residual_norm.h"
 #include "core/backend/rope.h"
 
-/// Every kernel of the system: KERNEL(name of the call, its args struct).
+/// Lists all kernels: KERNEL(method of Backend, args struct of the kernel).
 #define ASHLAR_KERNELS(KERNEL)                                  \
   KERNEL(linear_forward, LinearForward)                         \
   KERNEL(linear_activation, LinearActivation)                   \

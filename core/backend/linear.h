@@ -4,9 +4,9 @@
 
 namespace ashlar {
 
-/// y = x w^T + bias. The product is summed in fp32 (fp64 for fp64) and rounded once at the store.
-/// dtypes: x, w and bias share the storage dtype (bias may also be fp32); y is the storage dtype or the accumulate
-/// dtype (logits). Rows of x, w, y may be strided. y may not alias anything.
+/// y = x w^T + bias, summed in the accumulate dtype and rounded once when stored. x and w have the storage dtype. bias
+/// has the storage dtype or the accumulate dtype. y has the storage dtype or, e.g. for logits, the accumulate dtype.
+/// Rows of x, w and y may be strided. y must not alias any input.
 struct LinearForward {
   ConstView x;     ///< [N, K] read
   ConstView w;     ///< [M, K] read
@@ -16,17 +16,17 @@ struct LinearForward {
   auto views() const { return std::tie(x, w, bias, y); }
 };
 
-/// dx (+)= dy w.
+/// dx (+)= dy w, the gradient of a linear layer's input.
 struct LinearBackwardInput {
   ConstView dy;  ///< [N, M] storage dtype, read
   ConstView w;   ///< [M, K] storage dtype, read
-  MutView dx;    ///< [N, K] storage dtype, written or accumulated by mode
+  MutView dx;    ///< [N, K] storage or accumulate dtype, written or accumulated (mode)
   GradMode mode = GradMode::kOverwrite;
 
   auto views() const { return std::tie(dy, w, dx); }
 };
 
-/// dw (+)= dy^T x and dbias (+)= column sums of dy. Always summed and kept in the accumulate dtype.
+/// dw (+)= dy^T x and dbias (+)= column sums of dy, both summed and stored in the accumulate dtype.
 struct LinearBackwardWeight {
   ConstView dy;   ///< [N, M] storage dtype, read
   ConstView x;    ///< [N, K] storage dtype, read

@@ -5,12 +5,12 @@
 
 namespace ashlar {
 
-/// Adds a branch to the residual stream and normalizes the sum in one pass, which reads the sum from the cache.
-/// Rounding is the same as in two calls. There is no fused backward: NormBackward adds to the gradient of the stream
-/// (dx_mode).
+/// Adds a branch to the residual stream and normalizes the sum in one kernel, so that the sum need not be read from
+/// memory again. The sum is rounded as in two separate calls. There is no fused backward: NormBackward with dx_mode =
+/// kAccumulate adds the gradient of the norm's input to the gradient of the residual stream.
 struct ResidualNormForward {
-  ResidualForward residual;  ///< its y is the stream
-  NormForward norm;          ///< its x is that y; of whole rows (heads = 1)
+  ResidualForward residual;  ///< residual.y is the new residual stream
+  NormForward norm;          ///< norm.x must be residual.y, and norm.heads must be 1
 
   auto views() const { return std::tie(residual, norm); }
 };

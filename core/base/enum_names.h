@@ -8,7 +8,8 @@
 
 #include "core/base/error.h"
 
-/// The names of an enum, beside its declaration and in the order of its values; name_of() and parse_enum() read them:
+/// Names for the values of enums. Declare `names_of` beside an enum, with the names in the order of its values. Then
+/// name_of() and parse_enum() work for the enum:
 ///
 ///   enum class Colour : uint8_t { kRed, kBlue };
 ///   constexpr auto names_of(Colour) { return enum_names<Colour>("red", "blue"); }
@@ -22,14 +23,14 @@ struct EnumName {
   std::string_view name;
 };
 
-/// The values 0, 1, ... of an enum with their names.
+/// Pairs the values 0, 1, 2, ... of the enum E with the given names.
 template <typename E, typename... Names>
 constexpr std::array<EnumName<E>, sizeof...(Names)> enum_names(const Names&... names) {
   uint8_t value = 0;
   return {EnumName<E>{static_cast<E>(value++), names}...};
 }
 
-/// An enum for whose type `names_of` is declared.
+/// True for an enum type for which `names_of` is declared.
 template <typename E>
 concept NamedEnum = requires(E e) {
   { names_of(e).front() } -> std::convertible_to<EnumName<E>>;
@@ -47,7 +48,7 @@ std::ostream& operator<<(std::ostream& out, E value) {
   return out << name_of(value);
 }
 
-/// Parses a name; false if unknown.
+/// Sets `value` to the enum value that has this name. Returns false if there is none.
 template <NamedEnum E>
 constexpr bool parse_enum(std::string_view name, E& value) {
   for (const EnumName<E>& row : names_of(E{})) {

@@ -9,25 +9,28 @@
 
 namespace ashlar {
 
-/// Process exit codes. They are part of the user interface: documented in README.md, never renumbered.
+/// Exit codes of the process. They are part of the user interface: README.md documents them, and they are never
+/// renumbered.
 enum class ExitCode : int {
   kDone = 0,
   kInput = 2,        ///< bad configuration, arguments or input; the user can correct it
   kDamagedData = 3,  ///< a dataset or checkpoint differs from what was written
   kNonFinite = 4,    ///< loss or gradient is NaN or infinite
-  kPeerLost = 5,     ///< another rank failed or vanished
-  kResource = 6,     ///< out of memory or disk
+  kPeerLost = 5,     ///< another rank failed or can no longer be reached
+  kResource = 6,     ///< out of memory or disk space
   kBug = 70,         ///< an invariant of Ashlar itself is broken
   kSigusr1 = 75,
   kSigterm = 76,
   kSigint = 77,
 };
 
-/// An error that the user can correct. Text: `[where] expected, got, how to fix`, with values, on one line: names and
-/// bytes from files are escaped, so they cannot break the line or control a terminal (on_one_line).
+/// An error to report to the user. `code` is the exit code if the error ends the process. The text is one line:
+/// `[where] what was expected, what was got, how to fix it`. Control characters in names and file contents are escaped
+/// (on_one_line), so that they cannot break the line or control a terminal.
 class Error : public std::runtime_error {
  public:
-  /// The text of an existing error. It has its `[where]`, is escaped already, and may have several lines.
+  /// The complete text of an existing error. It already starts with `[where]`, is already escaped, and may have several
+  /// lines.
   struct FullText {
     std::string text;
   };
@@ -48,7 +51,8 @@ class Bug : public std::logic_error {
   explicit Bug(const std::string& text) : std::logic_error(text) {}
 };
 
-/// Shorthands for the common codes: `throw input_error("config", "model.d_model = ", v, " ...")`.
+/// Shorthands that make an Error with a common exit code. Example:
+/// `throw input_error("config", "model.d_model = ", v, "...")`.
 template <typename... Parts>
 Error input_error(std::string_view where, const Parts&... parts) {
   return Error(ExitCode::kInput, where, str_cat(parts...));
@@ -68,7 +72,8 @@ namespace internal {
 
 }  // namespace ashlar
 
-/// Invariant check: throws Bug with file, line and the given parts. `ASHLAR_CHECK(n > 0, "n = ", n)`.
+/// Checks an invariant. If the condition is false, throws a Bug whose message contains file, line, condition and the
+/// given parts. Example: `ASHLAR_CHECK(n > 0, "n = ", n)`.
 #define ASHLAR_CHECK(condition, ...)                                                                                   \
   do {                                                                                                                 \
     if (!(condition)) [[unlikely]]                                                                                     \

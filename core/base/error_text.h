@@ -6,7 +6,8 @@
 
 namespace ashlar {
 
-/// The text of an error without its `[where] `, to quote it in another error. `where` may have spaces.
+/// Returns the text of an error without its prefix `[where] `, so that another error can quote it. The text between the
+/// brackets may contain spaces.
 inline std::string_view text_of(std::string_view full) {
   const size_t end = full.starts_with('[') ? full.find("] ") : full.npos;
   return end == full.npos ? full : full.substr(end + 2);

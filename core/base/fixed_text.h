@@ -9,7 +9,8 @@
 
 namespace ashlar {
 
-/// Text in caller-provided memory, truncated to its size: for code that must not allocate, such as a signal handler.
+/// Builds a text in memory that the caller provides, and truncates the text to the size of that memory. For code that
+/// must not allocate, such as a signal handler.
 class FixedText {
  public:
   explicit FixedText(std::span<char> memory) : memory_(memory) {}

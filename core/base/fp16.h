@@ -5,8 +5,8 @@
 
 namespace ashlar {
 
-/// IEEE binary16 for files; there is no arithmetic in it. Rounds to nearest even; overflow becomes infinity, NaN stays
-/// NaN.
+/// IEEE binary16, used only as an element type of files; nothing is computed in it. Conversion from fp32 rounds to
+/// nearest even; overflow becomes infinity, and NaN stays NaN.
 struct FP16 {
   uint16_t bits = 0;
 
@@ -28,20 +28,22 @@ struct FP16 {
     const auto u = std::bit_cast<uint32_t>(value);
     const auto sign = static_cast<uint16_t>((u >> 16) & 0x8000U);
     const uint32_t magnitude = u & 0x7fffffffU;
-    if (magnitude > 0x7f800000U) {  // NaN: keep the upper payload, stay a NaN
+    if (magnitude > 0x7f800000U) {  // NaN: keeps the upper bits of the payload; if they are 0, sets another bit, so
+                                    // that it stays a NaN
       const uint32_t payload = (magnitude >> 13) & 0x3ffU;
       return static_cast<uint16_t>(sign | 0x7c00U | (payload != 0 ? payload : 0x200U));
     }
     const int exponent = static_cast<int>(magnitude >> 23) - 127 + 15;
     if (exponent >= 31) return static_cast<uint16_t>(sign | 0x7c00U);
-    if (exponent < -10) return sign;  // below half of the smallest subnormal
-    // The kept bits are above `shift`; subnormals lose one more bit per step below the smallest normal exponent.
+    if (exponent < -10) return sign;  // rounds to zero: below half of the smallest subnormal
+    // The lowest `shift` bits of the mantissa are rounded off. A subnormal loses one more bit for each exponent below
+    // the smallest normal exponent.
     const uint32_t mantissa = exponent > 0 ? (magnitude & 0x7fffffU) : ((magnitude & 0x7fffffU) | 0x800000U);
     const int shift = exponent > 0 ? 13 : 14 - exponent;
     uint32_t half = (exponent > 0 ? static_cast<uint32_t>(exponent) << 10 : 0U) + (mantissa >> shift);
     const uint32_t rest = mantissa & ((1U << shift) - 1U);
     const uint32_t middle = 1U << (shift - 1);
-    if (rest > middle || (rest == middle && (half & 1U) != 0)) ++half;  // may carry into the exponent, up to infinity
+    if (rest > middle || (rest == middle && (half & 1U) != 0)) ++half;  // the carry may increase the exponent
     return static_cast<uint16_t>(sign | half);
   }
 };

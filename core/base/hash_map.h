@@ -6,9 +6,10 @@
 
 namespace ashlar {
 
-/// absl::flat_hash_map for tables that grow with input. If memory runs out while the table grows, it can be neither
-/// used nor destroyed, since its destructor would read uninitialized slots. The program then ends at once in its
-/// std::terminate handler, with std::bad_alloc as the exception. Insert only with the members below.
+/// absl::flat_hash_map for tables whose size depends on input data. If memory runs out while an absl::flat_hash_map
+/// grows, the map can be neither used nor destroyed, since its destructor would read uninitialized slots. So the
+/// inserting members below are noexcept: std::bad_alloc then ends the program at once, in the std::terminate handler.
+/// Insert only with these members.
 template <typename Key, typename Value>
 class HashMap : public absl::flat_hash_map<Key, Value> {
   using Base = absl::flat_hash_map<Key, Value>;

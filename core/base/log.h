@@ -8,11 +8,11 @@
 
 namespace ashlar {
 
-/// Kind of a line. If the reader falls behind, step lines are dropped first and warnings last.
+/// Kind of a log line. If the output is read too slowly, step lines are dropped first and warnings last.
 enum class LineKind : uint8_t { kStep, kInfo, kWarning };
 
-/// Output of information and warnings. Owned by main and passed down; one object per process, never global. Each text
-/// is written whole on one line (on_one_line). `once` prints a text only the first time (capability notices).
+/// Writes information, progress and warnings. main owns the only object of the process and passes it to callees. Each
+/// text becomes one line (on_one_line). `info_once` writes a text only the first time.
 class Log {
  public:
   using Sink = std::function<void(std::string_view line)>;
@@ -22,8 +22,9 @@ class Log {
   explicit Log(Sink sink) : sink_([sink = std::move(sink)](std::string_view line, LineKind) { sink(line); }) {}
 
   void info(std::string_view text);
-  void step(std::string_view text);  ///< a progress line
-  void warn(std::string_view text);  ///< prefixed `warning: `; stored for tests and reports
+  void step(std::string_view text);  ///< writes a progress line
+  void warn(std::string_view text);  ///< writes a line that begins with `warning: `, and stores the text for reports
+                                     ///< and tests
   void info_once(std::string_view text);
 
   const std::vector<std::string>& warnings() const { return warnings_; }

@@ -9,20 +9,20 @@
 
 namespace ashlar {
 
-/// The axes of the mesh of ranks, outermost first; adjacent ranks differ along the last one. These are only labels;
-/// parallel/mesh knows the ranks.
+/// The axes of the mesh of ranks, outermost first: rank numbers increase fastest along the last axis, kTensor. An Axis
+/// is only a name; parallel/mesh maps axes to ranks.
 enum class Axis : uint8_t {
-  kPipeline,  ///< stages: consecutive layers
-  kReplica,   ///< copies of the model, each with its own samples
-  kContext,   ///< parts of a sequence
-  kExpert,    ///< experts of a layer; copies of all other weights
-  kTensor,    ///< slices of a layer
+  kPipeline,  ///< pipeline stages, each with consecutive layers
+  kReplica,   ///< model replicas, each with different samples (data parallelism)
+  kContext,   ///< parts of each sequence (context parallelism)
+  kExpert,    ///< different experts of each layer; all other weights are replicated (expert parallelism)
+  kTensor,    ///< slices of each layer (tensor parallelism)
 };
 inline constexpr auto kAxisNames = enum_names<Axis>("pipeline", "replica", "context", "expert", "tensor");
 constexpr auto names_of(Axis) { return kAxisNames; }
 inline constexpr size_t kNumAxes = std::size(kAxisNames);
 
-/// A set of axes, by value.
+/// A set of mesh axes.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -35,11 +35,11 @@ class AxisSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr AxisSet operator|(AxisSet other) const { return AxisSet(bits_ | other.bits_); }
   constexpr AxisSet operator&(AxisSet other) const { return AxisSet(bits_ & other.bits_); }
-  /// Axes that are not in `other`.
+  /// Returns the axes of this set that are not in `other`.
   constexpr AxisSet operator-(AxisSet other) const { return AxisSet(bits_ & ~other.bits_); }
   constexpr auto operator<=>(const AxisSet&) const = default;
 
-  /// Converts to a number below 2^kNumAxes; the constructor converts back.
+  /// Returns the set as a number below 2^kNumAxes, with one bit per axis. The constructor from uint32_t converts back.
   constexpr uint32_t bits() const { return bits_; }
   constexpr explicit AxisSet(uint32_t bits) : bits_(bits) {}
 
@@ -48,16 +48,17 @@ class AxisSet {
 
   uint32_t bits_ = 0;
 };
-std::string text_of(AxisSet axes);  ///< "replica+tensor", "no axis"
+std::string text_of(AxisSet axes);  ///< e.g. "replica+tensor"; "no axis" if the set is empty
 
 inline constexpr AxisSet kAllAxes((1U << kNumAxes) - 1);
 /// Axes along which ranks process different samples, or different positions of a sample. All weights except experts are
-/// replicated over them, and their gradients are summed over them.
+/// replicated over these axes, and their gradients are summed over these axes.
 inline constexpr AxisSet kReplicaAxes{Axis::kReplica, Axis::kContext, Axis::kExpert};
-/// Axes along which ranks process different samples. The key mesh.data is the product of their sizes.
+/// Axes along which ranks process different samples. The configuration key mesh.data is the product of the sizes of
+/// these axes.
 inline constexpr AxisSet kSampleAxes{Axis::kReplica, Axis::kExpert};
 
-/// A number for each axis.
+/// One number for each mesh axis.
 class PerAxis {
  public:
   struct Entry {

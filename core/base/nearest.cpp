@@ -7,7 +7,8 @@
 namespace ashlar {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  // Rows of the dynamic program: for prefixes of i - 2, i - 1 and i letters of a.
+  // Rows of the dynamic-programming table: `before` is for the first i - 2 letters of a, `above` for i - 1, `row` for
+  // i.
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -28,7 +29,7 @@ bool is_slip(size_t distance, std::string_view a, std::string_view b) {
 }
 
 std::string nearest_word(std::string_view word, std::span<const std::string> known) {
-  constexpr size_t kLongest = 100;  // length of a typed word; the cost grows with it
+  constexpr size_t kLongest = 100;  // longest word that is compared, since the cost grows with the length
   if (word.size() > kLongest) return "";
   const std::string* best = nullptr;
   size_t least = 0;

@@ -8,9 +8,9 @@
 
 namespace ashlar {
 
-/// Philox4x32-10, a counter-based random function. Every random number of a run depends only on (seed, random stream,
-/// global index), not on mesh, thread or order. Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
-/// 3", section 4.
+/// Philox4x32-10, a counter-based random function. Every random number of a run depends only on the seed, the random
+/// stream, the global index and (dropout only) the step, not on the mesh, the thread or the order of computation.
+/// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4.
 struct Philox {
   using Counter = std::array<uint32_t, 4>;
   using Key = std::array<uint32_t, 2>;
@@ -27,18 +27,18 @@ struct Philox {
     return c;
   }
 
-  /// Four 32-bit words for the block `index` of the random stream (seed, rng_stream).
+  /// Returns the four 32-bit words of block number `index` in the random stream (seed, rng_stream).
   static constexpr Counter block(uint64_t seed, uint64_t rng_stream, uint64_t index) {
     return apply({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(rng_stream),
                   static_cast<uint32_t>(rng_stream >> 32)},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }
 
-  /// A uniform number in [0, 1): the upper 24 bits of a word, exact in fp32.
+  /// Returns a uniform number in [0, 1): the upper 24 bits of a word times 2^-24, exact in fp32.
   static constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-  /// Two standard normal numbers from two words (Box-Muller); in double, so that fp32 and fp64 runs of
-  /// one seed start from the same weights up to one rounding.
+  /// Returns two standard normal numbers from two words (Box-Muller). They are computed in double, so that fp32 and
+  /// fp64 runs with one seed start from the same weights, except for one rounding.
   static std::array<double, 2> normal_pair(uint32_t a, uint32_t b) {
     const double u = (static_cast<double>(a) + 0.5) * 0x1p-32;
     const double v = (static_cast<double>(b) + 0.5) * 0x1p-32;
@@ -47,19 +47,20 @@ struct Philox {
     return {r * std::cos(angle), r * std::sin(angle)};
   }
 
-  /// The standard normal number at a global element index of the random stream (seed, rng_stream).
+  /// Returns the standard normal number of the element with this global index in the random stream (seed, rng_stream).
   static double normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index) {
     const Counter w = block(seed, rng_stream, index / 4);
     const bool upper = (index & 2U) != 0;
     return normal_pair(w[upper ? 2 : 0], w[upper ? 3 : 1])[index & 1U];
   }
 
-  /// Distance of the streams for repeated draws: these take the same index in the streams rng_stream + kNextDraw,
-  /// rng_stream + 2 kNextDraw and so on. Any odd constant reaches all streams; this one is 2^64 / golden ratio.
+  /// Stream offset for repeated draws: if truncated_normal_at rejects a number, it draws again at the same index in the
+  /// stream rng_stream + kNextDraw, then rng_stream + 2 kNextDraw, and so on. The multiples of any odd constant reach
+  /// all 2^64 streams; this one is 2^64 / golden ratio.
   static constexpr uint64_t kNextDraw = 0x9E3779B97F4A7C15ULL;
 
-  /// The normal number at an index, drawn again until it lies within [-trunc_sigma, trunc_sigma]: a truncated normal
-  /// distribution.
+  /// Returns a number from the truncated normal distribution: the standard normal number at `index`, drawn again until
+  /// it lies within [-trunc_sigma, trunc_sigma].
   static double truncated_normal_at(uint64_t seed, uint64_t rng_stream, uint64_t index, double trunc_sigma) {
     double value = normal_at(seed, rng_stream, index);
     while (std::abs(value) > trunc_sigma) value = normal_at(seed, rng_stream += kNextDraw, index);
@@ -67,7 +68,8 @@ struct Philox {
   }
 };
 
-/// Stable 64-bit hash (FNV-1a with a final mix). The hash of a name is the random stream of a parameter or a dropout.
+/// Stable 64-bit hash (FNV-1a with a final mix). The random stream of a parameter or of a dropout operation is the hash
+/// of its name.
 constexpr uint64_t hash64(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325ULL;
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;

@@ -10,14 +10,15 @@ namespace {
 
 bool shows_itself(char32_t c) {
   if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return false;
-  if (c == 0xad || c == 0x61c || c == 0x180e || c == 0xfeff) return false;  // soft hyphen, marks, byte order
-  if (c >= 0x200b && c <= 0x200f) return false;                             // no width, direction
-  if (c >= 0x2028 && c <= 0x202e) return false;                             // separators, direction
-  if (c >= 0x2060 && c <= 0x206f) return false;                             // no width, direction
-  return (c < 0xe0000 || c > 0xe0fff) && (c < 0xfff9 || c > 0xfffb);        // tags, annotations
+  if (c == 0xad || c == 0x61c || c == 0x180e || c == 0xfeff) return false;  // soft hyphen, invisible marks
+  if (c >= 0x200b && c <= 0x200f) return false;                             // zero width, direction marks
+  if (c >= 0x2028 && c <= 0x202e) return false;                             // line separators, direction marks
+  if (c >= 0x2060 && c <= 0x206f) return false;                             // zero width, direction marks
+  return (c < 0xe0000 || c > 0xe0fff) && (c < 0xfff9 || c > 0xfffb);        // tag characters, annotation marks
 }
 
-/// Which characters are escaped in addition to invisible ones: none, backslashes, or backslashes and single quotes.
+/// Selects the visible characters that are escaped; invisible characters always are. kMessage: none. kText:
+/// backslashes. kQuoted: backslashes and single quotes.
 enum class Style { kMessage, kText, kQuoted };
 
 void append(char32_t c, std::string_view bytes, Style style, std::string& out) {

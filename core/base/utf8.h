@@ -6,7 +6,8 @@
 
 namespace ashlar {
 
-/// A decoded code point and its number of bytes. bytes == 0: the text does not begin with a valid code point.
+/// A decoded code point and the number of its bytes in UTF-8. `bytes` is 0 if the text does not begin with a valid code
+/// point.
 struct CodePoint {
   char32_t value = 0;
   int bytes = 0;
@@ -14,7 +15,8 @@ struct CodePoint {
 
 inline constexpr char32_t kLastCodePoint = 0x10FFFF;
 
-/// The code point at the start of a non-empty text. Shortest form only, no surrogates, up to U+10FFFF.
+/// Decodes the code point at the start of a non-empty text. Overlong forms, surrogates and values above U+10FFFF are
+/// invalid.
 /// Source: The Unicode Standard, table 3-7, well-formed UTF-8 byte sequences.
 inline CodePoint next_code_point(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
@@ -33,7 +35,7 @@ inline CodePoint next_code_point(std::string_view text) {
   return {};
 }
 
-/// Appends the UTF-8 form of a code point.
+/// Appends the UTF-8 encoding of a code point to `out`.
 void append_utf8(char32_t value, std::string& out);
 
 }  // namespace ashlar

@@ -5,22 +5,22 @@
 
 namespace ashlar {
 
-/// Properties of a device with its own memory. Backends of such devices also derive from this class (found with
-/// dynamic_cast).
+/// Properties of a device with its own memory, such as a GPU. The backend of such a device also derives from this
+/// class; callers find it with dynamic_cast.
 class DeviceFacts {
  public:
   virtual ~DeviceFacts() = default;
 
-  /// Hardware id: "GPU-6173686c-6172-...". Two ranks must not compute on the same device.
+  /// Returns the hardware id, e.g. "GPU-6173686c-6172-...". Two ranks must not use devices with the same id.
   virtual std::string id() = 0;
-  /// The device's memory according to the driver. Allocators, the driver's context, libraries and other processes use
-  /// what is not free.
+  /// The device's memory as the driver reports it. Memory that is not free is used by allocators, the driver's context,
+  /// libraries or other processes.
   struct Memory {
     int64_t total_bytes = 0;
     int64_t free_bytes = 0;
   };
   virtual Memory memory() = 0;
-  /// The part of the workspace memory used by cuDNN's attention.
+  /// Returns how many bytes of the workspace memory cuDNN's attention uses.
   virtual int64_t attention_workspace_bytes() const { return 0; }
 };
 

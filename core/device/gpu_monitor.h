@@ -10,25 +10,27 @@ namespace ashlar {
 
 class SharedLibrary;
 
-/// Clock, power and throttling reasons of an NVIDIA GPU, through NVIDIA's management library (NVML), which comes with
-/// the driver and is loaded at run time. Source: the NVML API reference.
+/// Reads clock, power and throttling reasons of an NVIDIA GPU through NVML, NVIDIA's management library, which comes
+/// with the driver and is loaded at run time. Source: the NVML API reference.
 class GpuMonitor {
  public:
   struct Reading {
-    int64_t sm_mhz = -1;                ///< clock of the multiprocessors; -1: unknown
+    int64_t sm_mhz = -1;                ///< clock of the streaming multiprocessors (SM); -1: unknown
     double watts = -1;                  ///< current power; -1: unknown
-    std::optional<std::string> limits;  ///< throttling reasons, "power cap, heat"; empty: none; absent: unknown
+    std::optional<std::string> limits;  ///< throttling reasons, e.g. "power cap"; empty if there are none; absent if
+                                        ///< unknown
   };
 
-  /// The device with that UUID ("GPU-..."), queried at most once per `seconds`: a query takes time, and its result is
-  /// about a tenth of a second old. Throws input_error in one line if the library is missing, does not start or does
-  /// not know the device.
+  /// Monitors the GPU with this UUID ("GPU-..."). `seconds` is the minimum time between two queries, since a query
+  /// takes time, and more frequent queries gain nothing: the values are about a tenth of a second old anyway. Throws an
+  /// input_error if NVML is missing, does not start or does not know the GPU.
   explicit GpuMonitor(const std::string& uuid, double seconds = 0.1);
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  /// The current or last reading. Values that the device does not report are unknown.
+  /// Returns a new reading, or the last one if it is younger than `seconds`. Values that the GPU does not report are
+  /// unknown.
   const Reading& read();
 
  private:
@@ -44,7 +46,7 @@ class GpuMonitor {
   Reading reading_;
 };
 
-/// "1755 MHz  690 W  limited by power cap"; unknown values are left out.
+/// Returns e.g. "1755 MHz  690 W  limited by power cap". Unknown values are left out.
 std::string to_text(const GpuMonitor::Reading& reading);
 
 }  // namespace ashlar

@@ -7,29 +7,32 @@
 
 namespace ashlar {
 
-/// The content of a file; nothing if it cannot be read.
+/// Function that returns the content of a file, or nullopt if the file cannot be read.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 std::optional<std::string> read_host_file(const std::string& path);
 
-/// Limits of this process by its control groups (versions 1 and 2, including parent groups).
+/// Limits that control groups impose on this process (cgroup versions 1 and 2, including parent groups).
 struct CgroupLimits {
-  std::optional<int64_t> cores;              ///< CPU quota in whole cores: rounded down, at least one
-  std::optional<int64_t> memory_bytes;       ///< the smallest limit
-  std::optional<int64_t> memory_left_bytes;  ///< remaining below the tightest limit; page cache counts as free
+  std::optional<int64_t> cores;              ///< CPU quota as a number of whole cores: rounded down, at least 1
+  std::optional<int64_t> memory_bytes;       ///< the smallest memory limit of the groups
+  std::optional<int64_t> memory_left_bytes;  ///< the smallest remaining memory of the groups; page cache counts as free
 };
-/// Reads the limits from /proc/self/cgroup, /proc/self/mountinfo and the files that they refer to.
+/// Reads the limits from /proc/self/cgroup, /proc/self/mountinfo and the cgroup files to which they refer.
 CgroupLimits cgroup_limits(const FileReader& read = read_host_file);
 
-/// Cores that this process may use at once: the size of its affinity mask, or its control groups' limit if lower.
+/// Returns how many cores this process may use at once: the size of its affinity mask, or the CPU limit of its control
+/// groups if that is lower.
 int64_t usable_cores(const FileReader& read = read_host_file);
 
-/// Memory that is still available on the machine and in the control groups.
+/// Returns how many bytes of memory are still available to this process, on the machine and within the limits of its
+/// control groups.
 int64_t memory_left_bytes(const FileReader& read = read_host_file);
 
-/// Describes limits of this process that may have made an allocation fail, with advice: "this process has 812 MiB of
-/// addresses and may have 1000 (ulimit -v 1024000); raise that limit". Empty if no limit is set.
+/// Describes limits of this process that may have made an allocation fail, with advice: "this process uses 812 MiB of
+/// address space, limit 1000 MiB (ulimit -v 1024000); raise that limit". Empty if no limit is set.
 std::string memory_limits_text();
-/// memory_limits_text(), or without limits the free memory of the machine: "the machine has 512 MiB of memory left".
+/// Returns memory_limits_text() or, if no limit is set, the available memory: "there are 512 MiB of memory left for
+/// this process".
 std::string memory_state_text();
 
 }  // namespace ashlar

@@ -12,7 +12,8 @@ namespace ashlar {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Returns device memory aligned to 4096, or null if there is none; the driver is used then.
+  /// Returns device memory aligned to 4096 bytes, or null if the source has none left; the allocator then asks the
+  /// driver.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
 };
@@ -21,7 +22,7 @@ class MemorySource {
 class HasMemorySource {
  public:
   virtual ~HasMemorySource() = default;
-  /// After this, allocators of these kinds try the source first.
+  /// Makes the allocators of these kinds ask the source for memory before they ask the driver.
   virtual void set_memory_source(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) = 0;
 };
 

@@ -10,33 +10,33 @@ namespace ashlar {
 /// unloaded, since driver libraries do not support that.
 class SharedLibrary {
  public:
-  /// Files to try, and advice for a user without the library.
+  /// The files to try, and the advice to the user if none of them can be loaded.
   struct Place {
-    const char* name;                  ///< for messages: "NCCL"
-    std::vector<std::string> sonames;  ///< tried in order; one with a slash is a path
-    /// The environment variable that may have the path of the file; if it is set, nothing else is tried. Empty: there
-    /// is no such variable.
+    const char* name;                  ///< name of the library in messages, e.g. "NCCL"
+    std::vector<std::string> sonames;  ///< file names, tried in order; a name with a slash is a path
+    /// Name of the environment variable that may contain the path of the library file; empty if there is no such
+    /// variable. If the variable is set, nothing else is tried.
     std::string variable;
-    std::vector<std::string> folders;  ///< searched after the dynamic linker's default folders
-    std::string how_to_get;            ///< "install the package libnccl2"
+    std::vector<std::string> folders;  ///< folders to search after the dynamic linker's default folders
+    std::string how_to_get;            ///< advice in messages, e.g. "install the package libnccl2"
   };
 
-  /// Throws input_error of `where` that lists each place tried, the linker's error for each, and how to get the
-  /// library.
+  /// Loads the library. If no file can be loaded, throws an input_error with the prefix `where` that lists each file
+  /// tried, the linker's error for each, and how to get the library.
   SharedLibrary(const Place& place, std::string_view where);
 
-  /// Returns the function of that name. Throws input_error if this version of the library lacks it.
+  /// Returns the function with this name. Throws an input_error if this version of the library lacks the function.
   template <typename Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));
   }
-  /// Returns the function, or null if the library lacks it.
+  /// Returns the function with this name, or null if the library lacks the function.
   template <typename Function>
   Function* optional_function(const char* name) const {
     return reinterpret_cast<Function*>(find(name));
   }
 
-  /// The loaded file, according to the dynamic linker.
+  /// Returns the path of the loaded file as the dynamic linker reports it.
   const std::string& path() const { return path_; }
 
  private:
@@ -47,7 +47,8 @@ class SharedLibrary {
   std::string name_, where_, path_, how_to_get_;
 };
 
-/// Folders of CUDA's libraries besides the dynamic linker's own: $CUDA_HOME/lib64 and /usr/local/cuda/lib64.
+/// Returns the folders in which CUDA's libraries are searched after the dynamic linker's default folders:
+/// $CUDA_HOME/lib64 and /usr/local/cuda/lib64.
 std::vector<std::string> cuda_library_folders();
 
 }  // namespace ashlar

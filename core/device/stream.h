@@ -2,22 +2,22 @@
 
 namespace ashlar {
 
-/// A point in a stream's work. `native` is the driver's handle, null on CPU.
+/// Marks a point in the work of a stream. `native` returns the driver's handle (cudaEvent_t), or null on the CPU.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void synchronize() = 0;  ///< the host waits until the point is reached
-  virtual bool reached() = 0;      ///< polls without waiting
+  virtual bool reached() = 0;      ///< true if the point is reached; does not wait
   virtual void* native() = 0;
 };
 
-/// An ordered queue of kernels and copies. On CPU each call has finished when it returns.
+/// An ordered queue of kernels and copies. On the CPU, the work of each call is done when the call returns.
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void synchronize() = 0;           ///< the host waits for everything queued
-  virtual void record(Event& event) = 0;    ///< records the current end of the queue
-  virtual void wait_for(Event& event) = 0;  ///< later work waits for the point currently recorded in the event
+  virtual void synchronize() = 0;           ///< the host waits until all queued work is done
+  virtual void record(Event& event) = 0;    ///< makes `event` mark the current end of the queue
+  virtual void wait_for(Event& event) = 0;  ///< makes later work wait for the point that `event` marks now
   virtual void* native() = 0;
   /// True if calls return only after their work is done, as on the CPU.
   virtual bool synchronous() const { return false; }

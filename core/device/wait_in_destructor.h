@@ -6,15 +6,15 @@
 
 namespace ashlar {
 
-/// Makes the host wait for the event (null: does nothing), in the destructor of memory that queued work may still use.
-/// If the device has failed, nothing uses the memory, and the error was reported by an earlier wait, so it is ignored
-/// here.
+/// For the destructor of memory that queued work may still use: makes the host wait for the event; does nothing if
+/// `event` is null. An error of the device is ignored: a failed device no longer uses the memory, and an earlier wait
+/// has reported the error.
 inline void wait_in_destructor(Event* event) noexcept {
   if (event == nullptr) return;
   try {
     event->synchronize();
   } catch (const std::exception&) {
-    // Reported already.
+    // An earlier wait has reported the error.
   }
 }
 

@@ -11,12 +11,13 @@ namespace ashlar::io {
 
 class DirectWriter;
 
-/// A file that has its final name only when it is complete. Bytes go to an unnamed file in the same directory, which
-/// the system removes if the process ends in any way. commit() syncs it, names it `PATH.partial`, renames it and syncs
-/// the directory. If the file system does not support unnamed files, it is `PATH.partial` from the start, which a
-/// killed process leaves behind. Without commit the destructor removes it, and an existing file under the final name is
-/// kept. An old `PATH.partial` is removed at once, to free its space. One writer per name at a time. Errors: exhaustion
-/// (disk, quota, size limit) exit code 6, unwritable or missing directory exit code 2; both name path and errno.
+/// Writes a file that gets its final name PATH only when it is complete. Bytes go to an unnamed file in the same
+/// directory; the system removes this file if the process ends. commit() syncs the file, names it `PATH.partial`,
+/// renames it to PATH and syncs the directory. On a file system without unnamed files, the file is `PATH.partial` from
+/// the start, and a killed process leaves it behind. If commit() is not called, the destructor removes the unfinished
+/// file, and an existing file PATH stays unchanged. The constructor removes an old `PATH.partial`, to free its space.
+/// There may be only one writer per PATH at a time. Errors name path and errno: an exhausted resource (disk, quota,
+/// size limit) has exit code 6, an unwritable or missing directory has exit code 2.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -24,17 +25,17 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Reserves the space on the file system, so that a full disk fails before hours of writing. Reserves nothing if that
-  /// much is not free; commit releases the unused part. The file's size is what is written; no effect on file systems
-  /// without reservation.
+  /// Reserves disk space, so that a full disk is an error before hours of writing. If less than `total_bytes` is free,
+  /// reserves nothing and throws. commit() releases reserved space that was not written. The size of the file does not
+  /// change. Has no effect on file systems without reservation.
   void reserve(int64_t total_bytes);
-  /// Bypasses the page cache from the first byte on (see DirectWriter): for large files.
+  /// Makes all writes bypass the page cache (see DirectWriter), for large files. Must be called before the first write.
   void bypass_cache();
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   const std::filesystem::path& path() const { return path_; }
 
-  /// Makes the file durable under its final name. Call once, last.
+  /// Makes the file durable under its final name. Must be called once, after all writes.
   void commit();
 
  private:
@@ -42,7 +43,7 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path partial_path_;
-  bool named_ = false;  // partial_path_ exists
+  bool named_ = false;  // true if the file has the name partial_path_
   int fd_ = -1;
   std::unique_ptr<DirectWriter> direct_;
   int64_t bytes_written_ = 0;
@@ -52,13 +53,13 @@ class AtomicFile {
 /// Writes a small file in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// `PATH.partial`: the name of an incomplete file.
+/// Returns `PATH.partial`, the name of an incomplete file PATH.
 std::filesystem::path partial_path(const std::filesystem::path& path);
-/// PATH for `PATH.partial`; any other path unchanged.
+/// Returns PATH for `PATH.partial`, and any other path unchanged.
 std::filesystem::path without_partial(const std::filesystem::path& path);
 
-/// The equivalent of commit() for a file that a library wrote to partial_path(path) and closed: syncs it, renames it
-/// and syncs the directory. The partial file is kept on failure. Errors as above.
+/// Does what commit() does, for a file that a library wrote to partial_path(path) and closed: syncs it, renames it to
+/// `path` and syncs the directory. On failure, the partial file is kept. Throws the errors of AtomicFile.
 void publish_partial(const std::filesystem::path& path);
 
 }  // namespace ashlar::io

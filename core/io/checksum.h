@@ -11,11 +11,12 @@
 
 namespace ashlar::io {
 
-/// Bytes covered by one checksum: small enough that an error is localized, large enough that the list is short (4 bytes
-/// per MiB).
+/// Number of bytes per checksum: small enough to locate an error, large enough for a short list (4 bytes per MiB of
+/// data).
 inline constexpr int64_t kChecksumChunkBytes = int64_t{1} << 20;
 
-/// CRC-32 as in zlib, gzip and PNG (polynomial 0xEDB88320, reflected). `crc` continues an earlier sum; 0 starts one.
+/// CRC-32 as in zlib, gzip and PNG (polynomial 0xEDB88320, reflected). `crc` is the checksum of the preceding bytes, or
+/// 0 at the start of the data.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc = 0);
 uint32_t crc32(std::string_view text, uint32_t crc = 0);
 
@@ -26,16 +27,16 @@ struct ChunkChecksums {
   std::vector<uint32_t> crcs;
 
   bool operator==(const ChunkChecksums&) const = default;
-  /// True when the number of checksums matches total_bytes: for validating a list from a manifest.
+  /// True if the number of checksums fits total_bytes and chunk_bytes. Validates a list that was read from a manifest.
   bool is_consistent() const;
 };
 
-/// Computes ChunkChecksums of a stream, given in pieces of any size.
+/// Computes the ChunkChecksums of a stream of bytes, which is given in pieces of any size.
 class ChunkHasher {
  public:
   explicit ChunkHasher(int64_t chunk_bytes = kChecksumChunkBytes);
   void update(std::span<const std::byte> bytes);
-  ChunkChecksums finish();  ///< closes the last chunk; call once
+  ChunkChecksums finish();  ///< closes the last chunk and returns all checksums; must be called once
 
  private:
   ChunkChecksums sums_;
@@ -54,23 +55,25 @@ struct FileSum {
 };
 FileSum sum_file(const std::filesystem::path& path);
 
-/// A file of which every read is verified. The chunks that a read covers are read completely and compared with their
-/// checksums, so the first read of a damaged byte fails.
+/// A file whose reads are all verified. Each chunk that a read touches is read completely and compared with its
+/// checksum, so the first read of a damaged byte fails.
 class CheckedFile {
  public:
-  /// Throws a damaged-data error when the size differs from expected.total_bytes; reads no data yet.
+  /// Throws a damaged-data error if the file size differs from expected.total_bytes. Reads no data yet.
   CheckedFile(std::filesystem::path path, ChunkChecksums expected);
 
   const std::filesystem::path& path() const { return file_.path(); }
   int64_t size_bytes() const { return file_.size_bytes(); }
 
-  /// Fills `out` from `offset`. Throws a damaged error naming file, chunk and byte range.
+  /// Fills `out` with the bytes from `offset` on. If a chunk is damaged, throws a damaged-data error that names the
+  /// file, the chunk and the byte range.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
-  /// Compares a chunk that the caller has read with its checksum.
+  /// Compares the bytes of a chunk, which the caller has read, with its checksum. Throws a damaged-data error if they
+  /// differ.
   void check_chunk(int64_t chunk, std::span<const std::byte> bytes) const;
   int64_t num_chunks() const { return static_cast<int64_t>(expected_.crcs.size()); }
-  /// Reads the chunks [first, end). Throws at the first damaged one.
+  /// Reads and compares the chunks [first, end). Throws a damaged-data error at the first damaged chunk.
   void verify(int64_t first, int64_t end) const;
 
  private:

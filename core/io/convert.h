@@ -8,16 +8,17 @@
 
 namespace ashlar::io {
 
-/// True for the types that `convert` supports: F64, F32, F16, BF16.
+/// True if `convert` supports the type: F64, F32, F16 or BF16.
 bool is_convertible(FileDType dtype);
 
-/// out[i] = in[i] in another floating type, on the host. A wider type is exact; otherwise values are rounded to nearest
-/// even. fp64 becomes fp16 or bf16 through fp32. Equal types are copied bit for bit. Spans need not be aligned. Bug for
-/// other types or sizes that do not match.
+/// Converts elements from one floating type to another, on the host. Conversion to a wider type is exact; otherwise
+/// values are rounded to nearest even. fp64 is converted to fp16 or bf16 in two roundings, through fp32. Equal types
+/// are copied bit for bit. The spans need not be aligned. Throws a Bug if a type is not convertible (is_convertible) or
+/// the sizes do not match.
 void convert(FileDType from, std::span<const std::byte> in, FileDType to, std::span<std::byte> out);
 
-/// Index of the first NaN or infinity; -1: none. Types as `convert`; the span need not be aligned. Tests only
-/// exponents, at memory speed.
+/// Returns the index of the first NaN or infinity, or -1 if there is none. Supports the types of `convert`; the span
+/// need not be aligned. Tests only the exponent bits, so that only memory bandwidth limits its speed.
 int64_t first_non_finite(FileDType dtype, std::span<const std::byte> elements);
 
 /// Returns "nan", "inf" or "-inf" for a non-finite element, for messages.

@@ -10,7 +10,7 @@
 
 namespace ashlar::io {
 
-/// Alignment of memory, offset and size for direct I/O. It is sufficient for all common disks.
+/// Alignment, in bytes, of memory address, file offset and size for direct I/O. It is sufficient for all common disks.
 constexpr size_t kDirectAlignment = 4096;
 
 struct FreeDirectMemory {
@@ -18,25 +18,26 @@ struct FreeDirectMemory {
 };
 using DirectMemory = std::unique_ptr<std::byte[], FreeDirectMemory>;
 
-/// Returns memory for direct I/O that is not touched yet. It has huge pages if available, since pinning pages is most
-/// of the work of a disk transfer. Throws std::bad_alloc.
+/// Allocates memory for direct I/O, without touching its pages yet. Uses huge pages if available, since otherwise most
+/// of the time of a disk transfer is spent on pinning pages. Throws std::bad_alloc.
 DirectMemory allocate_direct_memory(size_t bytes);
 
-/// Writes a stream to an open file with direct I/O, for large files that are not read soon. These are then not copied
-/// twice, do not evict other pages, and do not accumulate until one long sync. Falls back to buffered writes on file
-/// systems without support. Megabytes whose memory address and file offset are equal modulo 4096 are written directly,
-/// other bytes through a buffer. The descriptor belongs to the caller and must be at offset 0.
+/// Writes a stream of bytes to an open file with direct I/O, for large files that are not read soon. Direct I/O avoids
+/// the copy to the page cache, does not evict other pages from the cache, and leaves no dirty pages that one long sync
+/// at the end must write. On file systems without direct I/O, writes go through the page cache. Pieces of at least 1
+/// MiB whose memory address and file offset are equal modulo 4096 are written directly, all other bytes through a
+/// buffer. The caller owns the descriptor, whose file offset must be 0.
 class DirectWriter {
  public:
   DirectWriter(int fd, std::filesystem::path path);
-  void write(std::span<const std::byte> bytes);  ///< throws system_error
-  void finish();                                 ///< writes the rest; the caller syncs
+  void write(std::span<const std::byte> bytes);  ///< appends the bytes; throws system_error
+  void finish();                                 ///< writes the rest of the buffer; the caller must sync the file
 
  private:
-  /// Returns how many of the `bytes` can be written now without a copy.
+  /// Returns how many bytes at the start of `bytes` can be written now without a copy.
   size_t writable_as_it_is(std::span<const std::byte> bytes) const;
   void flush();
-  void write_blocks(std::span<const std::byte> left);  ///< writes from the current file position, which is aligned
+  void write_blocks(std::span<const std::byte> left);  ///< writes `left` at the current, aligned file offset
 
   int fd_;
   std::filesystem::path path_;
@@ -45,8 +46,8 @@ class DirectWriter {
   bool direct_;
 };
 
-/// Reads a file from its disk, bypassing the page cache if possible, and compares every byte with its checksums. Errors
-/// as CheckedFile. Returns early when `cancelled` returns true.
+/// Reads a file from its disk, bypassing the page cache if possible, and compares every byte with its checksums. Throws
+/// the errors of CheckedFile. Returns early if `cancelled` returns true.
 void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& expected,
                     const std::function<bool()>& cancelled = {});
 

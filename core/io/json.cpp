@@ -12,17 +12,19 @@
 namespace ashlar::io {
 namespace {
 
-/// The error for valid JSON that breaks a rule of Ashlar (depth, unique keys).
+/// Thrown for JSON that breaks a rule of Ashlar: limited nesting depth, or unique keys.
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The library's message after its `[json.exception.NAME.ID] `; it may contain text of the file.
+/// Returns the JSON library's message without its prefix `[json.exception.NAME.ID] `. The text is escaped, since the
+/// message may quote the file.
 std::string own_words(const nlohmann::json::exception& error) {
   return escaped(text_of(std::string_view(error.what())), 80);
 }
 
-/// Counts brackets outside strings. Invalid JSON passes: the parser refuses it later.
+/// Throws Refused if brackets outside strings are nested deeper than kMaxJsonDepth. Invalid JSON may pass this check;
+/// the parser rejects it later.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -42,8 +44,9 @@ void check_depth(std::string_view text) {
   }
 }
 
-/// The library silently keeps the last of two equal keys, so keys are checked in a separate pass. (Its parser with a
-/// callback scans all elements of a list again after each: quadratic.)
+/// Throws Refused if an object has a key twice. This is a separate pass over the text, since the library's parser
+/// silently keeps the last of two equal keys. (The parser's callback interface could find duplicates too, but takes
+/// quadratic time for long lists.)
 class UniqueKeys : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }

@@ -26,21 +26,21 @@ struct LineWriter::State {
   struct Line {
     std::string text;
     LineKind kind;
-    int64_t left_out = 0;  ///< lines dropped before it
+    int64_t left_out = 0;  ///< number of lines dropped directly before this line
   };
   int fd = -1;
   Options options;
   std::mutex mutex;
   std::condition_variable work, progress;
   std::deque<Line> lines;
-  size_t bytes = 0;                 ///< size of `lines`
-  int64_t written_at_timeout = -1;  ///< `written` when `finish` timed out
-  int64_t written = 0;              ///< bytes written: shows whether the reader reads
-  int failure = 0;                  ///< errno
+  size_t bytes = 0;                 ///< total size of the texts in `lines`
+  int64_t written_at_timeout = -1;  ///< value of `written` when `finish` last timed out; -1: never
+  int64_t written = 0;              ///< total bytes written; grows only while the output is read
+  int failure = 0;                  ///< errno of a failed write; 0: none
   bool reported = false, writing = false, started = false, stopping = false;
-  bool alone = false;  ///< there is no writer thread, because the system refused to create one
+  bool alone = false;  ///< true: there is no writer thread, because the system refused to create one
 
-  int64_t left_out = 0;  ///< lines dropped after the last of `lines`
+  int64_t left_out = 0;  ///< number of lines dropped after the last entry of `lines`
 
   bool waiting() const { return !lines.empty() || left_out > 0; }
   void drop_excess();
@@ -73,7 +73,7 @@ LineWriter::State::Line LineWriter::State::pop() {
   return line;
 }
 
-/// Used without a thread. Writes what the descriptor accepts at once, and the rest of a started line.
+/// Used if there is no writer thread. Writes lines while the descriptor is ready. A line that was started is completed.
 void LineWriter::State::write_available() {
   pollfd ready{fd, POLLOUT, 0};
   while (waiting() && failure == 0 && ::poll(&ready, 1, 0) == 1) {
@@ -131,12 +131,13 @@ void LineWriter::add(std::string line, LineKind kind) {
   if (s.failure != 0) return;
   if (!s.started) {
     try {
-      // The thread's name does not have the prefix of worker threads, since waiting for a reader is not a stall.
+      // The name does not begin with "ashlar-": stalls are detected in all threads with that prefix, but a wait until
+      // the output is read is no stall.
       start_writer("lines", [state = state_] { state->run(); });
       s.started = true;
       s.alone = false;
     } catch (const std::system_error&) {
-      s.alone = true;  // retried with the next line
+      s.alone = true;  // the next line tries again to start a thread
     }
   }
   s.bytes += line.size();

@@ -14,22 +14,24 @@
 
 namespace ashlar::io {
 
-/// A directory of safetensors files read as one set of tensors: `model.safetensors`, or the shards listed in the
-/// `weight_map` of `model.safetensors.index.json`. If both exist the single file is used, as in transformers. At most
-/// kMaxOpenFiles are open at a time, for any number of shards. Not thread-safe.
+/// A directory of safetensors files that is read as one set of tensors: `model.safetensors`, or the shards listed in
+/// the `weight_map` of `model.safetensors.index.json`. If both exist, `model.safetensors` is used, as in transformers.
+/// At most kMaxOpenFiles files are open at a time, for any number of shards. Not thread-safe.
 class SafetensorsModel {
  public:
   static constexpr size_t kMaxOpenFiles = 16;
 
-  /// Opens each file in turn and validates its header. An input error when the directory has neither; a damaged-data
-  /// error when index and shards disagree (a tensor listed but absent, present but not listed, or in two shards).
+  /// Opens the files one after another and validates their headers. Throws an input error if the directory has neither
+  /// `model.safetensors` nor an index, and a damaged-data error if index and shards disagree (a tensor is listed but
+  /// absent, present but not listed, or in two shards).
   explicit SafetensorsModel(const std::filesystem::path& directory);
 
   const std::vector<std::string>& names() const { return names_; }  ///< sorted
   const TensorEntry* find(std::string_view name) const;             ///< null if absent
-  const TensorEntry& at(std::string_view name) const;               ///< throws a damaged error naming it
+  const TensorEntry& at(std::string_view name) const;               ///< throws a damaged-data error if absent
 
-  /// Damaged-data error with the file name when its size has changed since its header was read.
+  /// Reads the whole tensor into `out`. Throws a damaged-data error if the size of the file has changed since its
+  /// header was read.
   void read(std::string_view name, std::span<std::byte> out);
   void read_range(std::string_view name, int64_t begin_byte, std::span<std::byte> out);
 
@@ -50,7 +52,7 @@ class SafetensorsModel {
 
   std::filesystem::path directory_;
   std::vector<File> files_;
-  std::vector<size_t> open_;  // open files, most recently used last
+  std::vector<size_t> open_;  // indices in files_ of the open files, most recently used last
   std::map<std::string, Place, std::less<>> where_;
   std::vector<std::string> names_;
 };

@@ -10,11 +10,13 @@ namespace ashlar::io {
 namespace {
 
 constexpr int64_t kLarge = int64_t{8} << 20;
-/// Alignment of the data. It is 8, so that a mapped file can be read as any dtype. Large files are written with direct
-/// I/O and have the alignment of disks, so that memory with that alignment is written without a copy.
+/// Alignment, in bytes, of the start of the data in the file. With 8, a memory-mapped file can be read as any dtype.
+/// Large files are written with direct I/O. Their data is aligned to 4096, so that memory with this alignment is
+/// written without a copy.
 constexpr size_t kAlignment = 8, kAlignmentOfLarge = 4096;
 
-/// Offsets in `entries` are relative to the data at first; adding the header's length makes them absolute.
+/// Returns the JSON header, padded with spaces so that the data is aligned. The offsets in `entries` are relative to
+/// the start of the data.
 std::string header_json(const std::vector<TensorEntry>& entries, const Metadata& metadata, size_t alignment) {
   nlohmann::ordered_json root = nlohmann::ordered_json::object();
   if (!metadata.empty()) root["__metadata__"] = metadata;
@@ -77,7 +79,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
 }
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;  // also for tensors without elements, which are skipped
+  if (bytes.empty()) return;  // e.g. for a tensor without elements, which skip_finished() skips
   ASHLAR_CHECK(current_ < tensors_.size(), "write of ", name, " after the last declared tensor");
   const TensorEntry& entry = tensors_[current_];
   ASHLAR_CHECK(entry.name == name, "expected bytes of ", entry.name, ", got ", name);
@@ -94,8 +96,8 @@ ChunkChecksums SafetensorsWriter::finish() {
 }
 
 void SafetensorsWriter::put(std::span<const std::byte> bytes) {
-  // Checksums are computed just before the copy or write, so that memory is read once. Parts end where memory is
-  // aligned, so that each part has whole blocks.
+  // The checksum of each part is computed just before the part is written, so that the part is read from memory only
+  // once. Parts end at aligned addresses, so that direct I/O can write whole blocks.
   constexpr size_t kPart = size_t{4} << 20;
   while (!bytes.empty()) {
     const size_t beyond = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignmentOfLarge;

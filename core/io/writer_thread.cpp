@@ -27,7 +27,7 @@ size_t write_some(int fd, std::string_view text) {
 }
 
 void start_writer(const char* name, std::function<void()> work) {
-  /// A new thread inherits the signal mask of its creator.
+  /// Blocks all signals while the thread is created, since a new thread inherits the signal mask of its creator.
   struct NoSignals {
     NoSignals() {
       sigset_t all;

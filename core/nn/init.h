@@ -7,8 +7,9 @@
 
 namespace ashlar::nn {
 
-/// Fills the ranges with the initial values of their tensors (InitRule), in any floating dtype. Normal numbers are from
-/// Philox and depend on (seed, global name, global index), so that the values are the same for any sharding.
+/// Fills the ranges with the initial values of their tensors (InitRule), in any floating dtype. Normal numbers come
+/// from Philox and depend only on (seed, tensor name, index in the global tensor), so that the values are the same for
+/// any sharding.
 void initialize(const Ctx& ctx, uint64_t seed, std::span<const ShardedRange> ranges, const FlatTensor& buffer);
 
 }  // namespace ashlar::nn

@@ -9,39 +9,41 @@
 
 namespace ashlar::nn {
 
-/// Operation that combines the values of ranks, layers and micro-batches.
+/// The operation that combines the values of ranks, layers and micro-batches.
 enum class Join : uint8_t { kSum, kMax };
-/// The divisor of the combined value.
+/// What the combined value is divided by: 1 (kStep), the number of valid targets in the step (kValidTarget), or the
+/// number of tokens in the step (kToken).
 enum class Per : uint8_t { kStep, kValidTarget, kToken };
 
-/// A statistic of a training step that layers accumulate on the device, e.g. an auxiliary loss, a count or a maximum.
-/// Layers that declare the same metric share it.
+/// A metric of a training step that layers accumulate on the device, e.g. an auxiliary loss, a count or a maximum.
+/// Layers that declare the same metric share one value.
 struct LayerMetric {
   std::string metric;  ///< the key in metrics.jsonl, without white space
   Join join = Join::kSum;
   Per per = Per::kStep;
-  AxisSet replicated_over;  ///< axes over which ranks have the same value, so that only the first counts
+  AxisSet replicated_over;  ///< ranks along these axes have equal values, of which only one is counted
 
   bool operator==(const LayerMetric&) const = default;
 };
 
-/// Values of declared sums, reduced over ranks; sums and maxima separately, each in declaration order.
+/// Values of the declared metrics, reduced over ranks. Sums and maxima are separate lists, each in declaration order.
 struct LayerMetricValues {
   std::vector<double> sums, maxima;
 };
 
 class LayerMetrics;
 
-/// A layer's handle on a declared sum.
+/// Handle with which a layer adds to a metric that it has declared.
 class DeclaredMetric {
  public:
   DeclaredMetric() = default;
   DeclaredMetric(const LayerMetrics& sums, int64_t place) : sums_(&sums), place_(place) {}
 
-  /// Adds `value`, fp64 [1]. Only while ctx records: evaluation adds nothing, and a recomputed block adds once.
+  /// Adds `value` (fp64 [1]) to the metric if ctx has a tape, else does nothing. Evaluation and the first of the two
+  /// runs of a recomputed block have no tape, so evaluation adds nothing, and a recomputed block adds only once.
   void add(const Ctx& ctx, const Tensor& value) const;
-  /// The view fp64 [1] for a kernel that itself adds to the value (or takes the maximum). Absent if `add` would do
-  /// nothing.
+  /// Returns the view (fp64 [1]) of the metric's value, for a kernel that adds to it or updates the maximum. The view
+  /// is absent if ctx has no tape.
   MutView slot(const Ctx& ctx) const;
 
  private:
@@ -49,26 +51,27 @@ class DeclaredMetric {
   int64_t place_ = 0;
 };
 
-/// The sums declared by the layers of a rank, and their values in the current step: fp64 in device memory.
+/// The metrics that the layers of a rank have declared, and their values in the current step (fp64, in device memory).
 class LayerMetrics {
  public:
-  /// Initial value of a maximum.
+  /// Value of a maximum at the start of a step.
   static constexpr double kLeastMaximum = -1e300;
 
   LayerMetrics() = default;
   LayerMetrics(const LayerMetrics&) = delete;
   LayerMetrics& operator=(const LayerMetrics&) = delete;
 
-  /// Called in the constructor of a layer. Bug when another layer has declared the metric differently.
+  /// Declares a metric. Called by the constructor of a layer. Throws a Bug if another layer has declared the metric
+  /// differently.
   DeclaredMetric declare(const LayerMetric& sum);
   const std::vector<LayerMetric>& declared() const { return declared_; }
 
-  /// Called after all layers have declared.
+  /// Allocates the values. Called after all layers have declared their metrics.
   void allocate(const Ctx& ctx);
-  /// Called before the first micro-batch of a step.
+  /// Resets the values. Called before the first micro-batch of each step.
   void begin_step(const Ctx& ctx) const;
 
-  const Tensor& values() const { return values_; }  ///< fp64 [declared().size()]; absent if none is declared
+  const Tensor& values() const { return values_; }  ///< fp64 [declared().size()]; undefined if no metric is declared
 
  private:
   std::vector<LayerMetric> declared_;

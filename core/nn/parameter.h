@@ -13,7 +13,7 @@
 
 namespace ashlar::nn {
 
-/// Purpose of a tensor: determines weight decay and statistics.
+/// The purpose of a tensor, which determines its weight decay and its place in statistics.
 enum class Role : uint8_t { kMatrix, kEmbedding, kPosition, kNorm, kBias };
 constexpr auto names_of(Role) { return enum_names<Role>("matrix", "embedding", "position", "norm", "bias"); }
 using ashlar::name_of;
@@ -22,7 +22,7 @@ using ashlar::name_of;
 struct InitRule {
   enum class Kind : uint8_t { kConstant, kNormal } kind = Kind::kConstant;
   double value = 0;        ///< the constant, or the standard deviation
-  double trunc_sigma = 0;  ///< truncated normal: values beyond this many deviations are drawn again; 0: none
+  double trunc_sigma = 0;  ///< values beyond this many standard deviations are drawn again; 0: no truncation
   std::string rule;
 };
 
@@ -31,27 +31,30 @@ struct DimShard {
   int64_t begin = 0, size = 0, global = 0;
 
   static DimShard whole(int64_t n) { return {.begin = 0, .size = n, .global = n}; }
-  /// Part `index` of `parts` equal parts, which must divide n.
+  /// Returns part number `index` if a dimension of n entries is divided into `parts` equal parts; `parts` must divide
+  /// n.
   static DimShard part(int64_t n, int64_t parts, int64_t index);
-  /// Returns this part in units of elements if each entry has `n` elements (heads to rows).
+  /// Returns this part of a dimension in which each entry is replaced by n entries, e.g. each head by head_dim rows.
   DimShard times(int64_t n) const { return {.begin = begin * n, .size = size * n, .global = global * n}; }
   int64_t end() const { return begin + size; }
 };
 
 /// This rank's part of a named tensor of the model. Rows [global_row, global_row + rows) and columns [global_col,
-/// global_col + cols) of the global tensor are rows [storage_row, storage_row + rows) of the storage. Initialization,
-/// weight decay, clipping, statistics, checkpoints, import and export use sharded tensors only.
+/// global_col + cols) of the global tensor are stored in rows [storage_row, storage_row + rows) of a Parameter.
+/// Initialization, weight decay, clipping, statistics, checkpoints, import and export work on sharded tensors, never on
+/// Parameters.
 struct ShardedTensor {
-  std::string name;  ///< global: "blocks.3.attn.q.weight"
+  std::string name;  ///< name in the whole model, e.g. "blocks.3.attn.q.weight"
   Role role = Role::kMatrix;
   Shape global_shape;  ///< [rows, cols], or [cols] for a vector
   int64_t global_row = 0, global_col = 0;
-  int64_t rows = 0, cols = 0;  ///< local size; a vector has one row
-  int64_t storage_row = 0;     ///< offset of this tensor in the storage: in rows for a matrix, in elements for a vector
+  int64_t rows = 0, cols = 0;  ///< size of this rank's part; a vector has one row
+  int64_t storage_row = 0;     ///< offset of this tensor in its Parameter: in rows for a matrix, in elements for a
+                               ///< vector
   InitRule init;
   TensorAxes axes;
-  /// True on the first of the ranks of one replica that hold this part (zero::SharedTensors): only this rank saves it
-  /// and counts it in norms and totals.
+  /// True on exactly one of the ranks of a replica that have the same part: only this rank saves the part and counts it
+  /// in norms and totals. zero::SharedTensors sets it.
   bool main_replica = true;
 
   bool vector() const { return global_shape.rank() == 1; }
@@ -59,50 +62,52 @@ struct ShardedTensor {
   uint64_t rng_stream() const { return hash64(name); }  ///< random stream of its initial values
 };
 
-/// Identifies the ranks of one replica that hold the same vector: the ranks along `summed_over`. If `sharded_over` has
-/// the same axis, only those with the same part.
+/// Identifies the ranks of one replica that have the same vector: all ranks along the axes `summed_over`. Along an
+/// axis that is also in `sharded_over`, these are only the ranks with the same part of the tensor.
 struct SharedVectors {
   AxisSet summed_over, sharded_over;
   auto operator<=>(const SharedVectors&) const = default;
 };
 
-/// Storage of one or more tensors that share a matrix product ([q; k; v; gate; up]), with its gradient. Rows without a
-/// tensor (vocabulary padding) stay zero.
+/// Storage and gradient of one or more tensors that one matrix product uses together, e.g. the rows [q; k; v]. Rows
+/// that belong to no tensor (vocabulary padding) stay zero.
 struct Parameter {
   std::string name;
   Shape shape;  ///< [rows, cols] or [cols]
   std::vector<ShardedTensor> tensors;
   Weight weight;
-  int64_t flat_offset = 0;  ///< elements from the start of the flat buffers
+  int64_t flat_offset = 0;  ///< offset in the flat buffers, in elements
 
-  /// The offset of a tensor's elements in the flat buffers, in which they are contiguous.
+  /// Returns the offset of a tensor in the flat buffers, in which its elements are contiguous.
   int64_t flat_begin(const ShardedTensor& tensor) const {
     return flat_offset + tensor.storage_row * (tensor.vector() ? 1 : shape.cols());
   }
-  /// The axes over which weights are replicated and the optimizer state is sharded; Bug when its tensors differ.
+  /// Returns the axes over which the weights are replicated and the optimizer state is sharded. Throws a Bug if the
+  /// tensors of this parameter differ in these axes.
   AxisSet replica_axes() const;
-  /// Returns the ranks of one replica that share the vectors of this parameter, e.g. of a norm; nullopt for other
-  /// parameters.
+  /// If this parameter consists of vectors that several ranks of one replica share, e.g. the gain of a norm, identifies
+  /// these ranks. Returns nullopt for all other parameters.
   std::optional<SharedVectors> shared_vectors() const;
 };
 
-/// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). Offsets
-/// are equal in both, aligned to 64 elements; gaps are zero. Parameters with the same replicas are contiguous. Among
-/// these, vectors that ranks of one replica share come first, grouped by axes, so that replicas exchange many small
-/// vectors in one message.
+/// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). A
+/// parameter has the same offset in both, aligned to 64 elements; gaps are zero. Parameters with equal replica axes are
+/// contiguous. Among parameters with equal replica axes, vectors that several ranks of one replica share come first,
+/// grouped by the ranks that share them (SharedVectors), so that one message exchanges many small vectors.
 class ParameterStore {
  public:
-  /// Adds a parameter; tensors must tile it. The reference stays valid. Before `arrange` only.
+  /// Adds a parameter whose storage the given tensors share without overlap. The returned reference stays valid. Must
+  /// be called before `arrange`.
   Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
   /// Assigns each parameter its position in the flat buffers.
   void arrange();
-  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training` there are no gradients and
-  /// sums.
+  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training`, gradients and layer metrics
+  /// are not allocated.
   void allocate(const Ctx& ctx, bool training);
-  /// Fills `buffer` (of any floating dtype, laid out like the values) with each tensor's initial values.
+  /// Fills `buffer`, which has any floating dtype and the layout of the values, with the initial values of all tensors.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
 
-  /// Discards the gradients of the last step.
+  /// Starts a step: the first contribution to each gradient will overwrite the gradient of the last step.
   void begin_step();
 
   struct ShardedTensorRef {
@@ -110,20 +115,20 @@ class ParameterStore {
     const ShardedTensor* tensor;
     int64_t flat_begin;
   };
-  /// Ordered by `add` until `arrange`, then by offset in the flat buffers.
+  /// Returns all parameters: in the order of `add` before `arrange`, and by offset in the flat buffers afterwards.
   const std::vector<std::unique_ptr<Parameter>>& parameters() const { return parameters_; }
-  /// Every sharded tensor, ordered by global name.
+  /// Returns all sharded tensors, ordered by name.
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
   const ShardedTensorRef* find(std::string_view name) const;
 
-  /// Statistics declared by layers.
+  /// The metrics that layers have declared.
   LayerMetrics& sums() { return sums_; }
   const LayerMetrics& sums() const { return sums_; }
 
   const Tensor& values() const { return values_; }
   const Tensor& grads() const { return grads_; }
   int64_t flat_size() const { return flat_size_; }
-  /// A tensor's part of a flat buffer, in the tensor's shape.
+  /// Returns the part of a flat buffer that belongs to a tensor, in the shape of this rank's part of the tensor.
   static Tensor of(const Tensor& buffer, const ShardedTensorRef& ref);
 
  private:

@@ -8,7 +8,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The kernel call and its outputs.
+/// The arguments of the kernel call, its output, and the output's placement.
 struct ActivationCall {
   ValueInfo info;
   Tensor y;

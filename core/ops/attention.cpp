@@ -6,7 +6,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Appends rows to those in a cache, in which samples are `capacity` rows apart.
+/// Copies the new rows of each sample behind its cached rows in `held`, where the samples are `capacity` rows apart.
 void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const Tensor& held,
             const AttentionCache& cache) {
   for (int64_t b = 0; b < o.B; ++b) {
@@ -16,18 +16,19 @@ void append(const Ctx& ctx, const AttentionOptions& o, const Tensor& rows, const
   }
 }
 
-/// Returns all rows of a cache, including the new ones; samples are found by the batch stride.
+/// Returns a view of a cache tensor whose number of rows is set to `rows`, as kernels require: B * T_kv. The cache has
+/// more rows, `capacity` per sample; kernels find the rows of each sample by the batch stride.
 ConstView held_rows(const Tensor& held, int64_t rows) {
   ConstView view = held.view();
   view.rows = rows;
   return view;
 }
 
-/// Views of q, k and v in the rows of the inputs.
+/// q, k and v as column ranges of the inputs, which are [q | k | v], or q and [k | v], or q, k and v.
 struct Columns {
   Tensor q, k, v;
 
-  /// `rows`: values or gradients of the inputs.
+  /// `rows` are the values, or the gradients, of the inputs.
   static Columns of(const std::vector<Tensor>& rows, const AttentionOptions& o) {
     const int64_t q_width = o.H * o.D, k_width = o.G * o.D, v_width = o.G * o.v_dim();
     const int64_t k_begin = rows.size() == 1 ? q_width : 0, v_begin = rows.size() == 3 ? 0 : k_begin + k_width;
@@ -53,14 +54,14 @@ void check_inputs(const std::vector<Var>& inputs, const AttentionOptions& o) {
   }
 }
 
-/// The outputs of a forward pass and the shape that its backward pass needs.
+/// Outputs and shape of a forward call, which backward needs.
 struct Forward {
   Tensor out, lse;
   AttentionShape shape;
 };
 
-/// Reads the weights at each use, since their address changes if parameters are gathered again between forward and
-/// backward.
+/// Sets the views of the weights (sinks, T5 bias). Forward and backward both call it, since the address of a weight
+/// changes if parameters are gathered again in between.
 void read_weights(const Ctx& ctx, const AttentionOptions& o, ScoreChange& scores) {
   if (o.sinks != nullptr) scores.sinks = o.sinks->read(ctx.stream).view();
   if (o.t5_bias != nullptr) scores.t5_bias = o.t5_bias->read(ctx.stream).view();
@@ -129,8 +130,10 @@ void backward(const Ctx& ctx, const Forward& saved, const Tensor& dout, const Co
                                  ctx.stream);
 }
 
-/// Gradients of the inputs. The kernel has one batch stride for a value and its gradient; if their layouts differ (one
-/// is a slice of wider rows), both are copied to separate buffers.
+/// Values and gradients of the inputs as the backward kernel needs them. The kernel uses one batch stride for a value
+/// and its gradient, and one GradMode for all inputs. If a value and its gradient differ in layout (e.g. one is a slice
+/// of wider rows), the modes differ, or an input needs no gradient, the values are copied to contiguous buffers, and
+/// the gradients are computed in such buffers.
 class Gradients {
  public:
   Gradients(const Ctx& ctx, Tape& tape, const std::vector<Var>& inputs) : ctx_(ctx) {
@@ -151,7 +154,7 @@ class Gradients {
   GradMode mode() const { return direct_ ? targets_[0].mode : GradMode::kOverwrite; }
   const std::vector<Tensor>& values() const { return values_; }
   const std::vector<Tensor>& grads() const { return grads_; }
-  /// Copies the gradients to their targets, unless the kernel has already written them there.
+  /// Copies the gradients to their targets, unless the kernel has written them there directly.
   void finish() const {
     for (size_t i = 0; i < targets_.size() && !direct_; ++i) {
       if (!targets_[i].wanted()) continue;

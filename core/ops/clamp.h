@@ -4,7 +4,8 @@
 
 namespace ashlar::ops {
 
-/// min(max(x, -limit), limit); the gradient passes where -limit <= x <= limit. x is stored for backward.
+/// Returns min(max(x, -limit), limit), elementwise. The gradient of x is dy where -limit <= x <= limit, else 0. x is
+/// stored for backward.
 Var clamp(const Ctx& ctx, const Var& x, double limit);
 
 }  // namespace ashlar::ops

@@ -4,9 +4,9 @@
 
 namespace ashlar::ops {
 
-/// [shared | head h of own] for each of `heads` heads (core/backend/concat_shared_head.h): shared [N, S], the same on
-/// every tensor rank, own [N, heads*P] of this rank's heads -> [N, heads*(S+P)]. The gradient of shared is this rank's
-/// part of a sum.
+/// Returns [shared | head h of own] for each of this rank's `heads` heads, side by side: [N, heads*(S+P)] (see
+/// core/backend/concat_shared_head.h). shared [N, S] is the same on all tensor ranks; own [N, heads*P] has this rank's
+/// heads. The gradient of shared is partial: the sum over this rank's heads.
 Var concat_shared_head(const Ctx& ctx, const Var& shared, const Var& own, int64_t heads);
 
 }  // namespace ashlar::ops

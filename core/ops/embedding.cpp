@@ -7,7 +7,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// Every rank has all ids, and its slice of the table gives a partial result.
+/// Every tensor rank looks up all ids in its slice of the table, so its result is a partial sum.
 ValueInfo info_of(const Ctx& ctx, std::initializer_list<const Weight*> tables) {
   return place(ctx, "embedding", {.value = {}, .info = {.op = "ids", .placement = Placement::kPartialGrad}},
                {{Placement::kPartialGrad, Placement::kPartialSum}}, tables);

@@ -9,8 +9,8 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The matrix that gives the logits: the weight, or its normalized rows. The gradient of normalized rows is first
-/// accumulated over all chunks.
+/// The matrix of the output head: the weight, or the weight with normalized rows. The gradient of the normalized rows
+/// is accumulated over all chunks and then converted to the gradient of the weight.
 class Head {
  public:
   Head(const Ctx& ctx, Weight& w, Weight* bias, bool norm_rows) : ctx_(ctx), w_(w), bias_(bias) {
@@ -48,7 +48,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const int64_t valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V);
   const int64_t chunk = o.chunk_rows > 0 ? std::min(o.chunk_rows, N) : ctx.backend.loss_chunk_rows(N, V, ctx.dtype);
   const bool training = ctx.tape != nullptr;
-  // For the z-loss of the largest logit, backward needs the number of columns with the maximum.
+  // If the z-loss squares the largest logit, backward needs the number of columns with the maximum.
   const bool count_largest = training && o.z_coef != 0 && o.z_kind == ZKind::kMaxLogit;
   Head head(ctx, w, bias, o.norm_rows);
 
@@ -56,7 +56,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const Tensor dlogits = !training ? Tensor() : ctx.dtype == logits.dtype() ? logits : ctx.empty(ctx.dtype, {chunk, V});
   const Tensor row_max = ctx.empty(ctx.accumulate(), {chunk});
   const Tensor local_max = o.reduction == nullptr ? row_max : ctx.empty(ctx.accumulate(), {chunk});
-  // Row sums, then target logits, then counts of the maximum: reduced together.
+  // One buffer for row sums, target logits and counts of the maximum, so that one all-reduce sums all of them.
   const Tensor sums = ctx.empty(ctx.accumulate(), {(count_largest ? 3 : 2) * chunk});
   const Tensor dh = training && h.requires_grad() ? ctx.empty(ctx.dtype, {N, C}) : Tensor();
 
@@ -72,13 +72,13 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                           .valid_cols = valid_cols,
                           .logit_scale = o.logit_scale,
                           .softcap = o.softcap};
-    // 1. logits
+    // 1. Compute the logits.
     ctx.backend.linear_forward(
         {.x = x.view(), .w = head.rows(), .bias = value_or_none(bias, ctx.stream), .y = z.mut_view()}, ctx.stream);
     if (o.masked_ids) {
       ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
     }
-    // 2. statistics of this slice, then of the whole vocabulary
+    // 2. Compute the row statistics of this slice, then of the whole vocabulary.
     const MutView slice_max = local_max.flat_range(0, n).mut_view();
     ctx.backend.loss_row_stats(
         {.logits = z.view(), .row_max = slice_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
@@ -95,7 +95,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
     if (o.reduction != nullptr) {
       o.reduction->sum(sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view(), ctx.stream);
     }
-    // 3. loss
+    // 3. Add the loss to `stats`.
     ctx.backend.loss_reduce({.row_max = max,
                              .row_sum = row_sum,
                              .target_logit = target_logit,
@@ -105,7 +105,7 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                              .stats = stats},
                             ctx.stream);
     if (!training) continue;
-    // 4. gradients of logits, weight and rows
+    // 4. Compute the gradients of the logits, the weight and the rows of h.
     const Tensor dz = dlogits.row_range(0, n);
     ctx.backend.loss_backward({.logits = z.view(),
                                .row_max = max,
@@ -124,7 +124,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   }
   head.finish_grad();
   if (!dh) return;
-  // The gradient of the node's result is one, so the result is a placeholder that is seeded immediately.
+  // The gradient dh of h is already computed. The node only passes it on in backward, so the node's result is a
+  // placeholder whose gradient is set to dh at once.
   const Var done = ctx.tape->output(dh, info);
   ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);

@@ -5,7 +5,7 @@
 
 namespace ashlar::ops {
 
-/// s * x with a learned scalar s [1]. x is stored for backward.
+/// Returns s * x with a learned scalar s [1]. x is stored for backward.
 Var learned_scale(const Ctx& ctx, const Var& x, Weight& s);
 
 }  // namespace ashlar::ops

@@ -68,7 +68,7 @@ Var record_linear(const Ctx& ctx, const LinearCall& call, const Var& x, Weight& 
   if (ctx.tape == nullptr) return out;
 
   ctx.tape->record(out, [ctx, input = x.without_value(), saved = Saved(x), &w, bias](Tape& tape, const Tensor& dy) {
-    // If x must be gathered from other ranks, the gather runs while dx is computed, and before dx is reduced.
+    // If x must be gathered from other ranks, the gather starts here, so that it runs while dx is computed.
     std::function<Tensor()> make_x = [saved] { return saved.get(); };
     if (tape.deferred() == nullptr) make_x = saved.start();
     if (const GradTarget dx = tape.target(input); dx.wanted()) {

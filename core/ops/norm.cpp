@@ -4,7 +4,7 @@ namespace ashlar::ops {
 
 namespace {
 
-/// The kernel call and its outputs.
+/// The arguments of the kernel call, its outputs, and the output's placement.
 struct NormCall {
   ValueInfo info;
   Tensor y, mean, rstd;

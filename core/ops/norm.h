@@ -6,22 +6,22 @@
 
 namespace ashlar::ops {
 
-/// Gain and bias of a norm, either may be null.
+/// Gain and bias of a norm; either may be null.
 struct NormWeights {
   Weight* gamma = nullptr;
   Weight* beta = nullptr;
 };
 
-/// Row norm of x [N, C] with gamma, beta [C] (core/backend/norm.h has the formulas). With selective recomputation,
-/// operations that use the output recompute it from x instead of storing it.
+/// Returns the norm of each row of x [N, C] with gamma, beta [C] (formulas in core/backend/norm.h). With selective
+/// recomputation, operations that use the output recompute it from x in backward instead of storing it.
 Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// `norm` of rows that every tensor rank has and uses for its slice of the following operations. Input and output are
-/// equal on all ranks; the gradients of rows and weights are partial on each.
+/// `norm` for an x that is equal on all tensor ranks. Each rank uses the output only for its slice of the next
+/// operation, so the gradients of x and of the weights are partial on each rank.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The residual stream x + dropout(branch) and its norm, by one forward kernel. Values and gradients are those of
-/// `residual` and `norm`.
+/// The residual stream x + scale * dropout(branch) and its norm, computed by one fused forward kernel. Values and
+/// gradients equal the results of `residual` followed by `norm`.
 struct Normed {
   Var stream, normed;
 };

@@ -22,23 +22,24 @@ void check_weights(const Ctx& ctx, const HeadPart& part, int64_t head_dim) {
                "norm_heads: a norm across heads has a gain for each column");
 }
 
-/// A part of the call: its columns, and the statistics for backward.
+/// One HeadPart of a norm_heads call: its columns, and the statistics that backward needs.
 struct Slice {
   HeadPart part;
-  int64_t from = 0, to = 0, width = 0;  ///< first column in x, in y, and number of columns
+  int64_t from = 0, to = 0, width = 0;  ///< first column in x, first column in y, and number of columns
   Tensor mean, rstd;
 
-  int64_t norms() const { return part.norm->across ? 1 : part.heads; }  ///< norms per row
+  int64_t norms() const { return part.norm->across ? 1 : part.heads; }  ///< number of norms per row
   bool centred() const { return part.norm->variant.type == NormType::kLayerNorm; }
 };
 
-/// Norms across the heads of all ranks: state shared by the slices.
+/// Computes the norms that span the heads of all tensor ranks. `slices` are all slices of a call that have such a norm;
+/// one all-reduce sums the row sums of all these slices.
 class AcrossRanks {
  public:
   AcrossRanks(const Ctx& ctx, std::vector<Slice*> slices, int64_t rows, Reduction& ranks)
       : ctx_(ctx), slices_(std::move(slices)), rows_(rows), ranks_(ranks) {}
 
-  /// mean and rstd of every slice.
+  /// Computes mean and rstd of every slice.
   void statistics(const Tensor& x) {
     bool any_centred = false;
     for (const Slice* s : slices_) any_centred = any_centred || s->centred();
@@ -46,7 +47,7 @@ class AcrossRanks {
     sum(x, false);
   }
 
-  /// Sums of h and of h * xhat, [2 * slices, N].
+  /// Returns the sums of h and of h * xhat over columns and ranks (NormBackwardRowSums), as [2 * number of slices, N].
   Tensor backward_sums(const Tensor& dy, const Tensor& x) {
     const Tensor sums = ctx_.empty(ctx_.accumulate(), {2 * count(), rows_});
     for (int64_t i = 0; i < count(); ++i) {
@@ -70,7 +71,8 @@ class AcrossRanks {
  private:
   int64_t count() const { return static_cast<int64_t>(slices_.size()); }
 
-  /// Sums over columns and ranks: the means of x, or rstd from (x - mean)^2.
+  /// Sums over columns and ranks. If `means` is true, sums x and computes mean; otherwise sums (x - mean)^2 and
+  /// computes rstd.
   void sum(const Tensor& x, bool means) {
     const Tensor sums = ctx_.empty(ctx_.accumulate(), {count(), rows_});
     for (int64_t i = 0; i < count(); ++i) {
@@ -130,7 +132,7 @@ void forward(const Ctx& ctx, const Tensor& x, const Tensor& y, Slice& s, bool gi
                            ctx.stream);
 }
 
-/// Inputs and outputs of a slice's backward.
+/// Inputs and output of the backward of a slice.
 struct Backward {
   ConstView dy, x;
   MutView dx;
@@ -192,7 +194,7 @@ std::vector<Slice*> crossing(std::vector<Slice>& slices, const Reduction* ranks)
   return found;
 }
 
-/// True if an earlier part has already written the gradient of the heads that this one reads.
+/// True if slice i reads the same columns of x as an earlier slice, whose backward has already written their gradient.
 bool written_before(const std::vector<Slice>& slices, size_t i) {
   for (size_t j = 0; j < i; ++j)
     if (slices[j].from < slices[i].from + slices[i].width && slices[i].from < slices[j].from + slices[j].width)
@@ -229,7 +231,7 @@ Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const H
       across.emplace(ctx, cross, dy.rows(), *ranks);
       sums = across->backward_sums(dy, x.value);
     }
-    int64_t number = 0;  // index among the norms across ranks
+    int64_t number = 0;  // index of the slice among the slices normalized across ranks
     for (size_t i = 0; i < slices.size(); ++i) {
       const Slice& s = slices[i];
       const bool again = dx.mode == GradMode::kOverwrite && written_before(slices, i);

@@ -8,28 +8,30 @@
 
 namespace ashlar::ops {
 
-/// Parameters of the norm of some heads of a row.
+/// Weights and options of the norm of some heads of a row.
 struct HeadNorm {
   NormWeights weights;
   NormVariant variant;
-  /// True: [D] weights shared by all heads of the model, with a partial gradient over the tensor group. False: a slice
-  /// of the model's weights, as wide as the heads: [heads*D] or [heads, D].
+  /// True: the weights are [D], shared by all heads of the model, and their gradient is partial on each tensor rank.
+  /// False: the weights are this rank's slice with one element per column, [heads*D] or [heads, D].
   bool shared_weights = true;
-  /// One norm over all heads of the part, including those of other ranks, instead of one per head.
+  /// True: one norm over all heads of the part on all tensor ranks. False: one norm per head.
   bool across = false;
 };
 
-/// Heads [first, first + heads) of x, with a norm or unchanged. Heads before `first` have the width of the call.
+/// Heads [first, first + heads) of x, which are normalized if `norm` is set, else copied. All heads before `first` must
+/// have the width of norm_heads' argument head_dim.
 struct HeadPart {
   int64_t first = 0, heads = 0;
   std::optional<HeadNorm> norm;
-  int64_t head_dim = 0;  ///< width of these heads; 0: the call's
+  int64_t head_dim = 0;  ///< width of these heads; 0: norm_heads' argument head_dim
 };
 
-/// x [N, columns of this rank's heads] -> the parts side by side. Parts may share heads. `ranks`, null on one rank,
-/// must outlive the tape: statistics of norms across heads are summed over it, forward and backward, by one message
-/// each (two forward for layernorm). If several ranks hold the same heads, each has a partial gradient. Such heads
-/// count once per rank, in the mean and in its gradient; the result equals the mean over distinct heads.
+/// Normalizes or copies the parts of x [N, columns of this rank's heads] and returns them side by side. Several parts
+/// may read the same heads. `ranks` (null on one rank) must outlive the tape. Norms with `across` sum their statistics
+/// over `ranks`: forward with one all-reduce (layernorm: two), backward with one. If several ranks have the same heads,
+/// each rank has a partial gradient. Such heads count once per rank, in the sums and in the number of columns by which
+/// the sums are divided, so that the mean equals the mean over distinct heads.
 Var norm_heads(const Ctx& ctx, const Var& x, int64_t head_dim, std::span<const HeadPart> parts, Reduction* ranks);
 
 }  // namespace ashlar::ops

@@ -5,15 +5,15 @@
 
 namespace ashlar::ops {
 
-/// The rows of a matrix [V, C], normalized to length one, and 1 / length of each row [V]. This is not a node on the
-/// tape: the caller must pass the gradient to normalized_rows_backward.
+/// The rows of a matrix [V, C], normalized to length one, and 1 / length of each row [V]. No node is recorded on the
+/// tape: the caller must pass the gradient of `rows` to normalized_rows_backward.
 struct NormalizedRows {
   Tensor rows;
   Tensor inverse;
 };
 NormalizedRows normalized_rows(const Ctx& ctx, const Weight& w);
 
-/// Accumulates w's gradient from dy [V, C] in the accumulate dtype, the gradient of the normalized rows.
+/// Adds to the gradient of w. dy [V, C] is the gradient of the normalized rows, in the accumulate dtype.
 void normalized_rows_backward(const Ctx& ctx, const NormalizedRows& normal, const Tensor& dy, Weight& w);
 
 }  // namespace ashlar::ops

@@ -4,20 +4,20 @@
 
 namespace ashlar::ops {
 
-/// A branch added to the residual stream, with its dropout and factor.
+/// A branch that is added to the residual stream, with its drop probability and factor.
 struct Branch {
   Var value;
   double dropout = 0;
   uint32_t rng_stream = 0;
-  double scale = 1;  ///< equal for two branches added at once
+  double scale = 1;  ///< factor; must be equal for two branches that are added together
 };
 
-/// x + scale * dropout(a) [+ scale * dropout(b)]. All branches are added to the stream here. Without x, the sum of the
-/// branches only. A branch without dropout and factor shares its gradient with the stream instead of copying it.
+/// Returns the residual stream x + scale * dropout(a) [+ scale * dropout(b)] or, if x is null, only the sum of the
+/// branches. The gradient of a branch without dropout and with scale 1 shares memory with the gradient of the result.
 Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b);
 
-/// `residual` in two parts, for kernels that fuse more with the addition: begin_residual returns the kernel call,
-/// record_residual records the node.
+/// `residual` in two parts, for operations that fuse the addition with another kernel: begin_residual returns the
+/// arguments of the kernel call, record_residual records the node.
 struct ResidualCall {
   ValueInfo info;
   Tensor y;

@@ -11,7 +11,8 @@ struct Tables {
   Tensor cos, sin;
 };
 
-/// factors[t] * cos(t f), factors[t] * sin(t f) for positions t < factors.size().
+/// Returns the tables factors[t] * cos(t f) and factors[t] * sin(t f) for positions t < factors.size() and each
+/// frequency f.
 Tables make_tables(const Ctx& ctx, const std::vector<double>& factors, const std::vector<double>& frequencies) {
   const auto positions = std::ssize(factors), half = std::ssize(frequencies);
   std::vector<double> cosines(positions * half), sines(positions * half);
@@ -66,8 +67,8 @@ Var rope(const Ctx& ctx, Var x, const ConstView& positions, const RopeTables& ta
               .inverse = inverse,
               .mode = mode};
     if (!tables.q_cos) return ctx.backend.rope(call, ctx.stream);
-    // The rotation of queries may include a factor, which is in their tables. `inverse` is then the transpose of the
-    // scaled rotation.
+    // Queries have tables of their own, which include a factor per position. With these tables, `inverse` gives the
+    // transpose of the scaled rotation, which backward needs.
     const int64_t q_heads = options.query_heads, rest = options.heads - q_heads;
     call.x = column_range(in, 0, q_heads * options.head_dim);
     call.y = column_range(out, 0, q_heads * options.head_dim);

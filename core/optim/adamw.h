@@ -10,7 +10,7 @@ class AdamW final : public Optimizer {
  public:
   using Optimizer::Optimizer;
   void step(const Ctx& ctx, const ConstView& clip) override;
-  void set_scalars(int64_t step, StepScalars& scalars) const override;  ///< the bias corrections
+  void set_scalars(int64_t step, StepScalars& scalars) const override;  ///< sets the bias corrections
 };
 
 }  // namespace ashlar::optim

@@ -4,8 +4,9 @@
 
 namespace ashlar::optim {
 
-/// Moves each weight by the learning rate, in the direction of the sign of a mean of gradients. State: "m", another
-/// mean of gradients. Source: Chen et al. 2023 (arXiv:2302.06675) algorithm 2.
+/// Subtracts the learning rate times sign(beta1 * m + (1 - beta1) * gradient) from each weight, after decoupled weight
+/// decay. State: "m", a moving average of gradients with factor beta2.
+/// Source: Chen et al. 2023 (arXiv:2302.06675) algorithm 2.
 class Lion final : public Optimizer {
  public:
   using Optimizer::Optimizer;

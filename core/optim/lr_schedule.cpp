@@ -10,7 +10,7 @@ namespace ashlar::optim {
 
 double LrSchedule::lr(int64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  // The fraction of the decay that has passed if it starts at `begin`.
+  // Returns the completed fraction, from 0 to 1, of a decay that starts at step `begin`.
   const auto progress = [&](int64_t begin) {
     if (decay_steps <= 0) return step < begin ? 0.0 : 1.0;
     return std::clamp(static_cast<double>(step - begin) / static_cast<double>(decay_steps), 0.0, 1.0);

@@ -12,14 +12,13 @@ constexpr auto names_of(LrScheduleKind) {
 }
 using ashlar::name_of;
 
-/// Learning rate as a pure function of the step s = 0, 1, ..., steps-1.
-///   s < warmup      peak * (s+1)/warmup
+/// Learning rate as a pure function of the step s = 0, 1, ..., steps-1. In the first w = warmup_steps steps it is
+/// peak * (s+1)/w. After the warmup it is, with m = min_ratio and p = min((s-w)/decay_steps, 1):
 ///   constant        peak
-///   linear, cosine  from peak at `warmup` to min_ratio*peak `decay_steps` later, then there: with
-///                   p = (s-warmup)/decay_steps, linear 1-(1-min)p, cosine min+(1-min)(1+cos(pi p))/2
-///   wsd             peak until steps-decay_steps, then linear to min_ratio*peak at `steps` (Hu et al. 2024,
-///                   arXiv:2404.06395)
-///   inverse sqrt    peak*sqrt(max(warmup,1)/max(s+1, warmup, 1)), not below min_ratio*peak
+///   linear          peak * (1 - (1-m)p), from peak to m*peak in decay_steps steps, then m*peak
+///   cosine          peak * (m + (1-m)(1+cos(pi p))/2), from peak to m*peak in decay_steps steps, then m*peak
+///   wsd             peak until steps-decay_steps, then linear to m*peak at `steps` (Hu et al. 2024, arXiv:2404.06395)
+///   inv_sqrt        peak * sqrt(max(w,1)/max(s+1, w, 1)), but at least m*peak
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kCosine;
   double peak = 0;

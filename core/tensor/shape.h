@@ -9,7 +9,8 @@
 
 namespace ashlar {
 
-/// Up to four dimensions. The last one is the row length ("cols"); the product of the others is "rows".
+/// A shape with up to four dimensions. The last dimension is the row length ("cols"); the product of all other
+/// dimensions is "rows".
 class Shape {
  public:
   static constexpr int kMaxRank = 4;
@@ -30,7 +31,7 @@ class Shape {
     return n;
   }
   bool operator==(const Shape&) const = default;
-  std::string str() const;  ///< "[2, 3, 48]"
+  std::string str() const;  ///< returns e.g. "[2, 3, 48]"
 
  private:
   std::array<int64_t, kMaxRank> dims_{};

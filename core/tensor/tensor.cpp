@@ -65,7 +65,7 @@ std::vector<Tensor> Tensor::split_columns(Tensor whole, const std::vector<int64_
   int64_t column = 0;
   for (const int64_t width : widths) {
     Tensor part = whole.column_range(column, width);
-    // The parts have separate reference counts, since they share the block but no elements.
+    // Each part gets a reference count of its own, since the parts share the memory block but no elements.
     part.storage_ = {std::make_shared<std::shared_ptr<Storage>>(whole.storage_), whole.storage_.get()};
     parts.push_back(std::move(part));
     column += width;

@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// Reference-counted device memory with a shape. Copying shares the memory; data is copied only by kernels. Contiguous,
-/// except that a rank-2 tensor may be a column slice of another (row stride > cols).
+/// Reference-counted device memory with a shape. A copy of a Tensor shares the memory; only kernels copy data. Tensors
+/// are contiguous, except that a rank-2 tensor may be a column slice of another tensor (row stride > cols).
 class Tensor {
  public:
   Tensor() = default;
@@ -25,18 +25,18 @@ class Tensor {
   int64_t row_stride() const { return stride_; }
   bool contiguous() const { return rows() <= 1 || stride_ == cols(); }
 
-  /// The same memory with another shape of equal size; contiguous tensors only.
+  /// Returns the same memory with another shape of equal size. The tensor must be contiguous.
   Tensor reshape(const Shape& shape) const;
-  /// Rows [begin, begin + count) as a rank-2 tensor.
+  /// Returns the rows [begin, begin + count) as a rank-2 tensor.
   Tensor row_range(int64_t begin, int64_t count) const;
-  /// Columns [begin, begin + count) as a rank-2 tensor with the same row stride.
+  /// Returns the columns [begin, begin + count) as a rank-2 tensor with the same row stride.
   Tensor column_range(int64_t begin, int64_t count) const;
-  /// All columns of a tensor without other references, as separate tensors: each is `unique` until it is shared.
+  /// Splits a tensor that has no other references into column slices. Each slice is `unique` until it is copied.
   static std::vector<Tensor> split_columns(Tensor whole, const std::vector<int64_t>& widths);
-  /// Elements [begin, begin + count) of a contiguous tensor as a vector.
+  /// Returns the elements [begin, begin + count) of a contiguous tensor as a vector.
   Tensor flat_range(int64_t begin, int64_t count) const;
 
-  /// True when no other Tensor shares the elements. They may be changed in place only then.
+  /// True if no other Tensor shares the elements. Only then may they be changed in place.
   bool unique() const { return storage_.use_count() == 1; }
 
   ConstView view() const { return {data(), dtype_, rows(), cols(), stride_}; }
@@ -47,13 +47,13 @@ class Tensor {
   void* data() const;
 
   std::shared_ptr<Storage> storage_;
-  int64_t offset_ = 0;  // elements
+  int64_t offset_ = 0;  // in elements
   int64_t stride_ = 0;
   DType dtype_ = DType::kFloat32;
   Shape shape_;
 };
 
-/// The view of a tensor, absent if the tensor is.
+/// Return the view of a tensor, or an absent view if the tensor is undefined.
 inline ConstView view_or_none(const Tensor& t) { return t ? t.view() : ConstView{}; }
 inline MutView mut_view_or_none(const Tensor& t) { return t ? t.mut_view() : MutView{}; }
 

@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// A kernel input: a matrix [rows, cols] with a row stride in elements (a vector is one row). Not owning; a
-/// default-constructed view means "absent" and is false.
+/// A kernel input: a matrix [rows, cols] with a row stride, in memory that the view does not own. A vector has one row.
+/// A default-constructed view is absent, and converts to false.
 struct ConstView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -30,7 +30,7 @@ struct ConstView {
   }
 };
 
-/// A kernel output, written or accumulated into.
+/// A kernel output: a matrix that a kernel overwrites or to which it adds.
 struct MutView {
   void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -53,7 +53,7 @@ struct MutView {
 template <typename T>
 concept AnyView = std::is_same_v<T, ConstView> || std::is_same_v<T, MutView>;
 
-/// Elements [begin, begin + count) of a contiguous view as a vector.
+/// Returns the elements [begin, begin + count) of a contiguous view as a vector.
 template <AnyView View>
 View flat_range(const View& v, int64_t begin, int64_t count) {
   ASHLAR_CHECK(v.contiguous() && begin >= 0 && count >= 0 && begin + count <= v.size(), "elements ", begin, " + ",
@@ -62,7 +62,7 @@ View flat_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
 }
 
-/// Columns [begin, begin + count) of a view.
+/// Returns the columns [begin, begin + count) of a view.
 template <AnyView View>
 View column_range(const View& v, int64_t begin, int64_t count) {
   ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= v.cols, "columns ", begin, " + ", count, " of ", v.cols);
@@ -70,7 +70,7 @@ View column_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, v.rows, count, v.stride};
 }
 
-/// Returns the T in device memory to which the view kUInt8 [sizeof(T)] points. Only kernels may dereference it.
+/// Checks that the view can be one struct T: contiguous kUInt8 [sizeof(T)] with the alignment of T.
 template <typename T>
 void check_struct(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -79,12 +79,13 @@ void check_struct(const ConstView& v) {
       "expected uint8 [", sizeof(T), "], got ", v.data == nullptr ? "nothing" : name_of(v.dtype), " [", v.size(), "]");
   ASHLAR_CHECK(reinterpret_cast<uintptr_t>(v.data) % alignof(T) == 0, "expected an aligned struct");
 }
+/// Returns the struct T in device memory to which the view points. Only kernels may read it.
 template <typename T>
 const T& struct_of(const ConstView& v) {
   check_struct<T>(v);
   return *static_cast<const T*>(v.data);
 }
-/// Reads a contiguous table of T.
+/// Returns a view as a table of structs T in device memory. Only kernels may read its entries.
 template <typename T>
 std::span<const T> table_of(const ConstView& v) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -8,31 +8,36 @@
 
 namespace ashlar {
 
-/// Returns the reasons why sections of `made` cannot be used for `here`, by section: "device: X, made on Y" for all of
-/// them, or "gemm: cublasLt 13.1.0, made with cublasLt 12.8.4". Empty if they can. A section missing on one side is not
-/// a reason.
+/// Returns, by section name, the reason for each section whose choices in `made` cannot be used for the device and
+/// libraries of `here`. If the devices differ, the reason for every section of `here` is "device: X, made on Y", with
+/// X the device of `here`. Otherwise each section whose libraries differ has a reason such as "gemm: cublasLt 13.1.0,
+/// made with cublasLt 12.8.4", and sections that only `made` or only `here` has are ignored. Empty if all choices can
+/// be used.
 std::map<std::string, std::string> reasons_against(const TunedChoices& made, const TunedChoices& here);
 
-/// A tuner whose choices need preparation: memory, or support on every rank.
+/// A tuner whose choices must be prepared before the first step, since they need memory and must be supported on every
+/// rank.
 class PreparingTuner : public Tuner {
  public:
   /// Prepares the active choices for the operations of the first step on this device. Returns replacements for the
-  /// choices that this device cannot use; all ranks that work together use the replacements.
+  /// choices that this device cannot use. All ranks of the run must then use the replacements.
   virtual TunedChoices prepare() = 0;
-  /// Returns lines for the log about the active choices. Throws an input_error if they are not what the user demands.
+  /// Returns lines for the log about the active choices. Throws an input_error if a choice is not the one that the
+  /// user's configuration demands.
   virtual std::vector<std::string> report() = 0;
 };
 
-/// Joins several tuners of one device. Each has its own sections. The device name is that of the first.
+/// Makes several tuners of one device appear as one. Each tuner has sections of its own. The device name is taken from
+/// the first tuner.
 class JoinedTuners final : public PreparingTuner {
  public:
-  /// Must not be empty; the tuners must outlive this object.
+  /// `parts` must not be empty, and the tuners must outlive this object.
   explicit JoinedTuners(std::vector<Tuner*> parts);
   TunedChoices met() const override;
   TunedChoices measure(const TunedChoices& questions) override;
   void use(const TunedChoices& choices) override;
   TunedChoices prepare() override;  ///< calls prepare() on every part that is a PreparingTuner and merges the results
-  std::vector<std::string> report() override;  ///< concatenates the lines of the same parts
+  std::vector<std::string> report() override;  ///< concatenates the lines of the parts that are a PreparingTuner
 
  private:
   std::vector<Tuner*> parts_;
