@@ -7,8 +7,9 @@
 
 namespace ashlar::checkpoint {
 
-/// A piece of work on a separate thread: writing, reading back, deleting. The thread blocks signals, yields to compute
-/// threads, and must not communicate. One thread owns the job and makes all calls.
+/// Runs one function on a separate thread, to write, read back or delete files. That thread blocks signals, has a lower
+/// priority than compute threads, and must not communicate with other ranks. All member functions are called by one
+/// thread, the owner of the job.
 class BackgroundJob {
  public:
   /// A function that the work polls. It returns true when the result is no longer needed; the work then returns or
@@ -16,9 +17,9 @@ class BackgroundJob {
   using Cancelled = std::function<bool()>;
   using Work = std::function<void(const Cancelled& cancelled)>;
 
-  /// `thread_name`: at most 15 characters, for reports of hangs.
+  /// `thread_name`: name that the operating system shows for the thread; at most 15 characters.
   explicit BackgroundJob(const char* thread_name) : thread_name_(thread_name) {}
-  ~BackgroundJob();  ///< cancels and waits
+  ~BackgroundJob();  ///< cancels the work and waits for its end
   BackgroundJob(const BackgroundJob&) = delete;
   BackgroundJob& operator=(const BackgroundJob&) = delete;
 
@@ -26,9 +27,10 @@ class BackgroundJob {
   void start(Work work);
   bool started() const { return thread_.joinable(); }  ///< started, and not joined yet
   bool ended() const { return ended_.load(std::memory_order_acquire); }
-  void wait() const { ended_.wait(false, std::memory_order_acquire); }  ///< waits for its end; only if started
+  /// Waits for the end of the work. Requires started().
+  void wait() const { ended_.wait(false, std::memory_order_acquire); }
   void cancel() { cancel_.store(true, std::memory_order_relaxed); }
-  /// Waits for its end and rethrows its exception.
+  /// Waits for the end of the work and rethrows its exception.
   void join();
 
  private:

@@ -18,18 +18,21 @@ namespace ashlar::checkpoint {
 
 /// State of a rank in the current phase of a save. The state of the save is the maximum over all ranks.
 enum class SaveState : uint8_t {
-  kDone,     ///< no save, or this rank's part of the phase is durable
-  kWriting,  ///< its thread is working
-  kFailed,   ///< it has failed
+  kDone,     ///< no save is in progress, or this rank's part of the phase is finished
+  kWriting,  ///< this rank's background thread, or the copy of the state to host memory, is still running
+  kFailed,   ///< this rank's part of the phase has failed
 };
 
 /// Saves checkpoints while training continues. All ranks begin a save after the same step. After each further step each
 /// rank calls `state`, the ranks reduce the results to the maximum, and each rank passes the maximum to `advance`. So
-/// phases change on all ranks at once, without further communication. Threads write, sync, read back and delete; they
-/// never communicate.
-///   Phases: rank 0 creates the directory; each rank writes its files; rank 0 gathers the lists of all ranks, writes
-/// the manifest and renames; each rank reads its files back from disk. After a failure all threads end and rank 0
-/// removes the files. A killed process leaves the earlier checkpoints, with or without the new one.
+/// all ranks change the phase after the same step. Background threads write, sync, read back and delete files; they
+/// never communicate with other ranks.
+///   Phases: rank 0 creates the directory; each rank writes its files; rank 0 gathers the file lists of all ranks,
+/// writes the manifest and renames the directory to its final name; each rank reads its files back from disk. If a
+/// phase before the last one fails, the threads of all ranks end, and then rank 0 removes the files (except after the
+/// errors listed at SaveArgs::check and PartialDirectory::commit). If reading back fails, the files stay and the damage
+/// is reported. If a process is killed at any moment, the earlier checkpoints stay complete, and the new one is either
+/// complete or does not exist under its final name.
 class BackgroundSave {
  public:
   explicit BackgroundSave(comm::ControlPlane& ranks) : ranks_(ranks) {}
@@ -39,8 +42,9 @@ class BackgroundSave {
   int64_t snapshot_bytes() const { return snapshot_.reserved_bytes(); }
 
   enum class From { kCopy, kState };
-  /// Begins a save. Call when `free`. kCopy: the state is copied to host memory; code that changes it must wait for the
-  /// returned event. kState: the state must not change until the save is complete; returns null.
+  /// Begins a save. Requires free(). With `from` = kCopy the state is copied to host memory, and code that changes the
+  /// state must wait for the returned event. With kState nothing is copied and null is returned; the state must then
+  /// not change until the save is complete.
   Event* begin(const Ctx& ctx, const SaveArgs& args, From from);
   /// True if a save may begin: no save is in progress, or the current one is only being read back.
   bool free() const { return !next_ && (phase_ == Phase::kIdle || phase_ == Phase::kVerify); }
@@ -50,19 +54,19 @@ class BackgroundSave {
 
   /// Result of a save, the same on all ranks.
   struct Outcome {
-    std::optional<Saved> saved;         ///< complete under its final name
-    std::optional<Found> verified;      ///< read back completely and valid
-    std::optional<std::string> damage;  ///< read back and different
-    std::optional<Error> failure;       ///< its files are removed, unless the error says otherwise
+    std::optional<Saved> saved;         ///< set when the checkpoint is complete under its final name
+    std::optional<Found> verified;      ///< set when all files were read back and are valid
+    std::optional<std::string> damage;  ///< text of the error if a file read back is damaged
+    std::optional<Error> failure;  ///< error of a failed save, whose files are removed unless the error says otherwise
   };
   SaveState state();
   /// Called by all ranks with the maximum of the states. Communicates only when the phase changes.
   Outcome advance(SaveState largest);
-  /// Waits for this rank's part, reduces the state with the other ranks, and advances.
+  /// Waits for this rank's part of the phase, reduces the state over all ranks, and calls `advance`.
   Outcome wait_phase();
 
  private:
-  // kPrepare: rank 0 creates the directory, and the state may still be being copied.
+  // kPrepare: rank 0 creates the directory, and the copy of the state to host memory may still be running.
   enum class Phase : uint8_t { kIdle, kPrepare, kWrite, kCommit, kVerify, kStop, kRemove };
   struct Request {
     std::filesystem::path run_dir;
@@ -82,13 +86,13 @@ class BackgroundSave {
   comm::ControlPlane& ranks_;
   Snapshot snapshot_;
   Phase phase_ = Phase::kIdle;
-  std::optional<Request> next_;  ///< begins after the current one is read back
+  std::optional<Request> next_;  ///< the next save, which begins after the current one is read back
   Request now_;
-  std::optional<PartialDirectory> directory_;  ///< on rank 0
-  Manifest list_;                              ///< this rank's files
+  std::optional<PartialDirectory> directory_;  ///< set on rank 0 only
+  Manifest list_;                              ///< files and tensors that this rank has written
   Saved saved_;
-  std::optional<Error> failure_;         ///< error of this rank's part of the save
-  std::optional<Error> shared_failure_;  ///< error of the save on any rank
+  std::optional<Error> failure_;         ///< error of this rank's part of the current phase
+  std::optional<Error> shared_failure_;  ///< error with which the save has failed, the same on all ranks
   BackgroundJob job_{"ashlar-saver"};    ///< declared last so that it is destroyed first
 };
 

@@ -14,9 +14,9 @@
 namespace ashlar::checkpoint {
 namespace {
 
-constexpr char kBetween = '\n';  // separates tensor, place and text; not used in names
+constexpr char kBetween = '\n';  // separates tensor name, position and message; names do not contain it
 
-/// Describes a place in a tensor, so that the texts of one tensor sort by place.
+/// Describes a non-finite element. Sorting the texts for one tensor puts the elements in row-major order.
 std::string place_text(const LoadedBlock& b, int64_t element) {
   const int64_t row = b.block.row + element / b.block.cols, col = b.block.col + element % b.block.cols;
   const auto at = [element](io::FileDType dtype, std::span<const std::byte> bytes) {

@@ -20,19 +20,22 @@ struct LoadedBlock {
   std::span<const std::byte> stored, loaded;
 };
 
-/// Detects NaN and infinity in loaded values, which would silently make every loss and token wrong. Nothing is thrown
-/// before everything is read, so that damage is reported first.
+/// Detects NaN and infinity in loaded values, which would silently make every loss and token wrong. `look` only records
+/// such values, and throw_if_met reports them after all files are read. So if a file is damaged, the damage is reported
+/// instead.
 class FiniteCheck {
  public:
   void look(const LoadedBlock& block);
 
   /// Called by all ranks after loading. Throws an error with exit code 4 on all ranks when some rank has found a
-  /// non-finite value. The error has the first such tensor by global name, the first place in it by rows, and the
-  /// number of such tensors. Its text does not depend on the mesh.
+  /// non-finite value. The error names the first tensor (by global name) with such a value, its first non-finite
+  /// element in row-major order, and the number of such tensors if there are several. The text does not depend on the
+  /// mesh.
   void throw_if_met(comm::ControlPlane& ranks, const std::filesystem::path& checkpoint) const;
 
  private:
-  std::map<std::string, std::string, std::less<>> met_;  // by tensor: the first place, as text
+  // Key: tensor name. Value: text of the first non-finite element.
+  std::map<std::string, std::string, std::less<>> met_;
 };
 
 }  // namespace ashlar::checkpoint

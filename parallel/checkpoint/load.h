@@ -19,34 +19,37 @@ struct ExpectedTensor {
   std::vector<int64_t> shape;
 };
 
-/// Compares the weights of a checkpoint with those of the model. The input error lists, in one line, every tensor that
-/// is missing, unexpected, or of another shape (expected, got).
+/// Compares the weights of a checkpoint with the weights of the model. Throws an input error that lists, in one line,
+/// every tensor that is missing, unexpected, or of another shape (both shapes are given).
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
 
-/// Called by all ranks. Opens a checkpoint on each rank; only rank 0 reads the manifest. An error of one rank, e.g.
-/// that it does not see the directory, is thrown on all ranks.
+/// Called by all ranks. Opens a checkpoint on each rank; only rank 0 reads the manifest. An error of one rank, e.g. a
+/// directory that this rank cannot see, is thrown on all ranks.
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
 struct LoadArgs {
-  comm::ControlPlane& ranks;  ///< all ranks of the model, each with its own tensors; a LoneRank's for one rank
-  CheckpointReader& reader;   ///< this rank's reader of the same checkpoint
+  comm::ControlPlane& ranks;  ///< all ranks of the model; each rank loads the tensors of its `store`
+  CheckpointReader& reader;   ///< this rank's reader; all ranks read the same checkpoint
   nn::ParameterStore& store;
   optim::Optimizer* optimizer = nullptr;
 };
 
-/// Fills the weights from a checkpoint that was written on any mesh. Called by all ranks; each reads the blocks it
-/// needs. With an optimizer it fills the owned master weights and copies them to the params (state tensors are
-/// unchanged). The other values of the store must then be gathered from other replicas
-/// (zero::DataParallel::start_param_sync, wait_param_sync). Without an optimizer it fills all values of the store. F64,
-/// F32, F16 and BF16 are converted to fp64 exactly, to fp32 with one rounding to nearest even, and to bf16 through
-/// fp32, so that the values equal a run's copies of its master weights. Host memory is bounded. Errors of any rank are
-/// thrown by all, as comm::AllRanksError: another model exit 2, compared over the tensors of all ranks (nothing is
-/// changed then), damage exit 3, a non-finite value exit 4 (FiniteCheck).
+/// Fills the weights from a checkpoint that was written on any mesh. Called by all ranks; each rank reads the blocks
+/// that it needs. With an optimizer, the function fills this rank's shard of the master weights and copies the shard to
+/// the params; the optimizer state does not change. The caller must then all-gather the other params from the other
+/// replicas (zero::DataParallel::start_param_sync, wait_param_sync). Without an optimizer, the function fills all
+/// values of the store.
+///   Values stored as F64, F32, F16 or BF16 are converted to fp64 exactly, to fp32 with one rounding to nearest even,
+/// and to bf16 by way of fp32. So loaded bf16 params equal those that a run rounds from its fp32 master weights. The
+/// buffers in host memory have a fixed maximum size.
+///   If any rank fails, all ranks throw a comm::AllRanksError: exit code 2 if the checkpoint is of another model (this
+/// is checked before any weight changes), 3 for damage, 4 for a non-finite value (FiniteCheck).
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
-/// Loads weights and optimizer state bitwise, to resume a run. Otherwise as load_weights with an optimizer, which must
-/// be given. Input error when the checkpoint has no state or another accumulate dtype; damaged-data error when a state
-/// tensor of this optimizer is missing, or one is unexpected. Returns the progress of the run.
+/// Loads weights and optimizer state bitwise, to resume a run. Works like load_weights, except that an optimizer is
+/// required. Throws an input error when the checkpoint has no optimizer state or was written with another accumulate
+/// dtype, and a damaged-data error when an optimizer state tensor is missing or unexpected. Returns the state of the
+/// run apart from its tensors.
 TrainingState load_training(const Ctx& ctx, const LoadArgs& args);
 
 }  // namespace ashlar::checkpoint

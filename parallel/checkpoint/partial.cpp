@@ -15,7 +15,8 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Makes the name FINAL.partial available: removes a directory that this program may delete, and refuses any other.
+/// Makes the name FINAL.partial available: removes a directory that this program may delete, and throws if anything
+/// else has that name.
 void clear_the_way(const std::filesystem::path& partial) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(partial, error))) return;
@@ -95,8 +96,8 @@ PartialDirectory::~PartialDirectory() {
   try {
     remove_tree(partial_);
   } catch (const std::exception&) {
-    // This code may run because disk or memory failed, so errors are ignored. The next save or start removes what is
-    // left.
+    // This code may run because disk or memory failed, so errors are ignored. The files that are left are removed by
+    // the next save of the same checkpoint, or by remove_leftovers at the next start.
   }
 }
 
@@ -111,7 +112,7 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     mark(final_);
     rename_path(final_, replaced);
   }
-  // A dangling link does not exist as a path, but a directory cannot replace it.
+  // exists() is false for a dangling symbolic link, but rename() cannot replace the link with a directory.
   if (!replaces && std::filesystem::is_symlink(std::filesystem::symlink_status(final_, error)))
     std::filesystem::remove(final_, error);
   try {
@@ -121,10 +122,10 @@ int64_t PartialDirectory::commit(const Manifest& manifest) {
     throw;
   }
   committed_ = true;
-  std::filesystem::remove(final_ / kMarkerFile, error);  // not used under the final name
+  std::filesystem::remove(final_ / kMarkerFile, error);  // a complete checkpoint has no marker
   try {
-    // Syncs the parents up to the first one that existed before, since a new run directory must survive a power failure
-    // too.
+    // Syncs the parent directories up to the first one that existed before the save, since a new run directory must
+    // survive a power failure too.
     std::filesystem::path parent = final_.parent_path();
     for (; parent != existing_; parent = parent.parent_path()) io::sync_directory(parent);
     io::sync_directory(parent);

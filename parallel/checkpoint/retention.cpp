@@ -13,7 +13,8 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Returns the size, inode and times of every file. The text changes when a file is written or replaced.
+/// Returns the size, inode and times of every file in the directory, as text. The text changes when a file is written
+/// or replaced.
 std::string stamp_of(const std::filesystem::path& directory) {
   std::vector<std::string> files;
   std::error_code error;
@@ -54,7 +55,7 @@ void Retention::collect() {
 
 Retention::Report Retention::poll() {
   collect();
-  if (job_.started()) return {};  // working
+  if (job_.started()) return {};  // a pass is still running
   return std::exchange(report_, {});
 }
 
@@ -92,7 +93,8 @@ void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
     std::erase_if(known_, [&](const auto& known) {
       return std::none_of(found.begin(), found.end(), [&](const Found& f) { return f.path == known.first; });
     });
-    // 1. The number of newest checkpoints to keep.
+    // 1. keep = the number of checkpoints that stay: the newest ones, back to the keep_-th valid one. Damaged ones
+    // among them stay too.
     size_t keep = 0;
     int64_t good = 0;
     while (keep < found.size() && good < keep_) {
@@ -101,13 +103,13 @@ void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
       ++keep;
     }
     if (good < keep_) return;
-    // 2. Remove the others, oldest first, so that a kill in between leaves no gap.
+    // 2. Remove the older checkpoints, oldest first, so that the remaining ones have no gap if the process is killed.
     for (size_t i = 0; i + keep < found.size() && !cancelled(); ++i) {
       remove_checkpoint(found[i].path);
       report_.removed.push_back(found[i].path);
     }
   } catch (const Error& problem) {
-    // A failed removal costs space but does not end the run.
+    // An error costs disk space but does not end the run.
     report_.warnings.push_back(str_cat("old checkpoints could not be removed: ", text_of(problem)));
   }
 }

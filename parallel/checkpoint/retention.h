@@ -11,10 +11,10 @@
 
 namespace ashlar::checkpoint {
 
-/// Keeps the newest checkpoints of a run and removes older ones, on a thread of one rank. Only fully verified
-/// checkpoints count: those older than the `keep`-th valid one are removed. So nothing is removed while fewer than
-/// `keep` are known to be valid. Damaged checkpoints are reported, and are also removed only when they are older than
-/// the `keep`-th valid one.
+/// Keeps the `keep` newest valid checkpoints of a run and removes all older checkpoints, on a thread of one rank. A
+/// checkpoint counts as valid only after all its bytes were verified. So nothing is removed while fewer than `keep`
+/// checkpoints are known to be valid. A damaged checkpoint is reported; it is removed when it is older than the
+/// `keep`-th newest valid one.
 class Retention {
  public:
   struct Report {
@@ -24,13 +24,13 @@ class Retention {
 
   Retention(std::filesystem::path run_dir, int64_t keep) : run_dir_(std::move(run_dir)), keep_(keep) {}
 
-  /// Adds a checkpoint that the ranks have just verified: it is read again only if its files change.
+  /// Adds a checkpoint that the ranks have just verified. Its files are read again only if they change.
   void trust(const Found& checkpoint);
 
-  /// Starts a pass over the checkpoints of steps up to `step`, newest first. It verifies those that are not verified
-  /// yet, and removes old ones. Checkpoints of later steps are damaged ones, which were skipped when the run resumed;
-  /// they are never touched. Returns at once. If a pass is running, another one follows it. With keep = 0 nothing is
-  /// done.
+  /// Starts a pass over the checkpoints of steps up to `step`, newest first, and returns at once. The pass verifies the
+  /// checkpoints that are not verified yet, and removes old checkpoints. A checkpoint of a later step is never touched:
+  /// it is one that the run found damaged when it resumed, and skipped. If a pass is running, the new pass starts after
+  /// it. With keep = 0 nothing is done.
   void start(int64_t step);
   /// Returns the results since the last call and never waits. Call it regularly, since it also starts pending work.
   Report poll();
@@ -43,17 +43,17 @@ class Retention {
   void collect();
 
   struct Known {
-    std::string stamp;   ///< file stamp at verification
-    std::string damage;  ///< empty: valid
+    std::string stamp;   ///< sizes, inodes and times of the files at verification
+    std::string damage;  ///< text of the error; empty if the checkpoint is valid
   };
 
   std::filesystem::path run_dir_;
   int64_t keep_;
-  std::map<std::filesystem::path, Known> known_;  ///< owned by the thread while it works
+  std::map<std::filesystem::path, Known> known_;  ///< used only by the job's thread while the job runs
   std::vector<Found> trusted_;                    ///< checkpoints to be added to known_
-  Report report_;                                 ///< owned by the thread while it works
-  int64_t next_ = -1;                             ///< run again with this step
-  BackgroundJob job_{"ashlar-retain"};            ///< last member: ends before the others
+  Report report_;                                 ///< used only by the job's thread while the job runs
+  int64_t next_ = -1;                             ///< step of the next pass; -1 if none is requested
+  BackgroundJob job_{"ashlar-retain"};            ///< declared last so that it is destroyed first
 };
 
 }  // namespace ashlar::checkpoint

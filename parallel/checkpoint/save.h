@@ -18,23 +18,25 @@
 
 namespace ashlar::checkpoint {
 
-/// The content of a checkpoint and the place to write it. Everything is only read, and must outlive the call.
+/// The content of a checkpoint and the place to write it. The members are only read, and objects to which they refer
+/// must outlive the call.
 struct SaveArgs {
-  comm::ControlPlane& ranks;      ///< all ranks of the run, each with its own tensors; a LoneRank's for one rank
+  comm::ControlPlane& ranks;      ///< all ranks of the run; each rank saves the tensors of its `store`
   std::filesystem::path run_dir;  ///< the checkpoint becomes RUN_DIR/checkpoints/step-00001234
   const nn::ParameterStore& store;
-  const optim::Optimizer* optimizer = nullptr;  ///< null: values in their storage dtype, no state; one replica
-  TrainingState state;                          ///< state.step names the directory
+  /// Null: saves params in their storage dtype, without optimizer state. This requires a single data-parallel replica.
+  const optim::Optimizer* optimizer = nullptr;
+  TrainingState state;  ///< state.step names the directory
   std::string_view config_toml;
   std::string_view tokenizer_json;
   io::Metadata metadata;
   std::vector<DataRecord> data;  ///< data sources of the run
-  /// Rank 0's thread calls `check` before it creates the directory and again before it renames the directory to its
-  /// final name, and calls `committed` after that. An exception from either makes the save fail, but one from
-  /// `committed` does not remove the checkpoint.
+  /// Rank 0's background thread calls `check` before it creates the directory and again before it renames the directory
+  /// to its final name, and calls `committed` after the rename. If either function throws, the save fails; if
+  /// `committed` throws, the checkpoint stays.
   std::function<void()> check = {};
   std::function<void()> committed = {};
-  int64_t keep = 0;  ///< newest valid checkpoints to keep, including this one; 0 = all
+  int64_t keep = 0;  ///< number of newest valid checkpoints to keep, including this one; 0: keep all
 };
 
 struct Saved {
@@ -42,40 +44,41 @@ struct Saved {
   int64_t bytes = 0;  ///< size of all files, including the manifest
   double seconds = 0;
   std::vector<std::filesystem::path> removed;  ///< older checkpoints removed by `keep`
-  std::vector<std::string> warnings;           ///< on rank 0, including those about damaged checkpoints
+  std::vector<std::string> warnings;           ///< damage found in this checkpoint; on rank 0 also Retention's warnings
 };
 
 /// Writes one checkpoint with a BackgroundSave and waits for it. Called by all ranks with the same state, texts and
-/// `keep`; returns the same result on all, after the checkpoint was written and read back. With an optimizer it saves
-/// the owned master weights in the accumulate dtype and state tensors (AdamW: NAME.m, NAME.v). Only main replicas are
-/// stored, without padded vocabulary rows. Host memory is bounded by 16 MiB for any model, and on rank 0 by the
-/// manifest. The directory has the suffix `.partial` until every file is durable and is then renamed, so a process
-/// killed at any moment leaves the earlier checkpoints, with or without the new one. A checkpoint of the same step is
-/// replaced. Retention runs last: only fully verified checkpoints count, including the new one. Errors of any rank are
-/// thrown by all, as comm::AllRanksError: full disk or size limit exit 6, a directory that is unwritable or not visible
-/// to every rank exit 2. Earlier checkpoints are kept and the partial directory is removed (see
-/// PartialDirectory::commit for the one error after which the new checkpoint stays). The process must ignore SIGXFSZ to
-/// get EFBIG instead of a signal.
+/// `keep`; returns the same result on all ranks (except `warnings`), after the checkpoint was written and read back.
+/// With an optimizer it saves each rank's shard of the master weights in the accumulate dtype and of the state tensors
+/// (AdamW: NAME.m, NAME.v). A tensor that several ranks hold is stored once; padded vocabulary rows are not stored. The
+/// save uses at most 16 MiB of host memory for a model of any size; rank 0 also holds the manifest.
+///   The directory has the suffix `.partial` until every file is durable, and is then renamed. So a process killed at
+/// any moment leaves the earlier checkpoints, with or without the new one. A checkpoint of the same step is replaced.
+/// Retention runs last: only fully verified checkpoints count, including the new one.
+///   If any rank fails, all ranks throw a comm::AllRanksError: exit code 6 for a full disk or a size limit; 2 for a
+/// directory that is unwritable or not visible to every rank. Earlier checkpoints are then kept and the partial
+/// directory is removed (see PartialDirectory::commit for the errors after which the new checkpoint stays). The process
+/// must ignore SIGXFSZ; otherwise a file size limit kills it instead of causing an error.
 Saved save(const Ctx& ctx, const SaveArgs& args);
 
 /// Tensors for write_tensors. `produce` is called once for each tensor, in order, and passes all bytes of the tensor to
 /// `emit`, in any number of parts.
 struct TensorSource {
   using Emit = std::function<void(std::span<const std::byte>)>;
-  std::vector<io::TensorSpec> tensors;  ///< global names and shapes; dtypes of the source
+  std::vector<io::TensorSpec> tensors;  ///< global names and shapes, with the dtypes in which `produce` emits them
   std::function<void(const io::TensorSpec& tensor, const Emit& emit)> produce;
 };
 
 struct WriteTensorsArgs {
-  std::filesystem::path dir;  ///< the checkpoint itself; must not exist or be empty
+  std::filesystem::path dir;  ///< the checkpoint directory; it must be missing or empty
   const TensorSource& source;
   std::string_view config_toml;
   std::string_view tokenizer_json;
   io::Metadata metadata;
 };
 
-/// Writes a weights-only checkpoint (no state of run or optimizer) to `dir`, as safely as `save`, and without holding a
-/// whole tensor unless the source does. Input error when `dir` is not empty.
+/// Writes a weights-only checkpoint (no state of run or optimizer) to `dir`, as durably as `save`. A whole tensor is in
+/// memory only if the source emits it in one part. Throws an input error when `dir` is not empty.
 Saved write_tensors(const WriteTensorsArgs& args);
 
 }  // namespace ashlar::checkpoint

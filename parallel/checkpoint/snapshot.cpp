@@ -12,9 +12,10 @@
 namespace ashlar::checkpoint {
 namespace {
 
-constexpr int64_t kPartBytes = int64_t{16} << 20;  // bytes written or copied between checks
+constexpr int64_t kPartBytes = int64_t{16} << 20;  // bytes written between two checks of `cancelled`
 
-/// Alignment of a file's bytes in memory. It is that of the file, so that the bytes can be written with direct I/O.
+/// Alignment in memory of the first byte of each file, so that the file can be written with direct I/O. begin_of_file
+/// rounds an address up to it.
 constexpr int64_t kFileAlignment = io::kDirectAlignment;
 template <typename Byte>
 Byte* begin_of_file(Byte* at) {
@@ -37,7 +38,7 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
     for (const BufferToStore& s : buffers) {
       for (const nn::ShardedRange& range : ranges) {
         const nn::ShardedTensor& tensor = *range.ref->tensor;
-        if (!tensor.main_replica) continue;  // another rank writes other copies
+        if (!tensor.main_replica) continue;  // another rank has the same values and writes them
         io::TensorSpec global{.name = tensor.name + s.suffix, .dtype = io::to_file_dtype(s.buffer.data.dtype())};
         for (int i = 0; i < tensor.global_shape.rank(); ++i) global.shape.push_back(tensor.global_shape[i]);
         const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
@@ -126,7 +127,7 @@ Manifest Snapshot::write(const std::filesystem::path& directory, const Backgroun
   std::vector<std::byte> buffer;
   for (const File& file : files_) {
     copied = begin_of_file(copied);
-    size_t next = 0;  // write_blocks requests the blocks in the given order
+    size_t next = 0;  // index of the next block; write_blocks requests the blocks in order
     const auto produce = [&](const StoredBlock&, const EmitBytes& emit) {
       const Tensor& source = file.sources[next++];
       const int64_t element = size_of(source.dtype());

@@ -16,8 +16,8 @@
 namespace ashlar::checkpoint {
 
 /// The data that one rank saves: the tensors of which it is the main replica, in the layout of its files. With an
-/// optimizer these are the owned master weights and state tensors (AdamW: NAME.m, NAME.v); without one, the values of
-/// the store in their storage dtype.
+/// optimizer these are this rank's shards of the master weights and state tensors (AdamW: NAME.m, NAME.v); without an
+/// optimizer, the params of the store in their storage dtype.
 class Snapshot {
  public:
   Snapshot() = default;
@@ -32,22 +32,22 @@ class Snapshot {
     int rank = 0;
   };
 
-  /// Bytes of host memory that `copy` needs.
+  /// Number of bytes of host memory that `copy` needs.
   static int64_t bytes_of(const Source& source);
   /// Allocates the memory for `copy` and touches it, so that the first copy is not slower than later ones.
   void reserve(const Source& source);
   int64_t reserved_bytes() const { return reserved_; }
 
-  /// Queues copies of everything to host memory, after the work queued on source.ctx.stream, on a separate stream. Code
-  /// that changes the state must wait for the returned event.
+  /// Queues copies of all data to host memory on a separate stream. They start after the work that is queued on
+  /// source.ctx.stream so far. Code that changes the state must wait for the returned event.
   Event& copy(const Source& source);
-  /// Refers to the state without a copy. The state must not change until `write` has returned.
+  /// Refers to the state instead of copying it. The state must not change until `write` has returned.
   void refer(const Source& source);
-  bool ready() { return !copied_ || copied_->reached(); }  ///< ready to be written; does not wait
-  void wait();                                             ///< the host waits until ready
+  bool ready() { return !copied_ || copied_->reached(); }  ///< true if `write` may be called; does not wait
+  void wait();                                             ///< waits on the host until ready() is true
 
-  /// Writes this rank's files durably and lists them; no file if there is nothing to write. On any thread, when ready;
-  /// reads only the snapshot. Errors as io::AtomicFile. Throws Interrupted when cancelled.
+  /// Writes this rank's files durably and returns the list of them. Writes no file if the rank saves no tensor. Any
+  /// thread may call it once ready() is true. Throws the errors of io::AtomicFile, and Interrupted when cancelled.
   Manifest write(const std::filesystem::path& directory, const BackgroundJob::Cancelled& cancelled) const;
   class Interrupted {};
 
@@ -56,17 +56,18 @@ class Snapshot {
     Group group;
     std::string name;
     std::vector<StoredBlock> blocks;
-    std::vector<Tensor> sources;  ///< tensors that hold the values of `blocks`, in the same order, flat
+    std::vector<Tensor> sources;  ///< one flat tensor per block, with the values of the block
   };
   static std::vector<File> files_of(const Source& source);
 
   std::vector<File> files_;
-  const Ctx* ctx_ = nullptr;  ///< for reading the sources; null: they are copied to memory_
+  const Ctx* ctx_ = nullptr;  ///< context in which to read the sources; null if they are copied to memory_
   io::DirectMemory memory_;
   int64_t reserved_ = 0;
-  // Used for copies; created by the first copy:
+  // Created by the first copy, and used by all copies:
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Event> current_, copied_;  ///< the state is complete; it is copied to memory_
+  // current_ is recorded on the caller's stream before the copies, copied_ on stream_ after them.
+  std::unique_ptr<Event> current_, copied_;
 };
 
 }  // namespace ashlar::checkpoint

@@ -15,7 +15,7 @@ Block whole_block(const io::TensorSpec& spec) {
   return {.rows = record.matrix_rows(), .cols = record.matrix_cols()};
 }
 
-/// The manifest's record of a tensor, created if new.
+/// Returns the manifest's record of a tensor. Adds the record if the manifest has none.
 TensorRecord& record_of(Manifest& manifest, const io::TensorSpec& spec, Group group) {
   auto& tensors = manifest.tensors;
   auto at = std::lower_bound(tensors.begin(), tensors.end(), spec.name,

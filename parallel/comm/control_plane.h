@@ -12,11 +12,12 @@
 
 namespace ashlar::comm {
 
-/// Values that ranks reduce element by element, in place; equal counts on all ranks, possibly zero. Sums are added
-/// along the tree: bitwise equal on all ranks and in all runs, not in rank order. An integer sum that overflows 64 bits
-/// is a Bug. NaN is the largest of maxima and the smallest of minima.
+/// Reduces values over all ranks, element by element and in place. All ranks give equal counts of values, possibly
+/// zero. Sums are added along the tree of ranks, not in rank order; they are bitwise equal on all ranks, and in all
+/// runs with the same number of ranks. An integer sum that overflows 64 bits is a Bug. A maximum or minimum is NaN if
+/// one of its operands is NaN.
 struct HostReduce {
-  std::string_view label;  ///< at most 23 characters, the same on all ranks; names a mismatch
+  std::string_view label;  ///< name of the operation in errors; at most 23 characters, the same on all ranks
   std::span<double> sums, maxima, minima;
   std::span<int64_t> int_sums, int_maxima, int_minima;
 };
@@ -25,30 +26,31 @@ struct HostBroadcast {
   std::string_view label;
   std::string& text;
   int root = 0;
-  int64_t size = -1;  ///< bytes, if known on all ranks; then it is checked
+  int64_t size = -1;  ///< size of the text in bytes if all ranks know it (it is then checked), else -1
 };
-/// Gathers the texts of all ranks, by rank, on all ranks or on one.
+/// Gathers the texts of all ranks into `all`, indexed by rank, on all ranks or on one.
 struct HostGather {
   std::string_view label;
-  std::string_view mine;  ///< copied
+  std::string_view mine;  ///< this rank's text; copied
   std::vector<std::string>& all;
-  int root = -1;  ///< -1: on all; on other ranks `all` is unchanged
+  int root = -1;  ///< rank that gets the texts (`all` is unchanged elsewhere); -1: all ranks get them
 };
-/// Gives all ranks the union of the texts of all ranks, ascending.
+/// Replaces `texts` on all ranks with the union of the texts of all ranks, in ascending order.
 struct HostUnite {
   std::string_view label;
   std::vector<std::string>& texts;
 };
 
-/// Small non-blocking operations on host values of a group of ranks (losses, counts, errors, texts). Their messages are
-/// separate from those of device buffers. The engine advances them like all other operations, so that a wait here also
+/// Small non-blocking collectives of host values (losses, counts, errors, texts) over a group of ranks. Their messages
+/// use a separate communicator. ProgressEngine advances them like all other operations, so that a wait here also
 /// advances the communication of buffers.
-///   An operation goes up a fixed tree of ranks and down again. This takes 2 (p - 1) messages in total, of which a rank
-/// sends at most 2 log2 p. No rank has the result before all ranks have joined. Ranks issue the operations of a plane
-/// in one order, and they run one after another. When ranks differ (in operation, label or size), all get a Bug that
-/// names both.
-///   Everything an operation refers to must live until its Work is done. One thread only. Errors as those of
-/// Communicator.
+///   In an operation the contributions go up a fixed tree of ranks, and the result goes down. With p ranks an operation
+/// takes 2 (p - 1) messages in total, of which a rank sends at most ceil(log2 p); a payload that does not fit into a
+/// message of fixed size takes one message more. No rank has the result before all ranks have issued the operation. All
+/// ranks issue the operations of a control plane in the same order, and the operations run one after another. When
+/// ranks issue different operations (in kind, label or size), all ranks throw a Bug that names both operations.
+///   All objects to which an operation refers must live until its Work is done. Only one thread may call a control
+/// plane. Throws the same errors as Communicator.
 class ControlPlane {
  public:
   /// Called by all ranks of `ranks`, which must have no pending operations.

@@ -25,7 +25,7 @@ DeviceComm make_device_comm(const DeviceCommArgs& args) {
       std::function<void()> abort = nccl->abort_function();
       return {.all = std::move(nccl), .abort = std::move(abort)};
     } catch (const Error& error) {
-      // The error is the same on all ranks.
+      // NcclComm::make throws the same error on all ranks, so all ranks decide alike.
       const char* const named = std::getenv("ASHLAR_NCCL");
       if (error.code() != ExitCode::kInput || (named != nullptr && *named != '\0')) throw;
       if (args.host.rank() == 0)

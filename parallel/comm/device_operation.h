@@ -9,40 +9,40 @@
 
 namespace ashlar::comm {
 
-/// Views are treated as flat arrays and must be contiguous; an empty view may be absent. Reductions support fp64, fp32,
-/// bf16 and int32, other operations any dtype. `p` is the number of ranks. Buffers belong to the operation until its
-/// Work is done: no other code writes them or reads its outputs.
+/// Views are treated as flat arrays and must be contiguous; an empty view may have a null pointer. Reductions support
+/// fp64, fp32, bf16 and int32, other operations any dtype. Below, p is the number of ranks. Buffers belong to the
+/// operation until its Work is done: no other code may write them or read the outputs.
 
 /// out = in of rank 0 (op) in of rank 1 (op) ...
 struct AllReduce {
   ConstView in;   ///< [n] read
-  MutView out;    ///< [n] written; the memory of `in`, or disjoint from it
+  MutView out;    ///< [n] written; exactly the memory of `in`, or disjoint from it
   ReduceOp op{};  ///< must be given
 };
-/// out = this rank's part of the sum of all `in`.
+/// out = this rank's part of the sum of `in` over all ranks.
 struct ReduceScatter {
   ConstView in;  ///< [n] read
-  MutView out;   ///< written; this rank's part of `in`, or disjoint from it
-  /// The elements of `in` for each rank; equal on all ranks, ascending, gaps allowed. Empty: p equal parts.
+  MutView out;   ///< written; exactly this rank's part of `in`, or disjoint from `in`
+  /// The range of `in` for each rank. The same on all ranks, ascending; gaps are allowed. Empty: p equal parts.
   std::span<const Range> parts;
 };
 /// out = the parts of all ranks at their positions.
 struct AllGather {
-  ConstView in;                  ///< this rank's part; its position in `out`, or disjoint from it
+  ConstView in;                  ///< this rank's part; exactly at its position in `out`, or disjoint from `out`
   MutView out;                   ///< [n] written, except gaps
-  std::span<const Range> parts;  ///< as for ReduceScatter, over `out`
+  std::span<const Range> parts;  ///< the range of `out` from each rank; rules as for ReduceScatter
 };
 /// Each rank sends one part of `send` to every rank, including itself, and receives one part of `recv` from every rank.
 /// Parts of `recv` are ordered by source rank. Counts may differ for every pair of ranks: recv_parts[r] on this rank
 /// has as many elements as send_parts[this rank] on rank r.
 struct AllToAll {
   ConstView send;                     ///< [n] read
-  MutView recv;                       ///< [m] written, except gaps; of the dtype of `send`, disjoint from it
-  std::span<const Range> send_parts;  ///< the part for each rank: ascending, gaps allowed. Empty: p equal parts
-  std::span<const Range> recv_parts;  ///< the part from each rank; as for send_parts
+  MutView recv;                       ///< [m] written, except gaps; same dtype as `send` and disjoint from it
+  std::span<const Range> send_parts;  ///< range of `send` for each rank; ascending, gaps allowed. Empty: p equal parts
+  std::span<const Range> recv_parts;  ///< range of `recv` from each rank; rules as for send_parts
 };
 struct Broadcast {
-  MutView data;  ///< [n] read on `root`, written elsewhere
+  MutView data;  ///< [n] read on `root`, written on all other ranks
   int root = 0;
 };
 struct Send {
@@ -60,20 +60,20 @@ struct SendRecv {
   MutView recv;  ///< disjoint from `send`
   int from = -1;
 };
-/// Complete on a rank only after all ranks have joined.
+/// Completes on a rank only after all ranks have issued it.
 struct Barrier {};
 
-/// Any operation, for generic code.
+/// Any of the operations, for code that handles all kinds.
 using DeviceOperation =
     std::variant<AllReduce, ReduceScatter, AllGather, AllToAll, Broadcast, Send, Recv, SendRecv, Barrier>;
 
-/// Calls the one of `cases` (functions of one operation type each) that matches.
+/// Combines functions, each for one operation type, into a visitor for std::visit.
 template <typename... Case>
 struct Cases : Case... {
   using Case::operator()...;
 };
 
-/// The elements of a flat view in a range.
+/// Returns the part of a flat view that lies in `range`.
 template <AnyView View>
 View part_of(const View& view, const Range& range) {
   return flat_range(view, range.begin, range.size());

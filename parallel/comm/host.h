@@ -13,7 +13,8 @@
 
 namespace ashlar::comm {
 
-/// Small collectives of host values. Each is called by all ranks, waits, and returns the same on all.
+/// Small collectives of host values. All ranks call each function, and each call blocks until its operation is complete
+/// on the calling rank. The result is the same on all ranks unless the comment says otherwise.
 
 double sum_of(ControlPlane& ranks, double value);  ///< added along the tree of ranks
 double max_of(ControlPlane& ranks, double value);
@@ -28,11 +29,12 @@ void barrier(ControlPlane& ranks);
 
 /// Returns the bytes of all ranks, which must have equal sizes, concatenated.
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes);
-/// The texts of all ranks, of any lengths, on the root; empty on other ranks.
+/// Returns the texts of all ranks, indexed by rank, on the root; returns an empty vector on other ranks. Lengths may
+/// differ.
 std::vector<std::string> gather_texts_at(ControlPlane& ranks, std::string_view text, int root);
-/// The union of the texts of all ranks, ascending.
+/// Returns the union of the texts of all ranks, in ascending order.
 std::vector<std::string> unite_texts(ControlPlane& ranks, std::vector<std::string> texts);
-/// Replaces `bytes` by those of the root.
+/// Replaces `bytes` with the bytes of the root.
 void broadcast_bytes(ControlPlane& ranks, std::span<std::byte> bytes, int root);
 /// Returns the text of the root. The texts of other ranks are ignored.
 std::string broadcast_text(ControlPlane& ranks, std::string_view text, int root);
@@ -44,7 +46,7 @@ T broadcast_value(ControlPlane& ranks, T value, int root) {
   return value;
 }
 
-/// Returns the values of all ranks, by rank.
+/// Returns the values of all ranks, indexed by rank.
 template <typename T>
 std::vector<T> gather_values(ControlPlane& ranks, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,11 +1,14 @@
-// Each rank owns a part of the vector. A chunk is the same slice of every part; it passes through up to two rounds:
+// Each rank owns a part of the vector. Chunk k consists of the k-th slice of every part. Each chunk passes through up
+// to two rounds:
 //   1. collect: each rank receives its slice from all others and adds the operands in rank order (all_reduce,
 // reduce_scatter), or receives it from the root (broadcast)
 //   2. all-gather: each rank sends its slice to all others (all_reduce, all_gather, broadcast)
-// Each rank sends and receives 2 (p-1)/p of the vector for an all_reduce, and half of that for the other operations,
-// which is the minimum for rank-order sums. Messages are small enough that operands are still in the cache when they
-// are added. A few chunks are in flight at once. A small all_reduce of few ranks sends whole operands instead, which is
-// twice the bytes in half the rounds. Small vectors on many ranks use other algorithms (mpi_small.cpp).
+// With p ranks, each rank sends 2 (p-1)/p times the bytes of the vector in an all_reduce, and receives as many. In a
+// reduce_scatter or an all_gather it sends and receives half as many. In a broadcast the root sends as much as in an
+// all_reduce, and every other rank receives the vector once. No algorithm with rank-order sums sends less for an
+// all_reduce. Messages are small enough that operands are still in the cache when they are added. A few chunks are in
+// flight at once. A small all_reduce of few ranks sends whole operands instead: p / 2 times the bytes, but one round
+// instead of two. Small vectors on many ranks use other algorithms (mpi_small.cpp).
 #include "parallel/comm/mpi_collectives.h"
 
 #include <algorithm>
@@ -22,7 +25,8 @@ namespace {
 
 using GroupPtr = std::shared_ptr<MpiGroup>;
 
-/// Visits the other ranks, ordered by distance, so that no rank is the first partner of all others.
+/// Calls visit(to, from) for each distance d = 1, 2, ...: `to` is the rank d ahead, `from` the rank d behind. So at
+/// each distance every rank sends to a different rank, instead of all ranks to the same one.
 template <typename Visit>
 void for_each_peer(const MpiGroup& group, const Visit& visit) {
   for (int distance = 1; distance < group.size; ++distance) {
@@ -158,7 +162,7 @@ class ChunkedOperation final : public Operation {
     std::vector<const void*> operands;
   };
 
-  // Both rounds start in chunk order on every rank, so that messages with one tag match in order.
+  // Both rounds start in chunk order on every rank, so that messages with the same tag match in order.
   bool advance(Slot& slot) {
     switch (slot.step) {
       case Step::kFree:
@@ -194,8 +198,9 @@ class ChunkedOperation final : public Operation {
     return false;
   }
 
-  /// The elements of a chunk. Operands of all ranks are staged together, so chunks shrink with the number of ranks,
-  /// down to a minimum, and the memory does not grow.
+  /// Returns the number of elements of one slice. Staging one chunk takes one slice per rank, and should take at most
+  /// 4 * chunk_bytes. With up to four ranks a slice therefore has chunk_bytes bytes; with more ranks it has 4 *
+  /// chunk_bytes / ranks, but never less than least_chunk_bytes. Only at this minimum can staging take more.
   static int64_t chunk_elements(const Tuning& tuning, int ranks, int64_t element) {
     const int64_t share = std::max(4 * tuning.chunk_bytes / ranks, tuning.least_chunk_bytes);
     return std::max<int64_t>(1, std::min(tuning.chunk_bytes, share) / element);
@@ -243,7 +248,7 @@ class ChunkedOperation final : public Operation {
     slot.staging.give_back();
   }
 
-  // A root already has the parts of the other ranks.
+  // The root of a broadcast has all parts already, so it receives none.
   void all_gather(Slot& slot) {
     const int me = group_->rank, tag = group_->collective_tag(number_, 1);
     for_each_peer(*group_, [&](int to, int from) {
@@ -262,7 +267,7 @@ class ChunkedOperation final : public Operation {
   std::vector<Slot> slots_;
 };
 
-// Default parts of an operation, starting at multiples of 64 bytes.
+// Returns the default parts of an operation; each starts at a multiple of 64 bytes.
 std::vector<Range> own_parts(const MpiGroup& group, int64_t size, DType dtype) {
   return even_ranges(size, group.size, 64 / size_of(dtype));
 }
@@ -276,7 +281,8 @@ std::shared_ptr<Operation> start(const GroupPtr& group, bool small, CollectivePl
 
 std::shared_ptr<Operation> mpi_all_reduce(const GroupPtr& group, const AllReduce& args) {
   const int64_t size = args.in.size(), bytes = size * size_of(args.in.dtype);
-  // A sum of int32 may overflow, which is a Bug. In a direct all-reduce every rank adds all operands and detects it.
+  // If a sum of int32 overflows, each rank that adds the operands throws a Bug. So a small all_reduce of int32 is
+  // direct: every rank then adds all operands, and all ranks throw.
   const bool direct = args.in.dtype == DType::kInt32 && group->tuning.direct_bytes > 0;
   const bool small = !direct && is_small(*group, bytes);
   if (!small && bytes * (group->size - 1) <= group->tuning.direct_bytes) {

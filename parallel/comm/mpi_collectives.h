@@ -7,7 +7,8 @@
 
 namespace ashlar::comm {
 
-/// The operations of MpiComm as state machines over messages. Each takes the next collective number of the group.
+/// Each function makes an operation of MpiComm and assigns the group's next collective number to the operation. An
+/// operation is a state machine that sends and receives MPI messages.
 std::shared_ptr<Operation> mpi_all_reduce(const std::shared_ptr<MpiGroup>& group, const AllReduce& args);
 std::shared_ptr<Operation> mpi_reduce_scatter(const std::shared_ptr<MpiGroup>& group, const ReduceScatter& args);
 std::shared_ptr<Operation> mpi_all_gather(const std::shared_ptr<MpiGroup>& group, const AllGather& args);

@@ -29,7 +29,7 @@ class MpiComm::Message final : public Operation {
                    group_->message_tag(send_number_));
       }
     }
-    const bool all_received = received_.test();  // tests both
+    const bool all_received = received_.test();  // not in the return statement, so that both sides are tested
     return sent_.test() && all_received;
   }
   bool received() const override { return started_ && received_.empty(); }

@@ -8,7 +8,7 @@
 
 namespace ashlar::comm {
 
-/// A Communicator over MPI messages. Needs MPI_THREAD_FUNNELED. Splits of one rank are SelfComms.
+/// A Communicator over MPI messages. Needs MPI_THREAD_FUNNELED. A split with a single rank is a SelfComm.
 class MpiComm final : public Communicator {
  public:
   /// Takes ownership of `comm` and frees it. Splits share the engine and the staging memory.

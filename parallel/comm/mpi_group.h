@@ -11,7 +11,7 @@
 
 namespace ashlar::comm {
 
-/// Throws Error(kPeerLost) with MPI's error text unless `code` is MPI_SUCCESS. ASHLAR_MPI(MPI_Barrier(comm)).
+/// Throws Error(kPeerLost) with MPI's error text unless `code` is MPI_SUCCESS. Usage: ASHLAR_MPI(MPI_Barrier(comm)).
 void check_mpi(int code, const char* call);
 #define ASHLAR_MPI(call) ::ashlar::comm::check_mpi(call, #call)
 
@@ -24,8 +24,9 @@ class StagingPool {
   std::pair<Block, int64_t> acquire(int64_t bytes);
   void release(Block block, int64_t bytes);
 
-  /// True if `bytes` more are within the rank's budget, or if none are in use. There is no deadlock: sending needs no
-  /// staging memory, so a rank that holds some always receives its operands and then releases it.
+  /// True if `bytes` more bytes fit into the rank's budget, or if no staging memory is in use. Waiting for room cannot
+  /// deadlock: the other ranks send their operands without staging memory, so an operation that has acquired memory
+  /// always receives its operands and then releases the memory.
   bool has_room_for(int64_t bytes) const { return in_use_ == 0 || in_use_ + bytes <= kBudget; }
   int64_t most_in_use() const { return most_; }
 
@@ -54,8 +55,9 @@ struct MpiGroup {
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup();
 
-  /// Tags distinguish pending operations: two phases of each collective, and each message, by their sequence numbers on
-  /// this pair of ranks. All are below 32768, the smallest upper bound that MPI guarantees.
+  /// Return the tags of MPI messages, which distinguish pending operations. A collective has one tag for each of its
+  /// two phases (0 and 1); a send or recv is numbered among the messages from its sender to its receiver. No tag
+  /// exceeds 32767, the largest tag that every MPI library must support.
   int collective_tag(uint64_t number, int phase) const { return static_cast<int>(number % 8192) * 2 + phase; }
   int message_tag(uint64_t number) const { return 16384 + static_cast<int>(number % 16384); }
 };

@@ -6,10 +6,10 @@
 
 namespace ashlar::comm {
 
-/// Messages that are posted together. They are complete when each of them is.
+/// A set of messages, which is complete when every message is complete.
 class MpiMessages {
  public:
-  /// Empty messages are not sent: both sides know the size.
+  /// Messages of zero bytes are neither sent nor received, since both sides know the size.
   void send(const MpiGroup& group, const void* data, int64_t bytes, int to, int tag);
   void receive(const MpiGroup& group, void* data, int64_t bytes, int from, int tag);
   /// If all messages are complete, clears them and returns true. Throws Bug when a message of unexpected size has
@@ -21,7 +21,7 @@ class MpiMessages {
   [[noreturn]] void explain(int code) const;
 
   std::vector<MPI_Request> requests_;
-  std::vector<int> expected_;  ///< expected bytes; negative for a send
+  std::vector<int> expected_;  ///< one per request: expected bytes of a receive; negative for a send
   std::vector<MPI_Status> statuses_;
 };
 

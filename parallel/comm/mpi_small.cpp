@@ -1,10 +1,12 @@
 // Two rounds, as in mpi_collectives.cpp, but blocks are forwarded by other ranks (Bruck et al. 1997):
-//   collect: each rank's operand of each part must reach the part's owner, `i` ranks ahead. In step k all blocks whose
-// i has bit k move 2^k ranks ahead together: log2 p messages of half the vector each. Then the owner adds them in rank
-// order.
-//   all-gather: in step k each rank sends the parts it has, its own and those of the 2^k - 1 ranks ahead, 2^k ranks
-// back: log2 p messages, the vector once.
-// Any number of ranks; parts may have different sizes, known to every rank.
+//   collect: block i of rank r is the part of r's operand that rank r + i (modulo p) owns. In step k each rank sends
+// one message to the rank 2^k ahead. It contains all blocks of which i has bit k set, both the rank's own blocks and
+// blocks that it has received in earlier steps. A rank sends log2 p messages of about half the vector each. Then each
+// owner adds the operands of its part in rank order.
+//   all-gather: in step k rank r has the parts of ranks r to r + 2^k - 1 and sends them to rank r - 2^k (modulo p). In
+// the last step it sends only the parts that the receiver does not have. A rank sends log2 p messages, in total about
+// the bytes of the vector.
+// p need not be a power of two. Parts may have different sizes, which every rank knows.
 #include "parallel/comm/mpi_small.h"
 
 #include <algorithm>
@@ -45,7 +47,8 @@ class SmallCollective final : public Operation {
   int ahead(int distance) const { return (group_->rank + distance) % group_->size; }
   int behind(int distance) const { return (group_->rank + group_->size - distance) % group_->size; }
 
-  /// Continues when the messages of the last step have arrived. Returns false at the end.
+  /// Does the next step. Called when the messages of the previous step are complete. Returns false at the end of the
+  /// operation.
   bool step() {
     switch (round_) {
       case Round::kBegin:
@@ -76,7 +79,7 @@ class SmallCollective final : public Operation {
     return false;
   }
 
-  // Block i, which is sent to the rank that is i ahead of its origin.
+  // Returns the address of block i, whose destination is i ranks ahead of its origin.
   char* block(int i) { return blocks_.data() + stride_ * i; }
 
   void begin_collect() {
@@ -87,8 +90,8 @@ class SmallCollective final : public Operation {
       if (bytes(ahead(i)) > 0) std::memcpy(block(i), plan_.in + offset(ahead(i)), static_cast<size_t>(bytes(ahead(i))));
     }
   }
-  /// Bytes of the blocks that leave `rank` at this distance: block i has moved i % distance ranks and belongs to the
-  /// rank that is the remaining distance ahead.
+  /// Calls visit(i, bytes) for each block i that leaves `rank` in the step that moves blocks by distance_ ranks. Block
+  /// i has moved i % distance_ ranks so far; its destination is i - i % distance_ ranks ahead of `rank`.
   template <typename Visit>
   void for_each_passed(int rank, const Visit& visit) const {
     for (int i = distance_; i < group_->size; ++i) {
@@ -132,7 +135,7 @@ class SmallCollective final : public Operation {
                           .op = plan_.reduce});
   }
 
-  // The parts of this rank and those ahead of it, in order.
+  // parts_ collects the part of this rank, followed by the parts of the ranks ahead, in order.
   void begin_all_gather() {
     round_ = Round::kSpread;
     distance_ = 1;
@@ -170,7 +173,7 @@ class SmallCollective final : public Operation {
   int64_t element_, stride_;
   Round round_ = Round::kBegin;
   int distance_ = 1;
-  bool passed_ = false;  ///< received_ is not unpacked yet
+  bool passed_ = false;  ///< true if received_ still has to be unpacked
   std::vector<char> blocks_, sent_, received_, parts_;
   MpiMessages messages_;
 };
@@ -209,7 +212,7 @@ class TreeBroadcast final : public Operation {
   MpiMessages messages_;
 };
 
-/// After log2 p steps each rank has received a message from every other rank, directly or indirectly.
+/// A dissemination barrier: after log2 p steps each rank has heard from every other rank, directly or indirectly.
 class TreeBarrier final : public Operation {
  public:
   explicit TreeBarrier(GroupPtr group)
@@ -237,7 +240,7 @@ class TreeBarrier final : public Operation {
 }  // namespace
 
 bool is_small(const MpiGroup& group, int64_t bytes) {
-  // With few ranks, direct messages to all ranks are not more messages than these algorithms send.
+  // With few ranks, these algorithms save few or no messages over sending directly to every other rank.
   return group.size >= group.tuning.small_ranks && bytes <= group.tuning.small_bytes;
 }
 

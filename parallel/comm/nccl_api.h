@@ -6,9 +6,9 @@
 
 namespace ashlar::comm::nccl {
 
-// The part of NCCL that this program uses, declared here because the CUDA toolkit has no nccl.h. Values and layouts are
-// those of NCCL 2.28; other versions accept them too, by the size and version in Config. tests/mpi/nccl_header_test.cpp
-// compares them with the vendor's header.
+// The part of NCCL that this program uses, declared here because the CUDA toolkit has no nccl.h. Values and layouts
+// match NCCL 2.28. Other versions accept them too, since Config states its size and version.
+// tests/mpi/nccl_header_test.cpp compares the values and layouts with the vendor's header.
 
 struct Opaque;
 using Comm = Opaque*;
@@ -37,7 +37,7 @@ enum class RedOp : int { kSum = 0, kMax = 2 };
 inline constexpr int kNoColor = -1;
 inline constexpr int kUndefined = INT_MIN;
 inline constexpr int kSymmetricWindow = 1;
-inline constexpr int64_t kWindowAlignment = 4096;  ///< bytes, of a window's first
+inline constexpr int64_t kWindowAlignment = 4096;  ///< alignment of a window's first byte, in bytes
 
 /// ncclConfig_t of 2.28. Members with kUndefined use NCCL's default.
 struct Config {
@@ -60,7 +60,7 @@ struct Config {
   int nvlink_centric_sched = kUndefined;
 };
 
-/// The library's functions, by their names without "nccl".
+/// Pointers to the library's functions, named without the prefix "nccl".
 struct Api {
   Result (*GetVersion)(int* version) = nullptr;
   Result (*GetUniqueId)(UniqueId* id) = nullptr;
@@ -85,7 +85,7 @@ struct Api {
   Result (*Recv)(void* recv, size_t count, Type type, int peer, Comm comm, Stream stream) = nullptr;
   Result (*GroupStart)() = nullptr;
   Result (*GroupEnd)() = nullptr;
-  // Null before 2.27.
+  // Null before NCCL 2.27.
   Result (*MemAlloc)(void** memory, size_t bytes) = nullptr;
   Result (*MemFree)(void* memory) = nullptr;
   Result (*CommWindowRegister)(Comm comm, void* memory, size_t bytes, Window* window, int flags) = nullptr;

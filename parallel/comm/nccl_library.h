@@ -13,8 +13,8 @@
 namespace ashlar::comm {
 
 /// NCCL, loaded when the program needs it; all calls pass through this class.
-///   After `abort`, which any thread may call, the library is never called again: `call` throws Error(kPeerLost)
-/// instead. Everything else belongs to the communicating thread.
+///   After a successful `abort`, which any thread may call, the library is never called again: `call` throws
+/// Error(kPeerLost) instead. All other functions may be called only by the communicating thread.
 class NcclLibrary {
  public:
   /// Loads the library that ASHLAR_NCCL names, else libnccl.so.2 from the folders of the dynamic linker and of CUDA.
@@ -25,28 +25,28 @@ class NcclLibrary {
 
   std::string description() const;  ///< "NCCL 2.28.9 (/usr/lib/libnccl.so.2)"
 
-  /// Calls one function of the library. Returns success and "in progress"; throws a Bug for invalid arguments and
+  /// Calls one function of the library. Returns kSuccess or kInProgress. Throws Bug for invalid arguments and
   /// Error(kPeerLost) for all other errors, with `what` and NCCL's error text.
   nccl::Result call(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
   struct Answer {
     nccl::Result result;
     std::string words;  ///< NCCL's error text
   };
-  /// Variant of `call` that does not throw NCCL's errors, for calls that the library may reject.
+  /// Variant of `call` that returns NCCL's errors instead of throwing them, for calls that the library may reject.
   Answer attempt(std::string_view what, nccl::Comm comm, const std::function<nccl::Result(const nccl::Api&)>& make);
-  /// True if the library has symmetric memory windows and memory for them, as since 2.27.
+  /// True if the library supports symmetric memory windows and allocates memory for them (since NCCL 2.27).
   bool has_windows() const { return api_.CommWindowRegister != nullptr; }
-  /// True if `comm` has completed all its calls and may be called again. Throws its asynchronous error. Null: true.
+  /// True if `comm` has completed all its calls and may be called again. Throws the asynchronous error of `comm`, if
+  /// any. Returns true if `comm` is null.
   bool settled(nccl::Comm comm, std::string_view name);
-  /// Waits until `comm` is settled, calling `idle` between polls; Error(kPeerLost) after `seconds`.
+  /// Waits until `comm` is settled, calling `idle` between polls. Throws Error(kPeerLost) after `seconds`.
   void settle(nccl::Comm comm, std::string_view name, double seconds, const std::function<void()>& idle);
 
-  /// Adds and removes communicators that `abort` ends.
+  /// Add and remove a communicator that `abort` must end.
   void add(nccl::Comm comm);
   void remove(nccl::Comm comm);
-  /// Aborts all communicators, so that kernels that wait for other ranks return and peers are notified. Gives up if
-  /// another thread stays in the library for longer than `seconds`. After the first call the library is not called any
-  /// more.
+  /// Aborts all communicators, so that kernels that wait for other ranks return and peers are notified. Does
+  /// nothing if another thread stays in the library for longer than `seconds`. A second call does nothing either.
   void abort(double seconds = 1) noexcept;
   /// Aborts one communicator. Only on the communicating thread.
   void abort(nccl::Comm comm) noexcept;

@@ -14,8 +14,8 @@ Pointer element(Pointer data, int64_t index, DType dtype) {
   return static_cast<Char*>(data) + index * size_of(dtype);
 }
 
-/// Contiguous parts from `begin`: the number of elements that every rank has, and the surplus of the last part. The
-/// number is -1 if the parts are not of this form.
+/// Contiguous parts that start at element `begin`. Each part has `count` elements, and the last part has `rest` more.
+/// `count` is -1 if the parts are not of this form.
 struct EqualParts {
   int64_t begin = 0, count = -1, rest = 0;
 };
@@ -30,8 +30,8 @@ EqualParts equal_parts(std::span<const Range> parts) {
   return {.begin = begin, .count = count, .rest = parts.back().size() - count};
 }
 
-/// Calls equal(begin, count) for parts of one size, and single(rank, offset, range) for every other range, which begins
-/// at element `offset` of its rank's part.
+/// Calls equal(begin, count) once for all equal parts, and single(rank, offset, range) for each remaining range. The
+/// range begins at element `offset` of the part of `rank`.
 template <typename Equal, typename Single>
 void for_each_part(std::span<const Range> parts, const Equal& equal, const Single& single) {
   const EqualParts same = equal_parts(parts);
@@ -44,7 +44,8 @@ void for_each_part(std::span<const Range> parts, const Equal& equal, const Singl
   }
 }
 
-// For in-place data, both addresses are equal, as NCCL requires.
+// For in-place data the addresses are as NCCL requires: recv = send in a reduce, and recv = send + rank * count in a
+// reduce-scatter.
 std::vector<NcclCall> plan(const ReduceScatter& a, int rank) {
   std::vector<NcclCall> calls;
   const DType dtype = a.in.dtype;
@@ -90,7 +91,7 @@ std::vector<NcclCall> plan(const AllGather& a, int rank) {
   return calls;
 }
 
-/// Adds a send and a receive, of views that are not empty.
+/// Adds a send and a receive, each only if its view is not empty.
 void add_messages(std::vector<NcclCall>& calls, const SendRecv& a) {
   if (a.send.size() > 0)
     calls.push_back(

@@ -8,7 +8,7 @@ namespace ashlar::comm {
 
 namespace {
 
-constexpr int64_t kFields = 3;  // fields of an offer
+constexpr int64_t kFields = 3;  // number of int64_t fields of a WindowOffer
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::string NcclWindows::add(nccl::Comm comm, const std::string& name, const Mut
       .bytes = bytes,
       .beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.data) % nccl::kWindowAlignment),
       .supported = library_->has_windows() ? 1 : 0};
-  // 1. All ranks evaluate the same offers with the same result.
+  // 1. All ranks gather the offers of all ranks and evaluate them with the same result.
   std::vector<WindowOffer> offers(static_cast<size_t>(ranks));
   static_assert(sizeof(WindowOffer) == kFields * sizeof(int64_t));
   SynchronousStream stream;
@@ -52,7 +52,8 @@ std::string NcclWindows::add(nccl::Comm comm, const std::string& name, const Mut
       .wait();
   const std::string problem = window_problem(offers);
   if (!problem.empty()) return problem;
-  // 2. The library may accept the memory but create no window: not supported on this machine or for this memory.
+  // 2. Each rank registers its memory. NCCL may accept the call but create no window, if windows are not supported on
+  // this machine or for this memory.
   nccl::Window window = nullptr;
   const NcclLibrary::Answer answer = library_->attempt(name, comm, [&](const nccl::Api& api) {
     return api.CommWindowRegister(comm, memory.data, static_cast<size_t>(bytes), &window, nccl::kSymmetricWindow);

@@ -12,18 +12,20 @@
 #include "parallel/comm/nccl_library.h"
 
 /// Symmetric memory: buffers that NCCL's kernels on other ranks access directly, without copies through NCCL's buffers.
-/// They are allocated by ncclMemAlloc, from which allocators get slabs (core/device/memory_source.h). Deterministic
-/// sums use the ring and no windows. Source: NCCL user guide 2.28, "User Buffer Registration", window registration.
+/// ncclMemAlloc allocates their memory, in slabs for the allocators (core/device/memory_source.h). Deterministic sums
+/// use NCCL's ring algorithm and no windows. Source: NCCL user guide 2.28, "User Buffer Registration", window
+/// registration.
 namespace ashlar::comm {
 
-/// A rank's buffer for a window.
+/// The buffer that a rank offers for a window.
 struct WindowOffer {
   int64_t bytes = 0;
   int64_t beyond = 0;     ///< offset of the first byte from a multiple of nccl::kWindowAlignment
   int64_t supported = 0;  ///< 1 if the NCCL library of this rank supports windows, else 0
 };
-/// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. The buffer of a
-/// collective must have the same offset in the window on every rank, so the buffers must have equal sizes and offsets.
+/// Returns why these buffers, one per rank, cannot form a symmetric window; empty if they can. NCCL requires that the
+/// buffer of a collective has the same offset in the window on every rank. To ensure this, the buffers must have equal
+/// sizes and begin at multiples of nccl::kWindowAlignment.
 std::string window_problem(std::span<const WindowOffer> offers);
 
 /// The windows of one communicator.
@@ -33,8 +35,8 @@ class NcclWindows {
   NcclWindows(std::shared_ptr<NcclLibrary> library, Communicator& host, std::function<void(nccl::Comm)> settle)
       : library_(std::move(library)), host_(host), settle_(std::move(settle)) {}
 
-  /// Called by all ranks without pending operations. Creates a window of the memory on all ranks, or on none and
-  /// returns the reason.
+  /// Called by all ranks without pending operations. Creates a window of the memory on all ranks and returns an empty
+  /// string. If a rank cannot create its window, no rank keeps one, and the reason is returned.
   std::string add(nccl::Comm comm, const std::string& name, const MutView& memory);
   /// Called before the communicator is finalized.
   void remove_all(nccl::Comm comm, const std::string& name);

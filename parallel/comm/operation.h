@@ -40,18 +40,18 @@ using ashlar::name_of;
 /// The reduction; zero means not set.
 enum class ReduceOp : uint8_t { kSum = 1, kMax = 2 };
 
-/// The properties of an operation on which its ranks must agree.
+/// Describes an operation, for errors and for checks that the ranks agree.
 struct OperationInfo {
   OperationKind kind = OperationKind::kNone;
   ReduceOp op{};                  ///< reduction of an all_reduce
   DType dtype = DType::kFloat32;  ///< for a send_recv the dtype of the sent data
-  /// Elements of the whole vector; of a message for send, recv and send_recv; sent by this rank for all_to_all, where
-  /// ranks may differ; bytes on a control plane.
+  /// Number of elements. Collectives: of the whole vector; all_to_all: of the data that this rank sends (ranks may
+  /// differ); send and recv: of the message; send_recv: of the sent message. On a control plane: number of bytes.
   int64_t size = 0;
   int peer = -1;  ///< root of a broadcast or gather, receiver of a send, sender of a recv; all_to_all: -1 for all ranks
   DType recv_dtype = DType::kFloat32;
   int64_t recv_size = 0;  ///< send_recv, all_to_all: elements received
-  int recv_peer = -1;     ///< send_recv: the source
+  int recv_peer = -1;     ///< send_recv: rank that sends
   uint64_t number = 0;    ///< sequence number on this communicator and rank
   using Label = std::array<char, 24>;
   Label label{};  ///< control plane: label of the operation, zero-terminated
@@ -62,7 +62,8 @@ std::string describe(const OperationInfo& info, std::string_view communicator);
 /// Writes the description into `memory`, truncated to its size; does not allocate. Returns the written text.
 std::string_view describe(const OperationInfo& info, std::string_view communicator, std::span<char> memory);
 
-/// A pending operation. Its driver calls `advance` until it is complete.
+/// A pending operation. ProgressEngine, or another operation of which this one is a part, calls `advance` until this
+/// one is complete.
 class Operation {
  public:
   enum class State : uint8_t { kPending, kDone, kFailed, kAbandoned };
@@ -76,10 +77,11 @@ class Operation {
   virtual bool advance() = 0;
   /// True when the received data is complete, even if data is still being sent.
   virtual bool received() const { return state_ == State::kDone; }
-  /// For an operation that is complete (or received): the device event after which its output is valid; null if it is
-  /// valid already.
+  /// Returns the device event after which the output is valid; null if the output is already valid. Call it only when
+  /// the operation is complete or received.
   virtual Event* completion() { return nullptr; }
-  /// True when no other rank can ever complete this operation.
+  /// True when the operation waits for another operation that this rank has not issued, so that waiting would never
+  /// end.
   virtual bool stuck() const { return false; }
 
   State state() const { return state_; }

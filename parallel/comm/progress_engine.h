@@ -21,21 +21,22 @@ struct Traffic {
   int64_t bytes = 0;
 };
 
-/// All pending operations of this rank. All communicators that are split from one world share one engine. A wait for
-/// one operation advances all operations, so that ranks that wait on different communicators cannot block each other.
-/// Only the constructing thread may call it (Bug otherwise), except `last_operation`.
+/// Holds and advances all pending operations of this rank. All communicators that are split from one world share one
+/// engine. A wait for one operation advances all operations, so that ranks that wait on different communicators cannot
+/// block each other. Only the thread that constructed the engine may call its functions (Bug otherwise), except those
+/// marked as thread-safe.
 class ProgressEngine {
  public:
   ProgressEngine() : owner_(std::this_thread::get_id()) {}
 
-  /// Starts `operation`, described by `info`, on `communicator`; keeps it until it is complete.
+  /// Starts `operation`, described by `info`, on `communicator`, and owns a reference to it until completion.
   void submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
               const std::shared_ptr<const std::string>& communicator);
-  /// Advances all pending operations. Throws the error of an operation; a wait for the failed operation throws it
-  /// again. An error that occurs in a destructor is thrown by the next call.
+  /// Advances all pending operations. If an operation fails, throws its error; a wait for the failed operation throws
+  /// the error again. An error that occurs in a destructor is thrown when the next operation is issued or advanced.
   void progress();
-  /// Makes progress until `operation` is complete. Polls at first, then yields between polls, and after ten
-  /// milliseconds sleeps for at most 1% of the time it has waited.
+  /// `wait` makes progress until `operation` is complete (kDone) or has received its data (kReceived). It polls at
+  /// first, then yields between polls, and after ten milliseconds sleeps for at most 1% of the time it has waited.
   enum class Until : uint8_t { kDone, kReceived };
   void wait(const Operation& operation, Until until = Until::kDone);
   /// Variant of `wait` for destructors: stores an error for the next call.
@@ -49,23 +50,23 @@ class ProgressEngine {
   void forget() noexcept { given_up_.clear(); }
   bool idle() const { return pending_.empty(); }
 
-  /// A function that is called when an operation is issued on any communicator; it must be quick. There is one observer
-  /// at a time; null: none. `observe` returns the previous one.
+  /// A function that is called when an operation is issued on any communicator; it must be quick. There is at most one
+  /// observer. `observe` sets it (null: none) and returns the previous observer.
   using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
   Observer observe(Observer observer) { return std::exchange(observer_, std::move(observer)); }
 
-  /// Records the last issued operation, on any communicator.
+  /// Records an operation as the last issued one, and calls the observer.
   void note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator);
   /// Describes the last operation issued on this rank. Thread-safe: a watchdog reads it while the owner waits.
   std::string last_operation() const;
-  /// The number of completed operations, and whether the owner is waiting. Thread-safe.
+  /// completed: number of completed operations. waiting: true while the owner waits. Both are thread-safe.
   uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  /// Time that the owner has waited so far.
+  /// Returns the time that the owner has waited so far, in seconds.
   double waited_sec() const { return waited_sec_; }
 
-  Traffic& data_traffic() { return data_traffic_; }        ///< counted over communicators
-  Traffic& control_traffic() { return control_traffic_; }  ///< counted over control planes
+  Traffic& data_traffic() { return data_traffic_; }        ///< sent by all communicators except control planes
+  Traffic& control_traffic() { return control_traffic_; }  ///< sent by control planes
 
  private:
   void check_owner() const;

@@ -23,10 +23,10 @@ std::vector<Range> even_ranges(int64_t size, int parts, int64_t align = 1);
 /// than parts * align elements, is appended to the last range.
 std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align);
 
-/// Contiguous ranges of the given sizes, from 0.
+/// Returns contiguous ranges of the given sizes; the first begins at 0.
 std::vector<Range> ranges_of_sizes(std::span<const int64_t> sizes);
 
-/// Elements [k * chunk, (k + 1) * chunk) of `range`, clipped to it; empty beyond its end.
+/// Returns elements [k * chunk, (k + 1) * chunk) of `range`, clipped to the range; empty if they are beyond its end.
 Range chunk_of(const Range& range, int64_t k, int64_t chunk);
 
 /// Size of the longest range.

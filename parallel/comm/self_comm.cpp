@@ -49,7 +49,7 @@ class SelfComm::Message final : public Operation {
   bool advance() override {
     return std::all_of(copied_.begin(), copied_.end(), [](const auto& side) { return *side; });
   }
-  bool stuck() const override { return true; }  // while pending
+  bool stuck() const override { return true; }  // if pending, a side is missing that only this rank can issue
 
  private:
   std::vector<std::shared_ptr<bool>> copied_;

@@ -1,9 +1,9 @@
-// 1. On issue: an event records the position of the caller's stream; the stream for outgoing copies waits for it and
-// copies the sent data into a pinned block.
+// 1. On issue: an event records the position of the caller's stream; the stream to_host waits for the event and copies
+// the sent data into a block of pinned memory.
 // 2. When that copy is complete (polled, not waited for) and earlier operations have started, the inner operation
 // starts on the block.
-// 3. When it has received everything, the copies back are queued, and an event after them is the operation's
-// completion. The block is reused when the device has passed that event.
+// 3. When the inner operation has received everything, the copies back are queued on the stream from_host, and an event
+// after them marks the operation's completion. The block is reused when the device has reached that event.
 #include "parallel/comm/staged_comm.h"
 
 #include <deque>
@@ -37,8 +37,8 @@ struct StagedComm::Shared {
   std::shared_ptr<Communicator> inner;
   Backend& backend;
   std::unique_ptr<Stream> to_host, from_host;
-  SynchronousStream host;                      ///< for the inner communicator
-  std::deque<const StagedOperation*> waiting;  ///< not started, in order of issue
+  SynchronousStream host;                      ///< stream of the inner communicator's operations
+  std::deque<const StagedOperation*> waiting;  ///< operations not started, in order of issue
   std::list<Block> blocks;
 
   Shared(std::shared_ptr<Communicator> of, Backend& on)
@@ -73,7 +73,7 @@ class StagedComm::StagedOperation final : public Operation {
     const std::unique_ptr<Event> begun = shared_->backend.make_event();
     stream.record(*begun);
     shared_->to_host->wait_for(*begun);
-    shared_->from_host->wait_for(*begun);  // the output may be in use until then
+    shared_->from_host->wait_for(*begun);  // earlier work may use the output until `begun`
     std::visit([&](const auto& a) { stage(a); }, args);
     shared_->to_host->record(*copied_);
     shared_->waiting.push_back(this);
@@ -92,7 +92,7 @@ class StagedComm::StagedOperation final : public Operation {
     }
     if (!returned_ && work_.received()) {
       returned_ = true;
-      shared_->from_host->wait_for(*copied_);  // buffers that are only sent may be reused too
+      shared_->from_host->wait_for(*copied_);  // so that done_ also means that sent buffers may be reused
       for (const Return& r : returns_) shared_->backend.copy_from_host(r.from, r.to, *shared_->from_host);
       shared_->from_host->record(*done_);
       for (Block* block : blocks_) shared_->from_host->record(*block->free);
@@ -121,7 +121,7 @@ class StagedComm::StagedOperation final : public Operation {
     if (view.size() > 0) returns_.push_back({from, view});
   }
   Range own(std::span<const Range> parts) {
-    parts_.assign(parts.begin(), parts.end());  // the inner operation starts later
+    parts_.assign(parts.begin(), parts.end());  // a copy, since the inner operation starts later
     return parts_[static_cast<size_t>(shared_->inner->rank())];
   }
 
@@ -147,7 +147,7 @@ class StagedComm::StagedOperation final : public Operation {
     const MutView part = part_of(all, mine);
     bring(a.in, static_cast<char*>(part.data));
     staged_ = AllGather{.in = part, .out = all, .parts = parts_};
-    for (size_t rank = 0; rank < parts_.size(); ++rank) {  // gaps between them are unchanged
+    for (size_t rank = 0; rank < parts_.size(); ++rank) {  // gaps between the parts stay unchanged
       const Range& range = parts_[rank];
       const MutView to = part_of(a.out, range);
       if (rank == static_cast<size_t>(shared_->inner->rank()) && to.data == a.in.data) continue;

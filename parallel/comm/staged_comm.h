@@ -8,13 +8,14 @@
 namespace ashlar::comm {
 
 /// Uses a host communicator for the buffers of an asynchronous device: sent data is copied into pinned host memory when
-/// its stream reaches the operation, the inner communicator transfers it, and received data is copied back. Copies use
-/// two separate streams, so that they wait only for the work they need. Results have the same bits as those of the
-/// inner communicator. An operation is complete when its copy back is queued, so the host waits for messages but never
-/// for the device. On one rank the data stays on the device.
+/// the caller's stream reaches the operation, the inner communicator transfers the copy, and received data is copied
+/// back. Copies use two separate streams, so that each copy waits only for the work on which it depends. Results have
+/// the same bits as those of the inner communicator. An operation is complete for the host when its copy back is
+/// queued; the host does not wait until the device has executed this copy. On one rank the data of collectives stays on
+/// the device.
 class StagedComm final : public Communicator {
  public:
-  /// Called by all ranks of `inner`, which must outlive it, as must `backend`.
+  /// Called by all ranks of `inner`. `inner` and `backend` must outlive this object.
   StagedComm(Communicator& inner, Backend& backend);
   /// Owns the inner communicator.
   StagedComm(std::unique_ptr<Communicator> inner, Backend& backend);
@@ -35,8 +36,8 @@ class StagedComm final : public Communicator {
   std::shared_ptr<Shared> shared_;
 };
 
-/// The communicator of `host`'s ranks for buffers of `backend`: null (use `host` itself) if the backend works on host
-/// memory and is synchronous, else a StagedComm. Called by all ranks.
+/// Makes the communicator of `host`'s ranks for buffers of `backend`. Returns null if the backend works on host memory
+/// and is synchronous, since `host` itself can be used; else a StagedComm. Called by all ranks.
 std::unique_ptr<Communicator> make_device_comm(Communicator& host, Backend& backend);
 
 }  // namespace ashlar::comm

@@ -11,23 +11,23 @@
 
 namespace ashlar::model {
 
-/// Causal self-attention of this rank's heads. Steps: qkv = x [q; k; v]^T; q and k are normed; q, k and v are clipped;
-/// q and k are rotated; attention; product with the output matrix. With the norm after rope, q, k and v are first
-/// clipped, then q and k are rotated and normed. In layers with full attention and attn.k_eq_v, qk = x [q; k]^T, and v
-/// is k before all other steps. With attn.v_norm each head of v is divided by its root mean square before q and k are
-/// rotated. Its inputs are one product, qkv.
+/// Causal self-attention of this rank's heads. The steps are: qkv = x [Wq; Wk; Wv]^T; norm of q and k; clip of q, k and
+/// v; rotation of q and k; attention; product with the output matrix. With attn.qk_norm_order = "after_rope" the norm
+/// follows the rotation. With attn.k_eq_v, layers with full attention compute only x [Wq; Wk]^T, and v is a copy of k
+/// before the norm and rotation of k. With attn.v_norm each head of v is divided by its root mean square before the
+/// clip. The inputs of forward_from are the columns of qkv, which one product computes.
 class Attention final : public Branch {
  public:
   Attention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
 
   std::string_view name() const override { return "attn"; }
   void add_inputs(nn::ParameterStore& store) override;
-  /// Adds the output matrix, the norms of queries and keys, the sinks and this layer's biases, as configured.
+  /// Adds the output matrix, the norms of queries and keys, the sinks and this layer's T5 biases, as configured.
   void add_outputs(nn::ParameterStore& store) override;
   Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
   std::vector<LinearPart> input_parts() const override;
   std::vector<int64_t> input_widths() const override;  ///< widths of qkv
-  /// If no norm comes before, q and k are rotated in place in qkv.
+  /// q and k are rotated in place in qkv, unless a norm, a copy of keys to values or a clip comes first.
   Var forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const override;
   void add_to_cache(const Ctx& ctx, KvCache& cache) const override;
 
@@ -43,14 +43,15 @@ class Attention final : public Branch {
   LayerHeads heads_;
   int64_t layer_;
   std::string name_;
-  uint32_t scores_rng_stream_;  ///< dropout on the probabilities
+  uint32_t scores_rng_stream_;  ///< random stream of the dropout on attention probabilities
   Mask mask_;
   LinearLayer qkv_, out_;
-  /// The steps before and after the rotation of q and k: norms, and the copy of keys to values. Either may be empty.
+  /// Work on the heads before and after the rotation of q and k: norms, and the copy of keys to values. Either list may
+  /// be empty.
   std::vector<ops::HeadPart> before_, after_;
-  std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< for norms over all heads
+  std::unique_ptr<tensor::GroupReduction> over_all_heads_;  ///< sums over the tensor group, for attn.qk_norm = "full"
   nn::Parameter* sinks_ = nullptr;
-  nn::Parameter* t5_bias_ = nullptr;  ///< this layer's own table
+  nn::Parameter* t5_bias_ = nullptr;  ///< table of this layer; null if the layers share one
 };
 
 }  // namespace ashlar::model

@@ -12,7 +12,7 @@ namespace ashlar::model {
 /// State of one forward pass: the layout of rows, and the context for dropout on rows of the residual stream.
 struct Block::Context {
   const Ctx& ctx;
-  const Ctx local;  ///< for operations on this rank's rows
+  const Ctx local;  ///< context of operations on this rank's rows
   const tensor::TensorParallel tp;
   const Rows& rows;
 };

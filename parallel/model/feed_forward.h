@@ -10,8 +10,8 @@
 namespace ashlar::model {
 
 /// down(act(gate x) * up x) with ffn.clamp and ffn.linear_offset, or down(act(up x)) if ungated, over this rank's slice
-/// of d_ff. The scalars of xielu are shared by all of d_ff, so each rank has a partial gradient. Its inputs are one
-/// product: gate and up, or up.
+/// of d_ff. The scalars of xielu are shared by all of d_ff, so each rank has a partial sum of their gradients. One
+/// product computes gate x and up x, or only up x.
 class FeedForward final : public Branch {
  public:
   FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);

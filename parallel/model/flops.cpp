@@ -7,8 +7,8 @@ namespace ashlar::model {
 
 namespace {
 
-/// Average number of keys per query: the computed ones, inside the square or band of the mask, and the visible ones,
-/// where a triangle of T counts T/2.
+/// Average number of keys per query. full: keys inside the square or the band of the mask. causal: keys that are
+/// visible, so that a full square of T tokens counts T/2.
 struct KeysPerQuery {
   double full, causal;
 };
@@ -16,14 +16,14 @@ KeysPerQuery keys_per_query(int64_t window, WindowKind kind, int64_t sequence_le
   const auto T = static_cast<double>(sequence_length), W = static_cast<double>(window);
   if (window < 0 || window >= sequence_length) return {T, 0.5 * T};
   if (kind == WindowKind::kSliding) return {W, W - 0.5 * W * W / T};
-  const auto rest = static_cast<double>(sequence_length % window);  // a shorter last chunk
+  const auto rest = static_cast<double>(sequence_length % window);  // length of a shorter last chunk
   const double squares = ((T - rest) * W + rest * rest) / T;
   return {squares, 0.5 * squares};
 }
 
 struct AttendingLayer {
   KeysPerQuery keys;
-  double flops_a_key;  ///< per key: products with keys and values, forward and backward
+  double flops_a_key;  ///< flops of all heads for one query and one key: q.k and p.v, forward and backward
 };
 std::vector<AttendingLayer> attending_layers(const ModelConfig& c, int64_t sequence_length) {
   std::vector<AttendingLayer> layers;

@@ -22,7 +22,7 @@ nn::InitRule normal(const ModelConfig& config, double std, std::string rule) {
   return init;
 }
 
-/// The standard deviation before init.residual_scale.
+/// Returns the standard deviation before init.residual_scale, and its formula.
 std::pair<double, std::string> matrix_std(const ModelConfig& config, const MatrixPlace& place) {
   const auto C = static_cast<double>(config.d_model), L = static_cast<double>(config.n_layers);
   const auto in = static_cast<double>(place.in), out = static_cast<double>(place.out);

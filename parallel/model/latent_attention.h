@@ -10,15 +10,14 @@ namespace ashlar::model {
 /// Multi-head latent attention (attn.kind = "mla"): queries, keys and values of this rank's heads from low-rank
 /// latents. R = rope.dims, P = head_dim - R, D_v = attn.v_head_dim; every norm is an RMSNorm with a gain and
 /// attn.latent_eps:
-///   c_q = norm(x Wqa),  q = c_q Wqb             q_rank 0: q = x Wq
+///   c_q = norm(x Wqa),  q = c_q Wqb             without q_rank: q = x Wq
 ///   [c | r] = x Wkva,   c_kv = norm(c)          r [N, R]: the rotated part of the keys, one for all heads
 ///   k_nope = c_kv Wkb,  v = c_kv Wvb
 /// A head of q and k is [R columns that rotate | P others]: k_h = [r | k_nope_h]. With bias.qkv, Wqa and Wkva have a
 /// bias.
-/// The latents are narrow and shared by all heads. So each tensor rank computes them completely for its rows of the
-/// stream, and `enter` exchanges the latents, which are narrower than the stream. Wqb, Wkb, Wvb and the output are
-/// sharded by heads. The cache holds the heads' keys and values. Source: DeepSeek-AI 2024 (arXiv:2405.04434) section
-/// 2.1.
+/// The latents are shared by all heads, so each tensor rank computes them completely for its rows of the stream.
+/// `enter` then exchanges the latents, which are narrower than the stream. Wqb, Wkb, Wvb and the output are sharded by
+/// heads. The cache holds the heads' keys and values. Source: DeepSeek-AI 2024 (arXiv:2405.04434) section 2.1.
 class LatentAttention final : public Branch {
  public:
   LatentAttention(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -42,7 +41,7 @@ class LatentAttention final : public Branch {
   Slices slices_;
   int64_t layer_;
   std::string name_;
-  uint32_t scores_rng_stream_;  ///< dropout on the probabilities
+  uint32_t scores_rng_stream_;  ///< random stream of the dropout on attention probabilities
   Mask mask_;
   int64_t v_head_dim_;
   LinearLayer down_;          ///< [Wqa; Wkva], or Wkva

@@ -7,12 +7,12 @@
 
 namespace ashlar::model {
 
-/// Rotary tables by layer; layers with equal rotation share a table.
+/// The rotary tables of the layers. Layers with equal rotation share a table.
 class LayerTables {
  public:
   /// Creates the tables of layers [first, last) for positions below `positions`.
   void make(const Ctx& ctx, const ModelConfig& config, int64_t first, int64_t last, int64_t positions);
-  /// Null for a layer without rotation or temperatures.
+  /// Returns the table of a layer; null if the layer has neither rotation nor query temperatures.
   const ops::RopeTables* of(int64_t layer) const;
   int64_t positions() const { return positions_; }
 

@@ -10,8 +10,8 @@
 
 namespace ashlar::model {
 
-/// One of several named matrices that are stored together: its name, and which of its rows this rank holds. Lists of
-/// parts are in the order in which they are stored.
+/// One of several named matrices that are stored together: its name, and the rows that this rank holds. A list of parts
+/// is in storage order.
 struct LinearPart {
   std::string name;   ///< name without ".weight" / ".bias"
   nn::DimShard rows;  ///< rows of this rank
@@ -20,18 +20,19 @@ struct LinearPart {
   nn::TensorAxes axes;
 };
 
-/// Storage of this rank's part of one or more matrices that multiply the same rows: [sum of rows, cols]. The bias
-/// vector exists if any part has a bias; entries of other parts belong to no tensor and stay zero. Sharded by rows, it
-/// is Megatron's column-parallel linear: the result is this rank's columns. Sharded by columns, it is the row-parallel
-/// linear: the result is a partial sum, and the bias is on one rank only, so that it is added once.
-/// Source: Shoeybi et al. 2019 (arXiv:1909.08053), section 3.
+/// This rank's part of one or more matrices that multiply the same input rows, stored as one matrix [sum of rows,
+/// cols]. The bias vector exists if any part has a bias; its entries for parts without a bias belong to no tensor and
+/// stay zero. If the rows of the matrix [out, in] are sharded, the layer is Megatron's column-parallel linear: the
+/// result is this rank's columns of the output. If the columns are sharded, the layer is the row-parallel linear: the
+/// result is a partial sum, and the bias is on one rank only, so that it is added once. Source: Shoeybi et al. 2019
+/// (arXiv:1909.08053), section 3.
 class LinearLayer {
  public:
   LinearLayer() = default;
   LinearLayer(nn::ParameterStore& store, std::string name, const nn::DimShard& cols,
               const std::vector<LinearPart>& parts);
 
-  /// Its weight, and its bias if it has one.
+  /// Returns the weight, and the bias if there is one.
   std::vector<const nn::Parameter*> parameters() const;
 
   /// x [N, cols of this rank] -> [N, rows of this rank]
@@ -52,9 +53,9 @@ class LinearLayer {
   nn::Parameter* bias_ = nullptr;
 };
 
-/// The column-parallel product of a block's rows with matrices whose rows are sharded over `tensor_ranks` ranks. Bug if
-/// ranks hold the same rows and their gradient is not summed over these ranks, or if the gradient is summed over ranks
-/// with different rows.
+/// Makes the column-parallel linear of a block, whose matrix rows are sharded over `tensor_ranks` ranks. Throws Bug if
+/// several ranks hold the same rows but do not sum their gradient, or if the gradient is summed over ranks that hold
+/// different rows.
 LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, std::string name,
                           const std::vector<LinearPart>& parts, int64_t tensor_ranks);
 
@@ -69,7 +70,7 @@ struct ResidualOutput {
 };
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 
-/// The random stream of a branch's dropout, the same on every rank and mesh.
+/// Returns the random stream of a branch's dropout, which is the same on every rank and mesh.
 uint32_t dropout_rng_stream(int64_t layer, std::string_view where);
 
 }  // namespace ashlar::model

@@ -7,7 +7,7 @@
 
 namespace ashlar::model {
 
-/// Every violated constraint of a resolved config, one text each, of the form
+/// Returns one text for each violated constraint of a resolved config, of the form
 /// `section.key = got: expected ...; fix`. Empty when the model can be built. Used by the schema and by importers.
 std::vector<std::string> constraint_errors(const ModelConfig& config);
 

@@ -9,13 +9,13 @@
 
 namespace ashlar::model {
 
-/// A vector of a block that every tensor rank holds completely and that acts on rows of the stream; if rows are sharded
-/// (sequence parallel) its gradient is a partial sum over the group.
+/// Adds a parameter vector that every tensor rank holds completely and that acts on rows of the residual stream. If
+/// rows are sharded (sequence parallel), each rank has a partial sum of the vector's gradient.
 nn::Parameter* stream_vector(nn::ParameterStore& store, const std::string& name, int64_t width,
                              const nn::InitRule& init, const tensor::TensorParallel& tp);
 
-/// A row norm with gain and bias as in norm.affine. Every tensor rank holds both; if rows are sharded (sequence
-/// parallel) their gradients are partial sums over the group.
+/// A row norm; norm.affine selects whether it has a gain and a bias. Every tensor rank holds both completely. If rows
+/// are sharded (sequence parallel), each rank has partial sums of their gradients.
 class NormLayer {
  public:
   NormLayer() = default;
@@ -23,7 +23,7 @@ class NormLayer {
             const tensor::TensorParallel& tp);
 
   Var operator()(const Ctx& ctx, const Var& x) const { return ops::norm(ctx, x, weights(), variant_); }
-  /// The norm of the stream x after the residual add of the branch; also returns that stream.
+  /// Adds the branch to the residual stream x, and returns the new stream and its normalized rows.
   ops::Normed joined(const Ctx& ctx, const Var& x, const ops::Branch& branch) const {
     return ops::residual_norm(ctx, x, branch, weights(), variant_);
   }

@@ -15,12 +15,12 @@ int64_t norm_vectors(NormAffine affine) {
   throw Bug("NormAffine out of range");
 }
 
-/// Rows of the matrices that compute the latents.
+/// Number of rows of the matrices that compute the latents.
 int64_t latent_rows(const ModelConfig& c) { return c.attn.q_rank + c.attn.kv_rank + c.rope.dims; }
 
 int64_t latent_norm_elements(const ModelConfig& c) { return c.latent() ? c.attn.q_rank + c.attn.kv_rank : 0; }
 
-/// Elements of the gains and biases of a block's norms of queries and keys.
+/// Number of elements of the gains and biases of the norms of queries and keys in a block.
 int64_t qk_norm_elements(const ModelConfig& c, const LayerHeads& heads) {
   if (!qk_norm_has_gain(c)) return 0;
   const int64_t D = heads.head_dim;

@@ -23,8 +23,8 @@ std::vector<int64_t> t5_buckets(const ModelConfig& c) {
   if (c.pos.type != PosType::kT5Bias) return {};
   const int64_t buckets = c.pos.t5_num_buckets, exact = buckets / 2;
   const double ratio = static_cast<double>(c.pos.t5_max_distance) / static_cast<double>(exact);
-  // The first distance of a bucket. If a bound differs from an integer only by rounding, it is that integer, as in the
-  // exact formula.
+  // Returns the first distance of a bucket: its lower bound, rounded up to an integer. A bound that exceeds an integer
+  // only by a rounding error is rounded to that integer, as in exact arithmetic.
   const auto first = [&](int64_t bucket) {
     if (bucket < exact) return bucket;
     const double share = static_cast<double>(bucket - exact) / static_cast<double>(buckets - exact);
@@ -33,7 +33,7 @@ std::vector<int64_t> t5_buckets(const ModelConfig& c) {
   };
   std::vector<int64_t> of_distance;
   for (int64_t bucket = 0; bucket < buckets; ++bucket) {
-    // Bounds less than 1 apart give empty buckets.
+    // A bucket whose two bounds are less than 1 apart may be empty.
     const int64_t end = bucket + 1 < buckets ? first(bucket + 1) : first(bucket) + 1;
     while (std::ssize(of_distance) < end) of_distance.push_back(bucket);
   }

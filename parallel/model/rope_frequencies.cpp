@@ -15,7 +15,7 @@ double llama3(const RopeConfig& c, double f) {
   return (1 - s) * f / c.factor + s * f;
 }
 
-/// The interpolated share of pair m.
+/// The weight u of the interpolated frequency of pair m (see yarn in rope_frequencies.h).
 class YarnRamp {
  public:
   YarnRamp(const RopeConfig& c, double dims, double base) {
@@ -52,7 +52,7 @@ LayerRope rope_of(const ModelConfig& c, int64_t layer) {
 ModelConfig with_canonical_rope(ModelConfig c) {
   if (c.pos.type != PosType::kRope) return c;
   std::vector<double> bases;
-  bool any_scaled = false, any_plain = false, any_full = false;  // over layers that rotate
+  bool any_scaled = false, any_plain = false, any_full = false;  // computed over the layers that rotate
   for (int64_t layer = 0; layer < c.n_layers; ++layer) {
     const LayerRope rope = rope_of(c, layer);
     bases.push_back(rope.base);

@@ -11,7 +11,7 @@
 
 namespace ashlar::model {
 
-/// The part of the model that a pipeline stage owns; a single rank owns everything.
+/// The part of the model that a chunk of the pipeline owns; without a pipeline it is the whole model.
 struct StageRange {
   int64_t first_layer = 0, last_layer = 0;  ///< blocks [first, last)
   bool embedding = true;
@@ -19,16 +19,18 @@ struct StageRange {
   static StageRange whole(const ModelConfig& config) { return {.last_layer = config.n_layers}; }
 };
 
-/// Called with the residual stream [N_loc, C] after the embedding (`layers` 0) and after the first `layers` blocks.
+/// Called with the residual stream [N_loc, C]: after the embedding with `layers` = 0, and after each block with
+/// `layers` = the number of blocks of the whole model up to and including this one.
 using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
 
-/// The blocks of a stage, and its embedding and head if it has them. Only what the stage owns is constructed, under
-/// global names. Construction adds parameters to the store; allocate and initialize the store before the first forward.
-/// A tensor rank holds a slice of the vocabulary in the embedding and in the head. Learned positions are on the first
-/// rank only, so that they are added once. The projections of embed_dim are on every tensor rank. If rows are sharded
-/// (tp.sequence_parallel) a hidden state is [N/size, C], otherwise [N, C]: N_loc below. A tied head that is not on the
-/// embedding's stage has a copy of the table, and T5's biases shared by layers have a copy on every rank with layers:
-/// both are replicated over the pipeline, and their gradients are summed.
+/// One chunk of the pipeline, called stage here: its blocks, and its embedding and head if it has them. Constructs only
+/// the parameters that the stage owns, with global names. Construction adds parameters to the store; allocate and
+/// initialize the store before the first forward. A tensor rank holds a slice of the vocabulary in the embedding and in
+/// the head. Learned positions are on the first tensor rank only, so that they are added once. The projections of
+/// embed_dim are on every tensor rank. If rows are sharded (tp.sequence_parallel) a hidden state is [N/size, C],
+/// otherwise [N, C]: N_loc below. If a tied head is not on the embedding's stage, the head's stage has a copy of the
+/// table. If all layers share one table of T5's biases, every stage with layers has a copy of that table. Such copies
+/// are replicated over the pipeline, and their gradients are summed.
 class Stage {
  public:
   Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRange& range,
@@ -36,24 +38,25 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  /// Creates rotary or sinusoidal tables for positions < `positions`, the longest sequence that will be used (longrope
-  /// selects its factors by it), ALiBi's slopes or T5's buckets, and the list of masked ids. Call once after the store
-  /// is allocated.
+  /// Creates the tables that the model needs: rotary or sinusoidal tables for positions < `positions`, ALiBi's slopes,
+  /// T5's buckets, and the list of masked ids. `positions` is the length of the longest sequence that will be used;
+  /// longrope selects its factors by this length. Call once, after the store is allocated.
   void make_tables(const Ctx& ctx, int64_t positions);
 
-  /// Token (and learned position) embedding with its norm and dropout: -> [N_loc, C].
+  /// Returns the embedding [N_loc, C] of tokens and of learned or sinusoidal positions, with its norm and dropout.
   Var embed(const Ctx& ctx, const BatchView& batch) const;
   /// This stage's blocks, each recomputed in backward if ctx.recompute requests it: [N_loc, C] -> [N_loc, C]. `after`,
   /// if given, is called with each block's output.
   Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
-  /// Final norm and fused head + loss; adds to stats. On a tape, backward then needs no seed.
+  /// Computes final norm, head and loss, and adds the results to `stats`. If ctx has a tape, backward then needs no
+  /// seed gradient.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
-  /// Final norm and the head's matrix product: unsharded rows [N, C] -> [N, V] in the accumulate dtype. finish_logits
-  /// converts the result to the logits of the model. Columns from vocab_size on are padding.
+  /// Computes final norm and the head's matrix product: unsharded rows [N, C] -> [N, V] in the accumulate dtype.
+  /// finish_logits converts the result to the logits of the model. Columns from vocab_size on are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
-  /// An empty cache for `batch` samples of up to `max_tokens` tokens.
+  /// Returns an empty KV cache for `batch` samples of up to `max_tokens` tokens.
   KvCache make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) const;
-  /// Processes new tokens after those in the cache: hidden rows [N, C] of the previous stage (absent on the first
+  /// Processes new tokens that follow the cached ones: hidden rows [N, C] of the previous stage (absent on the first
   /// stage, which embeds the tokens) -> hidden rows of this stage. Advances the cache. Rows are not sharded.
   Tensor decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const;
 
@@ -80,7 +83,7 @@ class Stage {
   nn::Parameter* tokens_ = nullptr;
   nn::Parameter* project_in_ = nullptr;  ///< [C, E] with embed_dim
   nn::Parameter* positions_ = nullptr;
-  nn::Parameter* t5_bias_ = nullptr;      ///< [buckets, H] that all layers share
+  nn::Parameter* t5_bias_ = nullptr;      ///< [buckets, H] table that all layers share
   nn::Parameter* project_out_ = nullptr;  ///< [E, C] with embed_dim
   nn::Parameter* head_ = nullptr;         ///< the token table when tied
   nn::Parameter* head_bias_ = nullptr;
@@ -89,8 +92,8 @@ class Stage {
   ScoreChange scores_;   ///< score changes of this rank's heads
   Tensor alibi_slopes_;  ///< [H] of this rank's heads, accumulate dtype
   Tensor t5_buckets_;    ///< [distances] kInt32
-  Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; on the rank that adds positions
-  Tensor masked_ids_;    ///< [M] kInt32
+  Tensor sinusoidal_;    ///< [positions + offset, C] storage dtype; only on the rank that adds positions
+  Tensor masked_ids_;    ///< [number of masked ids] kInt32
 };
 
 }  // namespace ashlar::model

@@ -5,7 +5,8 @@
 
 namespace ashlar::model {
 
-/// A table of T5's biases [buckets, H], sharded by heads; returns the existing one of that name if the store has it.
+/// Adds a table of T5's biases [buckets, H], sharded by heads, to the store. Returns the existing table if the store
+/// has one of that name.
 nn::Parameter* t5_bias_table(nn::ParameterStore& store, const ModelConfig& config, nn::ShardedTensor tensor,
                              const nn::DimShard& heads);
 

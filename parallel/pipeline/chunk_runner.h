@@ -15,23 +15,23 @@ namespace ashlar::pipeline {
 /// Inputs of a micro-batch for every stage: rows to embed, targets, and the offset of its dropout masks.
 struct MicroBatch {
   model::BatchView view;
-  int64_t first_sample = 0;   ///< global index
+  int64_t first_sample = 0;   ///< global index of the first sample, for the dropout masks
   int64_t valid_targets = 0;  ///< number of valid targets
 };
 
 /// Callbacks during computation; each may be empty.
 struct RunnerHooks {
-  std::function<void()> after_node;  ///< called between pieces of backward work, to progress communication
+  std::function<void()> after_node;  ///< called between parts of backward, to progress communication
   model::BlockObserver after_block;  ///< called with the residual stream in forward
 };
 
-/// Runs the chunks of the model, and holds their tapes and deferred weight gradients. Gradients are accumulated into
-/// the main gradients of the parameters, and losses of the last chunk into the stats. One tensor passes from chunk to
-/// chunk: the residual stream.
+/// Runs the chunks of a stage, and stores their tapes and deferred weight gradients. Gradients are accumulated into the
+/// main gradients of the parameters, and losses of the last chunk into `stats`. The only boundary tensor between chunks
+/// is the residual stream.
 class ChunkRunner final : public Runner {
  public:
-  /// `chunks` are this stage's, in model order. `ctx` has dtype, recomputation, scalars and the dropout seed; tapes and
-  /// samples are filled in here. Everything must outlive the runner.
+  /// `chunks` are the chunks of this stage, in model order. `ctx` gives dtype, recomputation, scalars and the dropout
+  /// seed; the runner sets its tape and dropout samples. All arguments must outlive the runner.
   ChunkRunner(const Ctx& ctx, std::span<const std::unique_ptr<model::Stage>> chunks,
               std::span<const MicroBatch> micro_batches, const MutView& stats, RunnerHooks hooks = {});
 
@@ -52,7 +52,7 @@ class ChunkRunner final : public Runner {
   std::span<const MicroBatch> micro_batches_;
   MutView stats_;
   RunnerHooks hooks_;
-  std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // by (chunk, micro-batch)
+  std::map<std::pair<int64_t, int64_t>, Flight> flights_;  // key: (chunk, micro-batch)
 };
 
 }  // namespace ashlar::pipeline

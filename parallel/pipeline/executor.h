@@ -21,9 +21,10 @@ struct Execution {
   std::function<void(const Action&)> after;  ///< called after each action, for progress and timing; may be empty
 };
 
-/// Runs the list: computes with the runner and transfers over `stages`. A transfer is posted at its place in the list.
-/// The action that needs its tensor waits for it, and tensors to be sent are kept until they are sent. Throws errors of
-/// the computation and of the communicator; all pending communication is then abandoned.
+/// Runs the actions in the order of the list: computes with `runner` and transfers over `stages`. A transfer starts at
+/// its place in the list, and the action that needs the received tensor waits for it. Tensors to be sent stay allocated
+/// until they are sent. Throws errors of the computation and of the communicator; all pending communication is then
+/// abandoned.
 void execute(const Ctx& ctx, const Execution& execution);
 
 }  // namespace ashlar::pipeline

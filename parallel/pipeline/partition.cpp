@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Sums of the same layers in another order differ by rounding, so costs that differ by less than that count as equal.
+/// Returns true if a is less than b by more than rounding errors. (Sums of the same layers in different orders differ
+/// by rounding.)
 bool less(double a, double b) { return a < b * (1 - 1e-12); }
 
 class Partitioner {
@@ -21,7 +22,7 @@ class Partitioner {
     for (const double flops : spec.layer_flops) sums_.push_back(sums_.back() + flops);
   }
 
-  /// The cost of chunk k when it holds layers [first, last).
+  /// Returns the cost of chunk k when it consists of layers [first, last).
   double cost(int64_t k, int64_t first, int64_t last) const {
     const double embedding_and_head = (k == 0 ? spec_.embedding_flops : 0) + (k == chunks_ - 1 ? spec_.head_flops : 0);
     return sums_[static_cast<size_t>(last)] - sums_[static_cast<size_t>(first)] + embedding_and_head;
@@ -34,7 +35,7 @@ class Partitioner {
   }
 
   /// Returns the most even partition in which no chunk costs more than `limit`. Entry k is the first layer of chunk k;
-  /// one more entry is the end.
+  /// the last entry is the number of layers.
   std::vector<int64_t> most_even(double limit) {
     const auto squares = [limit](double chunk, double rest) {
       return less(limit, chunk) ? kInfinite : (chunk / limit) * (chunk / limit) + rest;
@@ -54,8 +55,8 @@ class Partitioner {
   int64_t min_layers(int64_t k) const { return allow_empty_ && (k == 0 || k == chunks_ - 1) ? 0 : 1; }
   double& at(int64_t k, int64_t first) { return best_[static_cast<size_t>(k * (num_layers() + 1) + first)]; }
 
-  /// Sets best(k, first) to the minimum of join(cost of k, best of the rest) over all ways to assign layers [first, L)
-  /// to the chunks k, k + 1, ...
+  /// Sets at(k, first) to the minimum of join(cost of chunk k, value of the later chunks) over all ways to assign
+  /// layers [first, L) to the chunks k, k + 1, ...
   template <typename Join>
   void solve(Join join) {
     best_.assign(static_cast<size_t>((chunks_ + 1) * (num_layers() + 1)), kInfinite);

@@ -14,7 +14,7 @@ struct TensorId {
   Payload payload;
   int64_t micro_batch, maker;
 
-  size_t index(const ScheduleSpec& spec) const {  // among all tensors of a step
+  size_t index(const ScheduleSpec& spec) const {  // index among all tensors of a step
     const int64_t row = maker + (payload == Payload::kActivation ? 0 : spec.chunks());
     return static_cast<size_t>(row * spec.micro_batches + micro_batch);
   }
@@ -43,10 +43,11 @@ std::optional<TensorId> output_of(const ScheduleSpec& spec, int64_t stage, const
   return TensorId{forward ? Payload::kActivation : Payload::kGradient, action.micro_batch, k};
 }
 
-/// The tick at which each round begins, [stages][rounds].
+/// Returns the tick at which each round begins, [stages][rounds].
 std::vector<std::vector<int64_t>> start_ticks(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds) {
   constexpr int64_t kNotMade = -1;
-  std::vector<int64_t> made(static_cast<size_t>(2 * spec.chunks() * spec.micro_batches), kNotMade);  // can move at tick
+  // Indexed by tensor: tick from which the tensor can be sent; kNotMade if its round has no tick yet.
+  std::vector<int64_t> made(static_cast<size_t>(2 * spec.chunks() * spec.micro_batches), kNotMade);
   std::vector<std::vector<int64_t>> ticks(rounds.size());
   const auto advance = [&](int64_t stage) {
     std::vector<int64_t>& own = ticks[static_cast<size_t>(stage)];
@@ -93,14 +94,16 @@ struct Move {
   }
 };
 
-/// Order of the links within one tick: first the even ones, then the odd ones and the link that closes the ring. So
-/// pairs without a common stage run at the same time, instead of one after another along the pipeline.
+/// Order of the links (pairs of neighbouring stages) within one tick: first the links whose lower stage is even, then
+/// the other links and the link between the last stage and the first. So transfers on links without a common stage run
+/// at the same time, instead of one after another along the pipeline.
 int64_t turn_of(int64_t from, int64_t to) {
   const auto [low, high] = std::minmax(from, to);
   return high - low > 1 ? 1 : low % 2;
 }
 
-/// Lists all moves, or, with `only`, those from and to that stage. Tensors pass between neighbours.
+/// Lists all moves, or, if `only` is given, the moves from and to stage `only`. Tensors pass only between neighbouring
+/// stages, so all stages except `only` and its neighbours are skipped.
 std::vector<Move> list_moves(const ScheduleSpec& spec, const std::vector<std::vector<Round>>& rounds,
                              const std::vector<std::vector<int64_t>>& ticks, std::optional<int64_t> only) {
   std::vector<Move> moves;

@@ -20,7 +20,7 @@ class Collective {
  public:
   Collective(Tensor in, Tensor out, comm::Work work)
       : in_(std::move(in)), out_(std::move(out)), work_(std::move(work)) {}
-  /// Makes later work of the stream wait for the result. Call once.
+  /// Makes later work of the stream wait for the result, and returns the result. Call it only once.
   Tensor wait(Stream& stream) {
     work_.wait(stream);
     in_ = {};
@@ -33,7 +33,7 @@ class Collective {
 };
 using Started = std::shared_ptr<Collective>;
 
-/// Reduces in place if no other reference to the partial sum exists.
+/// Starts an all-reduce, in place if no other reference to the partial sum exists.
 Started start_all_reduce(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
   Tensor in = packed(ctx, std::move(partial));
   Tensor out = in.unique() ? in : ctx.empty(in.dtype(), in.shape());
@@ -67,7 +67,8 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
   return start_reduce_scatter(ctx, partial, tp)->wait(ctx.stream);
 }
 
-/// Records that y was computed from x. Backward calls `start` with the gradient.
+/// Records on the tape that y was computed from x. In backward, `start` gets the gradient of y and starts the
+/// collective that computes the gradient of x.
 Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
            std::function<Started(Tensor dy)> start) {
   const Var out = result(ctx, y, info);
@@ -80,7 +81,7 @@ Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
   return out;
 }
 
-/// Returns the same value with a new placement, for a single rank, on which there is no communication.
+/// Returns x with a new placement. Used on a group of one rank, which needs no communication.
 Var renamed(Var x, const ValueInfo& info) {
   x.info = info;
   return x;
@@ -92,7 +93,7 @@ Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const ValueInfo info = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kPartialGrad}});
   if (tp.size() == 1) return renamed(x, info);
   Var out = record(ctx, info, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
-  out.rematerialize = x.rematerialize;  // recomputed in the same way
+  out.rematerialize = x.rematerialize;  // out has the value of x, so backward recomputes it as it recomputes x
   return out;
 }
 

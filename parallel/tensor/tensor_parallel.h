@@ -11,11 +11,11 @@ namespace ashlar::tensor {
 /// This rank's position in its tensor group: what the model needs to build and run its slice.
 struct TensorParallel {
   comm::Communicator* group = nullptr;  ///< never null; SelfComm on one rank
-  bool sequence_parallel = false;       ///< rows between the blocks' products are sharded over the group
+  bool sequence_parallel = false;       ///< rows of the residual stream are sharded over the group
 
   int64_t rank() const { return group->rank(); }
   int64_t size() const { return group->size(); }
-  /// Number of residual stream rows on this rank, of N.
+  /// Number of rows of the residual stream on this rank, if there are N in total.
   int64_t local_rows(int64_t N) const { return sequence_parallel ? N / size() : N; }
   /// Placement of the residual stream.
   Placement residual_stream() const { return sequence_parallel ? Placement::kRowsSplit : Placement::kInvariant; }
@@ -24,7 +24,7 @@ struct TensorParallel {
   nn::TensorAxes stream_axes() const {
     return sequence_parallel ? nn::replicated_and_summed_over(Axis::kTensor) : nn::replicated_over(Axis::kTensor);
   }
-  /// Returns the same slices with all rows on every rank, for decoding.
+  /// Returns a copy with all rows on every rank, for decoding.
   TensorParallel with_whole_rows() const { return {.group = group}; }
 };
 

@@ -10,23 +10,25 @@
 
 namespace ashlar::zero {
 
-/// Communication of replicas in a step: gradients bucket by bucket during backward, weights after the update.
+/// Communication of data-parallel replicas in a step: gradients bucket by bucket during backward, weights after the
+/// update. Calls in a step:
 ///
-///   begin_step        the gradients of the previous step are no longer needed
+///   begin_step        when the gradients of the previous step are no longer needed
 ///   poll              between two parts of backward work, as often as convenient
-///   finish            after the last one: the owned parts of the main gradients are sums over the replicas, the
-///                     rest is undefined
-///   start_param_sync  after the update of the owned parts: starts the all-gather, and sets each weight's
+///   finish            after the last backward: the main gradients of this rank's shard are then sums over the
+///                     replicas; all other main gradients are undefined
+///   start_param_sync  after the update of this rank's shard: starts the all-gather, and sets each weight's
 ///                     `param_sync`, for which the first operation that reads the weight waits
-///   wait_param_sync   before other reads of weights, or an update: all values have arrived
+///   wait_param_sync   before other reads of weights, and before an update: waits until all weights have arrived
 ///
-/// All replicas run the same number of micro-batches, so they reduce the buckets of a group in the same order: those of
-/// the last layers first. A bucket is reduced when each of its weights has as many contributions as it had in the first
-/// step for this number of micro-batches.
+/// All replicas run the same number of micro-batches, and reduce the buckets of a replica group in the same fixed
+/// order: the buckets of the last layers first. A bucket is reduced when it is the next in this order and each of its
+/// parameters has received all its gradient contributions. The number of contributions per micro-batch is not known
+/// before the first step, which counts them and therefore reduces all buckets in `finish`.
 class DataParallel {
  public:
-  /// Called by all ranks of `mesh`. It must outlive this object, as must `plan`, `store` and `stream`, on which
-  /// gradients are computed and weights are read.
+  /// Called by all ranks of `mesh`. Gradients are computed and weights are read on `stream`. All arguments must outlive
+  /// this object.
   DataParallel(const ShardPlan& plan, nn::ParameterStore& store, mesh::Mesh& mesh, Stream& stream);
 
   void begin_step(int64_t micro_batches);
@@ -35,10 +37,10 @@ class DataParallel {
   void start_param_sync();
   void wait_param_sync();
 
-  int64_t late_buckets() const { return late_; }  ///< buckets of the last step reduced only in `finish`
+  int64_t late_buckets() const { return late_; }  ///< number of buckets that the last step reduced only in `finish`
 
  private:
-  /// The buckets of one group of replicas, and how many of them are not reduced yet. These are the first ones.
+  /// The buckets of one group of replicas. The first `waiting` buckets are not reduced yet.
   struct Queue {
     comm::Communicator* replicas = nullptr;
     std::vector<const Bucket*> buckets;  ///< ascending

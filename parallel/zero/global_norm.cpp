@@ -10,7 +10,7 @@ namespace ashlar::zero {
 GlobalNorm::GlobalNorm(const Ctx& ctx, const nn::ParameterStore& store, std::span<const nn::ShardedRange> ranges,
                        mesh::Mesh& mesh)
     : mesh_(mesh) {
-  std::vector<std::string> lines;  // "name elements"
+  std::vector<std::string> lines;  // each "NAME ELEMENTS"
   for (const auto& ref : store.sharded_tensors())
     lines.push_back(str_cat(ref.tensor->name, " ", ref.tensor->global_shape.size()));
   std::map<std::string, int64_t> all_tensors;
@@ -27,7 +27,7 @@ GlobalNorm::GlobalNorm(const Ctx& ctx, const nn::ParameterStore& store, std::spa
 
 optim::SquaresTable GlobalNorm::table(const Ctx& ctx, std::span<const nn::ShardedRange> ranges, bool packed) const {
   std::vector<SquaresSegment> segments;
-  for (const nn::ShardedRange& range : ranges) {  // by name
+  for (const nn::ShardedRange& range : ranges) {  // ordered by name
     const nn::ShardedTensor& tensor = *range.ref->tensor;
     if (!tensor.main_replica) continue;
     segments.push_back({.begin = packed ? range.packed_at : range.flat_begin,

@@ -10,7 +10,7 @@ namespace ashlar::zero {
 
 namespace {
 
-/// The last of equal parts is larger than the others by less than 1/16.
+/// The last of the equal parts is larger than the others by less than 1/kOfAPart of a part.
 constexpr int64_t kOfAPart = 16;
 
 std::vector<comm::Range> equal_parts(int64_t size, int64_t ranks) {
@@ -25,8 +25,8 @@ bool is_shared(const nn::Parameter& parameter) {
                      [](const nn::ShardedTensor& p) { return !p.axes.summed_in_replica().empty(); });
 }
 
-/// The starts of a bucket's tensors and its end, relative to the bucket's start. Elements without a tensor belong to
-/// the tensor before them.
+/// Returns the starts of a bucket's tensors and the bucket's end, relative to the bucket's start. Elements without a
+/// tensor belong to the tensor before them.
 std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket& bucket) {
   std::vector<int64_t> bounds = {0, bucket.size};
   for (size_t i = bucket.first_parameter; i < bucket.last_parameter; ++i) {
@@ -39,8 +39,8 @@ std::vector<int64_t> tensor_bounds(const nn::ParameterStore& store, const Bucket
   return bounds;
 }
 
-/// Divides [0, bounds.back()) at `bounds` into one part per replica, such that the sum over replicas of (load + part
-/// size)^2 is minimal.
+/// Divides [0, bounds.back()) into one contiguous part per replica. Parts begin and end at elements of `bounds`, and
+/// the sum over replicas of (load + part size)^2 is minimal.
 std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const std::vector<double>& loads) {
   const size_t ranks = loads.size(), n = bounds.size();
   // Dynamic programming over replicas. least[i]: minimum cost when replicas 0..r hold [0, bounds[i]). from[r][i]: index
@@ -64,8 +64,9 @@ std::vector<comm::Range> even_loads(const std::vector<int64_t>& bounds, const st
   return parts;
 }
 
-/// Ranks that share a parameter must divide it in the same way, whatever else they hold. So these parameters come
-/// first, and each is divided by itself.
+/// Ranks that share a parameter must divide it in the same way, although they hold different other parameters and so
+/// have different loads. So shared parameters are divided without regard to the loads. They come first, so that the
+/// other buckets can balance the loads.
 void split_between_tensors(const nn::ParameterStore& store, const mesh::MeshShape& mesh, std::span<Bucket> buckets) {
   const auto shared = [&](const Bucket& bucket) { return is_shared(*store.parameters()[bucket.first_parameter]); };
   std::vector<size_t> order(buckets.size());

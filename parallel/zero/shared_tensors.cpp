@@ -11,10 +11,10 @@ namespace ashlar::zero {
 
 namespace {
 
-/// A part of a tensor, in the exchange between ranks.
+/// Identifies a part of a tensor in messages between ranks.
 struct Part {
-  int64_t id = 0;                ///< hash of name and place; the same on all ranks that hold it
-  int64_t grad_summed_over = 0;  ///< bits of the axes
+  int64_t id = 0;                ///< hash of name and position; equal on all ranks that hold the part
+  int64_t grad_summed_over = 0;  ///< AxisSet::bits of the axes
 };
 static_assert(sizeof(Part) == 2 * sizeof(int64_t));
 
@@ -23,7 +23,7 @@ int64_t id_of(const nn::ShardedTensor& t) {
       str_cat(t.name, " ", t.global_row, " ", t.rows, " ", t.global_col, " ", t.cols, " of ", t.global_shape.str())));
 }
 
-/// The parts of each rank of `group`, by rank. Called by all its ranks.
+/// Returns the parts of each rank of `group`, indexed by rank. Called by all ranks of `group`.
 std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Part> own) {
   SynchronousStream stream;
   const auto view = [](auto* data, int64_t n) { return MutView{data, DType::kInt64, 1, n, n}; };
@@ -43,8 +43,8 @@ std::vector<std::vector<Part>> gather(comm::Communicator& group, std::vector<Par
 
 using Ranks = std::vector<int>;  // ranks of a group, ascending
 
-/// Assigns each set to the first round that has no overlapping set, so that one split creates all communicators of a
-/// round.
+/// Divides the sets of ranks into rounds. Each set joins the first round in which it overlaps no other set. The sets of
+/// a round are then disjoint, so one split creates the communicators of all sets of a round.
 std::vector<std::vector<Ranks>> in_rounds(const std::set<Ranks>& sets) {
   std::vector<std::vector<Ranks>> rounds;
   for (const Ranks& set : sets) {
@@ -83,7 +83,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
   for (const nn::ShardedTensor* t : tensors)
     own.push_back({.id = id_of(*t), .grad_summed_over = int64_t{t->axes.summed_in_replica().bits()}});
   std::map<int64_t, Ranks> holders;
-  std::map<int64_t, std::set<int64_t>> summed_over;  // more than one value: ranks disagree
+  std::map<int64_t, std::set<int64_t>> summed_over;  // a set with more than one value means that ranks disagree
   const std::vector<std::vector<Part>> all = gather(along, own);
   for (int rank = 0; rank < along.size(); ++rank) {
     for (const Part& part : all[static_cast<size_t>(rank)]) {
@@ -91,7 +91,7 @@ void SharedTensors::find_groups(comm::Communicator& along, std::span<nn::Sharded
       summed_over[part.id].insert(part.grad_summed_over);
     }
   }
-  // 2. Make a communicator for each set of ranks that sum. All ranks of `along` compute the same sets.
+  // 2. Make a communicator for each set of ranks that sum a gradient. All ranks of `along` compute the same sets.
   std::set<Ranks> sums;
   for (const auto& [id, ranks] : holders)
     if (ranks.size() > 1 && *summed_over[id].rbegin() != 0) sums.insert(ranks);

@@ -10,26 +10,27 @@
 
 namespace ashlar::zero {
 
-/// Tensors of which several ranks of one replica hold the same part: a norm on every tensor rank, a KV head on some of
-/// them, a tied table on two stages. The ranks exchange their parts along the axes over which a tensor is replicated,
-/// and so find out which ranks hold a part.
+/// Tensors of which several ranks of one replica hold the same part: a norm on every tensor rank, a KV head on several
+/// tensor ranks, a tied table on two stages. The constructor gathers the names and positions of the parts, as hashes,
+/// along the axes over which a tensor is replicated. So each rank knows which ranks hold a part.
 class SharedTensors {
  public:
-  /// Called by all ranks of `mesh`, which must outlive it, as must `store`. Sets `main_replica` of the store's tensors:
-  /// the first rank that holds a part. Bug when ranks disagree on where the gradient of a part is summed.
+  /// Called by all ranks of `mesh`. `mesh` and `store` must outlive this object. Sets `main_replica` of the store's
+  /// tensors: true on the first rank that holds a part. Throws Bug when ranks disagree on the ranks over which the
+  /// gradient of a part is summed.
   SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh);
 
   /// For every tensor with `grad_summed_over`, sums the main gradients within `ranges` over the ranks that hold the
-  /// same part. They are then complete, and bitwise equal on these ranks. Ranks that share a part must own the same
-  /// ranges of it. This takes one operation per group of ranks, for any number of tensors. Called by all ranks, after
-  /// the last backward of a step and the sum over the replicas.
+  /// same part. The gradients are then complete, and bitwise equal on these ranks. Ranks that share a part must own the
+  /// same ranges of it. The sum takes one all_reduce per group of ranks, for any number of tensors. Called by all
+  /// ranks, after the last backward of a step and the sum over the replicas.
   void sum_gradients(const Ctx& ctx, std::span<const nn::ShardedRange> ranges) const;
 
  private:
   /// Ranks that hold the same parts, and this rank's tensors whose gradients they sum.
   struct Group {
     comm::Communicator* ranks = nullptr;
-    std::unique_ptr<comm::Communicator> made;  ///< null if it is a group of the mesh
+    std::unique_ptr<comm::Communicator> made;  ///< owns `ranks`; null if `ranks` is a group of the mesh
     std::set<const nn::ShardedTensor*> tensors;
   };
   void find_groups(comm::Communicator& along, std::span<nn::ShardedTensor* const> tensors);
