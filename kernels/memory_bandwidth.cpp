@@ -10,7 +10,8 @@ namespace ashlar::kernels {
 
 namespace {
 
-/// The median time of a call in about `budget` seconds, from at least five calls after one warm-up call.
+/// Returns the median time of one call in seconds. Makes one warm-up call, then at least five timed calls, for about
+/// `budget` seconds in total.
 template <typename Call>
 double median_seconds(double budget, const Call& call) {
   using Clock = std::chrono::steady_clock;

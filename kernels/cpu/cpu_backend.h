@@ -15,11 +15,12 @@ namespace ashlar::cpu {
 
 class Gemm;
 
-/// The backend of the host's cores. Calls are complete when they return. Each contract X.h of core/backend is
-/// implemented in kernels/cpu/X.cpp. Not thread-safe: used by one thread, it computes with `threads()` threads.
+/// The backend of the host's cores. Calls are complete when they return. A contract X.h of core/backend is implemented
+/// in kernels/cpu/X.cpp (attention.h: in attention/; linear_activation.h: in linear.cpp). Not thread-safe: one thread
+/// calls it, and each call computes with threads() threads.
 class CpuBackend final : public Backend, public HostThreads {
  public:
-  /// Throws input_error when options.threads is negative or options.max_isa unknown.
+  /// Throws input_error when options.threads is negative, and the errors of detect_cpu for options.max_isa.
   explicit CpuBackend(const CpuOptions& options);
   ~CpuBackend() override;
 
@@ -45,7 +46,8 @@ class CpuBackend final : public Backend, public HostThreads {
 #undef ASHLAR_LAUNCH
 
  private:
-  Allocator& workspace() { return allocator(MemoryKind::kWorkspace); }  // scratch of one kernel call: use ScopedBlock
+  /// Returns the allocator for scratch memory of one kernel call; allocate with ScopedBlock.
+  Allocator& workspace() { return allocator(MemoryKind::kWorkspace); }
 
   CpuInfo info_;
   Threads threads_;

@@ -20,24 +20,25 @@ enum class Isa : uint8_t {
 constexpr auto names_of(Isa) { return enum_names<Isa>("baseline", "avx2", "avx512", "avx512_bf16"); }
 using ashlar::name_of;
 
-/// Resources of the machine for this process.
+/// Instruction sets, usable cores and model name of the processor.
 struct CpuInfo {
-  Isa isa = Isa::kBaseline;  ///< the fastest that is detected and allowed
-  Isa detected = Isa::kBaseline;
-  int cores = 1;      ///< cores that this process may use (usable_cores in core/device/host_limits.h)
-  std::string model;  ///< the processor's model name
+  Isa isa = Isa::kBaseline;       ///< instruction set of the kernels: the fastest that is detected and allowed
+  Isa detected = Isa::kBaseline;  ///< highest instruction set of the processor
+  int cores = 1;                  ///< cores that this process may use (usable_cores in core/device/host_limits.h)
+  std::string model;              ///< the processor's model name
 };
 
-/// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") limits `isa`; so does the
-/// environment variable ASHLAR_MAX_ISA (same words), read only here. The lower limit applies. If the bf16 dot product
-/// is slower than widening to fp32 (Intel), `isa` is below avx512_bf16 unless `max_isa` or ASHLAR_MAX_ISA requests it.
-/// A build for one machine (ASHLAR_NATIVE) has one instruction set, avx512_bf16 beside avx512.
-/// Throws input_error for an unknown word in `max_isa` or ASHLAR_MAX_ISA, and if `isa` is below what the build has.
+/// Detects the processor. `max_isa` ("", "baseline", "avx2", "avx512", "avx512_bf16") limits CpuInfo::isa; so does the
+/// environment variable ASHLAR_MAX_ISA, which takes the same values. The lower limit applies. On processors whose bf16
+/// dot product is slower than widening to fp32 (Intel), the result is at most avx512 unless `max_isa` or ASHLAR_MAX_ISA
+/// is set. A build for one machine (ASHLAR_NATIVE) has kernels for one instruction set only, except that a build for
+/// avx512 also has those for avx512_bf16. Throws input_error for an unknown value of `max_isa` or ASHLAR_MAX_ISA, and
+/// if the result is below the instruction set of a build for one machine.
 CpuInfo detect_cpu(std::string_view max_isa = {});
 
-/// Measures, for about `seconds`, the multiply-add rate in FLOP/s of the cores of `threads` on registers only: for fp32
-/// and fp64 the FMA at the vector width of `isa`; for bf16 the dot-product instruction, or without one the fp32 rate.
-/// Every "percent of peak" is relative to it.
+/// Returns the rate in FLOP/s of multiply-adds on registers, of all `threads` together, measured for about `seconds`.
+/// fp32 and fp64 use the FMA at the vector width of `isa`. bf16 uses the dot-product instruction if `isa` has one;
+/// otherwise the result is the fp32 rate. Every "percent of peak" is relative to this rate.
 double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds);
 
 }  // namespace ashlar::cpu

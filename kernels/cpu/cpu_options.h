@@ -9,10 +9,10 @@ namespace ashlar::cpu {
 
 /// Options of a CpuBackend.
 struct CpuOptions {
-  int threads = 0;              ///< 0 = every core that this process may use
-  Log* log = nullptr;           ///< capability notices; null = silent. Must outlive the backend.
+  int threads = 0;              ///< number of threads; 0 = every core that this process may use
+  Log* log = nullptr;           ///< receives notices about the CPU; null = no notices. Must outlive the backend.
   std::string max_isa;          ///< see detect_cpu in cpu_info.h; empty = the best available
-  int64_t arena_cap_bytes = 0;  ///< limit per memory kind; 0 = the system's memory
+  int64_t arena_cap_bytes = 0;  ///< limit in bytes for each memory kind; 0 = only the system's memory limits it
 };
 
 }  // namespace ashlar::cpu

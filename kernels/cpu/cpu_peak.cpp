@@ -30,7 +30,8 @@ constexpr int kChains = 24;
 constexpr int kChains = 12;
 #endif
 
-/// Runs `steps` rounds of chains; returns the flops per round and stores the sums in `sink`.
+/// Runs `steps` rounds, each with one multiply-add per chain. Returns the flops per round. Adds the results to `sink`,
+/// so that the compiler keeps the loop.
 template <typename T>
 HWY_ATTR double fma_rounds(int64_t steps, double* sink) {
   const hn::ScalableTag<T> d;
@@ -65,8 +66,8 @@ double dot_rounds(int64_t steps, double* sink) {
   __m512 sum[kChains];
 #pragma GCC unroll 24
   for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(static_cast<float>(i));
-  const __m512i x = _mm512_set1_epi16(0x3c00);  // 2^-7
-  const __m512i y = _mm512_set1_epi16(0x3f00);  // 0.5
+  const __m512i x = _mm512_set1_epi16(0x3c00);  // 2^-7 in bf16
+  const __m512i y = _mm512_set1_epi16(0x3f00);  // 0.5 in bf16
   for (int64_t s = 0; s < steps; ++s) {
 #pragma GCC unroll 24
     for (int i = 0; i < kChains; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)x, (__m512bh)y);
@@ -96,7 +97,7 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   };
-  constexpr int64_t kSteps = 50'000;  // about a millisecond
+  constexpr int64_t kSteps = 50'000;  // rounds of one measurement, about a millisecond
   std::vector<double> rates;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   struct alignas(64) OfThread {
@@ -119,8 +120,8 @@ double measure_peak(DType dtype, Threads& threads, Isa isa, double seconds) {
     rates.push_back(rate);
   } while (Clock::now() < end);
   ASHLAR_CHECK(sink != 0, "the loop was optimised away");
-  // Other programs can only make a slice slower, so the result is the upper decile of the rates. The maximum may be
-  // noise of the clock.
+  // Other programs can only make a measurement slower, so the highest rates are the most accurate. The maximum itself
+  // may be noise of the clock, so the result is the upper decile.
   std::sort(rates.begin(), rates.end());
   return rates[rates.size() * 9 / 10];
 }

@@ -5,8 +5,8 @@
 
 namespace ashlar::cpu {
 
-/// A function that is compiled for several instruction sets. The backend chooses one of them. Highway's own choice
-/// would be one for the whole process, but a process may have backends for several instruction sets.
+/// Returns the variant for `isa` of a function that is compiled for several instruction sets. Highway's own dispatch
+/// makes one choice for the whole process, but a process may have backends for several instruction sets.
 template <typename Function>
 Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline) {
   switch (isa) {
@@ -20,7 +20,7 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 
 }  // namespace ashlar::cpu
 
-// A build for one machine has one instruction set, which detect_cpu demands.
+// A build for one machine (ASHLAR_NATIVE) has kernels for one instruction set. detect_cpu throws if the CPU lacks it.
 #ifndef ASHLAR_NATIVE_ISA
 #define ASHLAR_AVX512(function) N_AVX3::function
 #define ASHLAR_AVX2(function) N_AVX2::function
@@ -29,10 +29,12 @@ Function* for_isa(Isa isa, Function* avx512, Function* avx2, Function* baseline)
 #define ASHLAR_AVX2(function) HWY_STATIC_DISPATCH(function)
 #endif
 
-/// `function` of the HWY_NAMESPACE at this place, compiled for `isa`. Use it in the HWY_ONCE part of a file.
+/// Returns the address of the variant for `isa` of `function`, which is declared in HWY_NAMESPACE of the current
+/// namespace. Use it in the HWY_ONCE part of a file.
 #define ASHLAR_FOR_ISA(isa, function) \
   ::ashlar::cpu::for_isa(isa, &ASHLAR_AVX512(function), &ASHLAR_AVX2(function), &HWY_STATIC_DISPATCH(function))
 
-/// Defines the launch of a kernel that is `function(args, threads)`, likewise.
+/// Defines CpuBackend::launch(const Args&, ...) as a call of `function(args, threads)`, compiled for the backend's
+/// instruction set. Use it in the HWY_ONCE part of a file.
 #define ASHLAR_LAUNCH_FOR_ISA(Args, function) \
   void CpuBackend::launch(const Args& args, Stream&) { ASHLAR_FOR_ISA(info_.isa, function)(args, threads_); }

@@ -6,8 +6,8 @@
 
 namespace ashlar::cpu {
 
-// Rows [begin, end) of a call, on the calling thread. For kernels that run several calls in turn while the rows are in
-// the cache.
+// Functions that process only rows [begin, end) of a call, on the calling thread. With these functions, a kernel
+// applies several operations to a few rows while these rows are in the cache.
 
 using ResidualRows = void (*)(const ResidualForward& args, int64_t begin, int64_t end);
 using NormRows = void (*)(const NormForward& args, int64_t begin, int64_t end);

@@ -1,7 +1,6 @@
-// 1. Sums of squares by tensor for the gradient norm: the sums of chunks, then for each segment their sum in order. 2
-// to 8 B for 2 flops in
-//    double. Threads process chunks.
-// 2. The norm, the clip scale and the skip from them: a few hundred numbers.
+// 1. Sums of squares by tensor, for the gradient norm: threads sum chunks of elements, then the sums of each tensor's
+//    chunks are added in order. Reads 2 to 8 B per element for 2 flops in double.
+// 2. The norm, the clip scale and the skip flag, computed from these sums: a few hundred numbers.
 
 #include "kernels/cpu/simd_targets.h"
 

@@ -4,8 +4,9 @@
 #include "kernels/cpu/gemm/column_sums.h"
 #include "kernels/cpu/gemm/gemm.h"
 
-// Each of the three products of a linear layer is one matrix product: 2*N*M*K flops, bound by the FMA rate, or for a
-// few rows by reading w. gemm.h describes threads, packing and the choice of the kernel.
+// Forward and the two gradients of a linear layer are one matrix product each: 2*N*M*K flops for N rows, K inputs and M
+// outputs. They are bound by the FMA rate, or for a few rows by reading w. gemm/packed_gemm.cpp describes the
+// algorithm.
 
 namespace ashlar::cpu {
 

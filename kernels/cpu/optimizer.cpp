@@ -1,7 +1,7 @@
-// Update rules over the segments of a rank in one pass; one function per rule. Memory-bound. AdamW reads grad, master,
-// m, v and writes the last three (28 B per element in fp32, 30 with bf16 weights) for about 15 flops, a square root and
-// a division. Lion reads grad, master, m and writes the last two (20 B and 22) for about 8 flops. Elements are
-// independent; threads process contiguous parts.
+// Update rules; one function per rule. One pass updates all segments (ranges of tensors) of a rank. Memory-bound. AdamW
+// reads grad, master, m, v and writes the last three (28 B per element in fp32, 30 with bf16 weights) for about 15
+// flops, a square root and a division. Lion reads grad, master, m and writes the last two (20 B, or 22 with bf16
+// weights) for about 8 flops. Elements are independent; threads process contiguous parts.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -20,14 +20,14 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Elements of one segment, and where they start in each tensor. W is the type of the weights.
+/// A range of elements of one segment, and where it starts in each buffer. W is the type of the weights.
 template <typename A, typename W>
 struct UpdateRange {
   int64_t size;
-  int64_t packed;  ///< start of the state
+  int64_t packed;  ///< index of the first element in the packed state
   const A* grad;
   A* master;
-  W* weights;  ///< null: master is the weights
+  W* weights;  ///< null if `master` is the flat weights
   const StepScalars& scalars;
   double lr, weight_decay, clip_scale;
 

@@ -14,7 +14,7 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-/// Part `index` of [0, n) split into `parts` contiguous ranges whose sizes differ by at most one.
+/// Returns part `index` of [0, n), which is split into `parts` contiguous ranges whose sizes differ by at most one.
 inline Range part_of(int64_t n, int64_t parts, int64_t index) {
   const int64_t each = n / parts;
   const int64_t more = n % parts;
@@ -22,9 +22,10 @@ inline Range part_of(int64_t n, int64_t parts, int64_t index) {
   return {begin, begin + each + (index < more ? 1 : 0)};
 }
 
-/// Calls body(begin, end) on contiguous ranges that cover [0, n), one per thread, at least `grain` items each; inline
-/// if one range is enough or inside another region. `body` must not throw (an exception ends the process) and may write
-/// only data of its items, so that results do not depend on the thread count.
+/// Calls body(begin, end) on contiguous ranges that cover [0, n), one range per thread, at least `grain` items each. If
+/// one range is enough, or inside another region of `threads`, the calling thread processes all items. `body` must not
+/// throw (an exception ends the process) and may write only data of its items, so that results do not depend on the
+/// number of threads.
 template <typename Body>
 void parallel_for(Threads& threads, int64_t n, int64_t grain, const Body& body) {
   if (n <= 0) return;

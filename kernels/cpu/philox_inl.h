@@ -1,6 +1,6 @@
-// Philox4x32-10 in vectors: the words of core/base/philox.h, many counters at a time, bit for bit.
+// Philox4x32-10 in vectors: computes the same words as core/base/philox.h, for many counters at a time.
 
-// The guard toggles: Highway includes this once per target.
+// The include guard is toggled, since Highway includes this file once per target.
 #if defined(ASHLAR_KERNELS_CPU_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_PHILOX_INL_H_
 #undef ASHLAR_KERNELS_CPU_PHILOX_INL_H_
@@ -17,13 +17,13 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// The four words of as many counters as a vector has 64-bit lanes, each in the low half of its lane. The high halves
-/// are undefined: products use low halves only, and stores mask them.
+/// The four words of several counters, one counter in each 64-bit lane. A word is in the low half of its lane. The high
+/// halves are undefined: products use low halves only, and stores mask the high halves.
 struct PhiloxLanes {
   hn::Vec<hn::ScalableTag<uint64_t>> word[4];
 };
 
-/// Counters {lo(index), hi(index), c2, c3}.
+/// Returns the counters {lo(index), hi(index), c2, c3}, one for each lane of `index`.
 HWY_INLINE PhiloxLanes philox_counters(hn::Vec<hn::ScalableTag<uint64_t>> index, uint32_t c2, uint32_t c3) {
   const hn::ScalableTag<uint64_t> d64;
   return {{index, hn::ShiftRight<32>(index), hn::Set(d64, c2), hn::Set(d64, c3)}};
@@ -40,7 +40,8 @@ HWY_INLINE void philox_round(PhiloxLanes& x, uint32_t k0, uint32_t k1) {
   x.word[3] = p0;
 }
 
-/// Philox4x32-10 of each of `lanes`, from counters to words. Two at a time hide the latency of the products.
+/// Replaces the counters in each of `lanes` by their Philox4x32-10 words. With two arguments, the processor overlaps
+/// the multiplications of both and so hides their latency.
 template <typename... Lanes>
 HWY_INLINE void philox(uint64_t key, Lanes&... lanes) {
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -52,10 +53,12 @@ HWY_INLINE void philox(uint64_t key, Lanes&... lanes) {
   }
 }
 
-/// Words of blocks first, first+1, ... of the function Philox::apply({lo(block), hi(block), c2, c3}, key), four per
-/// block in order. `words` has room for num_blocks rounded up to kPhiloxBlocks.
+/// Number of blocks that philox_words computes at once.
 inline constexpr int64_t kPhiloxBlocks = 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<uint64_t>()));
 
+/// Writes the words of blocks first, first + 1, ...: for each block the four words of Philox::apply({lo(block),
+/// hi(block), c2, c3}, key), in order. `words` has room for the words of num_blocks blocks, rounded up to a multiple of
+/// kPhiloxBlocks blocks.
 HWY_INLINE void philox_words(uint64_t first, int64_t num_blocks, uint32_t c2, uint32_t c3, uint64_t key,
                              uint32_t* words) {
   const hn::ScalableTag<uint64_t> d64;

@@ -1,6 +1,6 @@
 // A residual addition and the norm of the sum.
-// Memory-bound: in fp32 16 B per element (two read, two written) instead of the 20 B of the two calls; a few rows at a
-// time are added and then normalized while they are in the L1 cache. Threads process contiguous rows.
+// Memory-bound: in fp32 16 B per element (two read, two written) instead of the 20 B of separate kernels; a few rows at
+// a time are added and then normalized while they are in the L1 cache. Threads process contiguous rows.
 
 #include "core/backend/residual_norm.h"
 

@@ -1,7 +1,7 @@
-// Vector functions for the kernels beyond Highway's own: an exponential that keeps NaN, the logistic function with its
-// complement, and the normal distribution with its density. About 1-2 ulp in fp32.
+// Vector functions that Highway does not have: an exponential that keeps NaN, the logistic function with its
+// complement, and the normal distribution with its density. Their errors are about 1 to 2 ulp in fp32.
 
-// The guard toggles: Highway includes this once per target.
+// The include guard is toggled, since Highway includes this file once per target.
 #if defined(ASHLAR_KERNELS_CPU_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_SIMD_MATH_INL_H_
 #undef ASHLAR_KERNELS_CPU_SIMD_MATH_INL_H_
@@ -18,9 +18,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// exp(x) for x <= 88. NaN stays NaN, since a NaN loss must be noticed. Results below the smallest normal number are 0.
-/// fp32: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 fitted at Chebyshev nodes to 1.1e-8.
-/// The error is about 1 ulp, with half the instructions of Highway's Exp, which is used for fp64.
+/// Returns exp(x) for x <= 88. NaN stays NaN, since a NaN loss must be noticed. In fp32, results below the smallest
+/// normal number are 0. fp32: x = n ln2 + r with |r| <= ln2/2, and exp(r) = 1 + r + r^2 q(r), where q is a polynomial
+/// of degree 4 fitted at Chebyshev nodes (fit error 1.1e-8). The result is within about 1 ulp and takes half the
+/// instructions of Highway's Exp. fp64 uses Highway's Exp.
 template <class D>
 HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
   using A = hn::TFromD<D>;
@@ -28,7 +29,7 @@ HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
     return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);  // Highway's Exp returns zero for NaN
   } else {
     const hn::RebindToUnsigned<D> du;
-    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+    // Adding 1.5 * 2^23 rounds to an integer and leaves this integer in the low bits of the sum.
     const auto magic = hn::Set(d, 0x1.8p23F);
     const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504089F), magic);
     const auto n = hn::Sub(shifted, magic);
@@ -44,22 +45,22 @@ HWY_INLINE VecOf<D> exp_below_88(D d, VecOf<D> x) {
   }
 }
 
-/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. They drop NaN, so the caller must multiply by x to keep
-/// it.
+/// Computes s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. s and r are not NaN where x is NaN, so a caller
+/// that must propagate NaN multiplies by x.
 template <class D>
 HWY_INLINE void logistic(D d, VecOf<D> x, VecOf<D>& s, VecOf<D>& r) {
   using A = hn::TFromD<D>;
   const auto one = hn::Set(d, A{1});
-  const auto bound = hn::Set(d, A{sizeof(A) == 4 ? 86 : 700});  // beyond it exp(-x) nears overflow and s is 0
+  const auto bound = hn::Set(d, A{sizeof(A) == 4 ? 86 : 700});  // keeps exp(-x) finite; s = 0 for x < -bound
   const auto e = exp_below_88(d, hn::Min(bound, hn::Neg(x)));
   const auto reciprocal = hn::Div(one, hn::Add(one, e));
   r = hn::Mul(e, reciprocal);
   s = hn::IfThenZeroElse(hn::Lt(x, hn::Neg(bound)), reciprocal);
 }
 
-/// Phi(x), the normal distribution, with relative accuracy in both tails, and its density phi(x).
-/// fp32: Phi(-t) = exp(-t^2/2) M(t), M a polynomial in k = 1/(1 + 0.24 t) times k with maximum relative error 4e-9,
-/// fitted at Chebyshev nodes for 0 <= t <= 15; beyond, exp underflows. fp64: libm's erfc.
+/// Computes the normal distribution function Phi(x), with relative accuracy in both tails, and its density phi(x).
+/// fp32: for t = |x|, Phi(-t) = exp(-t^2/2) M(t), where M(t) is k times a polynomial in k = 1/(1 + 0.24 t), fitted at
+/// Chebyshev nodes for 0 <= t <= 15 with maximum relative error 4e-9; beyond 15 exp underflows. fp64: libm's erfc.
 template <class D>
 HWY_INLINE void normal_distribution(D d, VecOf<D> x, VecOf<D>& distribution, VecOf<D>& density) {
   using A = hn::TFromD<D>;

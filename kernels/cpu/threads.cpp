@@ -23,7 +23,8 @@ int64_t now_ns() {
 
 void pause() { __builtin_ia32_pause(); }
 
-// Sleeps until it is woken or the word differs from `old`. It may also return without a reason.
+// Sleeps until another thread wakes this one; returns at once if the word differs from `old`. Spurious wake-ups are
+// possible.
 void sleep_on(const void* word, uint32_t old, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, old, nullptr, nullptr, bits);
 }
@@ -31,7 +32,7 @@ void wake(const void* word, uint32_t bits = FUTEX_BITSET_MATCH_ANY) {
   syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, nullptr, nullptr, bits);
 }
 
-// Bit of the futex mask that wakes a thread; threads from 31 on use the same bit.
+// Returns the bit of the futex mask that wakes a thread; threads from 31 on share one bit.
 uint32_t bit_of(int thread) { return uint32_t{1} << std::min(thread, 31); }
 uint32_t bits_below(int count) { return count > 31 ? ~uint32_t{0} : (uint32_t{1} << count) - 1; }
 
@@ -80,7 +81,7 @@ void Threads::Waiter::spun(bool in_time) {
 
 template <typename Done, typename Sleep>
 int64_t Threads::wait(const Done& done, const Sleep& sleep, Waiter& waiter) const {
-  constexpr int kPauses = 16;  // between two clock reads
+  constexpr int kPauses = 16;  // number of pauses between two clock reads
   const int64_t begin = now_ns();
   int64_t now = begin;
   bool over = done();
@@ -111,7 +112,7 @@ void Threads::run_region(const Region& region) {
   remaining_.store(static_cast<uint32_t>(region.count - 1), std::memory_order_relaxed);
   const uint64_t number = (go_.load(std::memory_order_relaxed) + 1) & UINT32_MAX;
   go_.store(number | static_cast<uint64_t>(region.count)
-                         << 32);  // sequentially consistent with the read of the sleepers
+                         << 32);  // sequentially consistent, so ordered before the load of idle_sleepers_
   if (idle_sleepers_.load() > 0) wake(&go_, bits_below(region.count));
   region.call(region.work, 0, region.count);
   const auto done = [this] { return remaining_.load(std::memory_order_acquire) == 0; };
@@ -140,7 +141,7 @@ void Threads::serve(int thread) {
     seen = go_.load(std::memory_order_acquire);
     const int count = static_cast<int>(seen >> 32);
     if (count == 0) return;
-    if (thread >= count) continue;  // the region may be over and another started
+    if (thread >= count) continue;  // not in this region; region_ may already describe a later one
     region_.call(region_.work, thread, count);
     if (remaining_.fetch_sub(1) == 1 && caller_sleeps_.load()) wake(&remaining_);
   }

@@ -15,11 +15,12 @@ namespace ashlar::cpu {
 /// for. Sleeping at once would cost an interrupt at each of the thousands of waits of a step.
 class Threads {
  public:
-  /// Longer than the waits within a step on dedicated cores, and shorter than a time slice of the scheduler.
+  /// Default of `spin_us`. It is longer than the waits within a step on dedicated cores, and shorter than a time slice
+  /// of the scheduler.
   static constexpr int64_t kSpinMicroseconds = 100;
 
-  /// Starts the threads. `spin_us` = 0: sleep at once, best for more threads than cores. Throws resource_error (exit 6)
-  /// if the system refuses a thread.
+  /// Starts the threads. With `spin_us` = 0 a waiting thread sleeps at once, which is best for more threads than cores.
+  /// Throws resource_error (exit code 6) if the system refuses a thread.
   explicit Threads(int size, int64_t spin_us = kSpinMicroseconds);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -28,8 +29,8 @@ class Threads {
   int size() const { return size_; }
 
   /// Calls work(thread, count) on count = min(wanted, size()) threads, the caller as thread 0, and returns when all
-  /// have finished; work(0, 1) inside a region, or while another thread has one. `work` must not throw: that ends the
-  /// process.
+  /// have finished. Inside a region, or while another thread runs a region, calls only work(0, 1) on the calling
+  /// thread. `work` must not throw: an exception ends the process.
   template <typename Work>
   void run(int wanted, const Work& work) {
     const int count = std::min(wanted, size_);
@@ -40,7 +41,7 @@ class Threads {
                 .count = count});
     busy_.store(false, std::memory_order_release);
   }
-  /// Barrier inside `work`, for all threads of its region.
+  /// Waits until all threads of the region have called barrier(). Each thread calls it inside `work`, with its index.
   void barrier(int thread);
 
   /// Total time that threads of regions have waited for each other. Thread-safe.
@@ -52,24 +53,25 @@ class Threads {
     const void* work = nullptr;
     int count = 1;
   };
-  /// Decides whether a thread spins before it sleeps. After several unsuccessful spins it does not spin for
-  /// increasingly many waits, since the awaited thread probably shares its core or has none.
+  /// Decides whether a thread spins before it sleeps. After kTrust unsuccessful spins in a row, the awaited thread
+  /// probably has no core, or has to share the core of the spinning thread. The waiting thread then sleeps at once in
+  /// its next kFirstSkips waits. Each further unsuccessful spin doubles this number of waits, up to kMostSkips.
   class Waiter {
    public:
     bool spins();
-    void spun(bool in_time);  ///< whether the wait was over within the spin
+    void spun(bool in_time);  ///< `in_time`: the wait ended while the thread was spinning
 
    private:
     static constexpr int kTrust = 3, kFirstSkips = 8, kMostSkips = 256;
     int failures_ = 0, skip_ = 0, skips_ = kFirstSkips;
   };
   struct alignas(64) OfThread {
-    std::atomic<int64_t> waited_ns = 0;  // written by its thread alone
+    std::atomic<int64_t> waited_ns = 0;  // only its thread writes it
     Waiter in_region, idle;
   };
 
   void run_region(const Region& region);
-  void serve(int thread);  // loop of an own thread
+  void serve(int thread);  // main loop of a thread of this object
   void stop() noexcept;
   void count(int thread, int64_t waited_ns);
   template <typename Done, typename Sleep>
@@ -78,13 +80,14 @@ class Threads {
   const int size_;
   const int64_t spin_ns_;
   alignas(64) std::atomic<bool> busy_ = false;  // a region is running
-  // The region's number in the lower half, watched by sleepers; its number of threads in the upper half: 0 ends all.
+  // Lower half: counter that identifies the latest region; idle threads sleep until it changes. Upper half: how many
+  // threads the region has; 0 ends all threads of this object.
   alignas(64) std::atomic<uint64_t> go_ = 0;
   std::atomic<int> idle_sleepers_ = 0;
-  Region region_;                                    // of `go_`; read only by its threads
+  Region region_;                                    // the region that go_ announces; read by the region's threads only
   alignas(64) std::atomic<uint32_t> remaining_ = 0;  // unfinished threads of the region, except the caller
   std::atomic<bool> caller_sleeps_ = false;
-  alignas(64) std::atomic<uint32_t> arrived_ = 0;  // at the barrier
+  alignas(64) std::atomic<uint32_t> arrived_ = 0;  // number of threads at the barrier
   alignas(64) std::atomic<uint32_t> barriers_ = 0;
   std::atomic<int> barrier_sleepers_ = 0;
   std::unique_ptr<OfThread[]> of_threads_;

@@ -1,7 +1,7 @@
-// Loads and stores of all kernels of this folder: bf16 to and from fp32 vectors, other types unchanged. Compiled once
-// per instruction set.
+// Vector loads and stores for all kernels of this folder: bf16 is converted to and from fp32, other types are
+// unchanged. Compiled once per instruction set.
 
-// The guard toggles: Highway includes this once per target.
+// The include guard is toggled, since Highway includes this file once per target.
 #if defined(ASHLAR_KERNELS_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_VECTOR_INL_H_
 #undef ASHLAR_KERNELS_CPU_VECTOR_INL_H_
@@ -35,7 +35,7 @@ template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) {
   hn::StoreU(v, d, p);
 }
-/// Rounded to nearest even, as BF16::round_bits.
+/// Stores an fp32 vector as bf16, rounded to nearest even like BF16::round_bits.
 template <class D>
 HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, BF16* p) {
   const hn::Rebind<uint16_t, D> d16;

@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
-// Memory-bound: bf16 moves 4 to 6 B per element forward and 6 to 10 B backward. An H100 can issue more instructions in
-// that time than an exponential and a division need (about 25). Rows (a contiguous matrix is one long row) are split
-// into vectors; a thread processes several vectors and writes each output once.
+// Memory-bound: bf16 moves 4 to 6 B per element forward and 6 to 10 B backward. While an H100 moves these bytes, it can
+// issue more instructions than an exponential and a division need (about 25). Rows (a contiguous matrix is one long
+// row) are split into vectors; a thread processes several vectors and writes each output once.
 
 #include "core/backend/activation.h"
 
@@ -16,7 +16,7 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// Base of activations without clamp and offset, which leave the linear half unchanged.
+/// Base of activations without clamp and offset: the linear half (up) of a gated activation stays unchanged.
 struct Plain {
   template <typename A>
   __device__ __forceinline__ A linear(A up) const {
@@ -28,11 +28,12 @@ struct Plain {
   }
 };
 
-/// act(x) and act'(x). The compiler removes unused results. kFast: results are stored as bf16.
+/// Each activation sets value = act(x) and slope = act'(x); the compiler removes a result that is not used. An
+/// activation may use approximate functions if kFast is true, which is for results that are stored as bf16.
 struct Relu : Plain {
   template <bool kFast, typename A>
   __device__ __forceinline__ static void apply(A x, A& value, A& slope) {
-    value = x < A{0} ? A{0} : x;  // this order keeps NaN
+    value = x < A{0} ? A{0} : x;  // this order of operands keeps NaN
     slope = x > A{0} ? A{1} : A{0};
   }
 };
@@ -56,13 +57,13 @@ struct GeluErf : Plain {
   }
 };
 
-/// With u = sqrt(2/pi) (x + 0.044715 x^3): (1 + tanh u)/2 = logistic(2u).
+/// Uses (1 + tanh u)/2 = logistic(2u), where u = sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanh : Plain {
   template <bool kFast, typename A>
   __device__ __forceinline__ static void apply(A x, A& value, A& slope) {
     constexpr auto kScale = static_cast<A>(1.59576912160573071175978);  // 2 sqrt(2/pi)
     constexpr auto kCubic = static_cast<A>(1.59576912160573071175978 * 0.044715);
-    const A inside = max(A{-30}, min(A{30}, x));  // the function is constant beyond; keeps x^3 finite
+    const A inside = max(A{-30}, min(A{30}, x));  // beyond +-30 the logistic is constant, and x^3 could overflow
     const A square = inside * inside;
     A s, r;
     logistic<kFast>(inside * fused(kCubic, square, kScale), s, r);
@@ -110,7 +111,7 @@ struct Identity : Plain {
   }
 };
 
-/// f(Act()).
+/// Calls f with an object of the type that implements `kind`.
 template <typename F>
 __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) {
   switch (kind) {
@@ -126,8 +127,8 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
   }
 }
 
-/// Any kind with clamp and offset, chosen at run time since few models use them. Comparisons are ordered so that NaN
-/// propagates.
+/// An activation of any kind with clamp and offset. The kind is a run-time value, since few models use clamp and
+/// offset. Comparisons are written so that a NaN input gives a NaN result.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -206,18 +207,19 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN
-/// propagates.
+/// The activation xIELU: f(x) = p x^2 + beta x for x > 0, otherwise f(x) = n (expm1(min(x, eps)) - x) + beta x.
+/// Comparisons are written so that a NaN input gives a NaN result.
 template <typename A>
 struct Xielu {
-  A p, n;  ///< softplus(alpha_p), beta + softplus(alpha_n)
+  A p, n;  ///< p = softplus(alpha_p), n = beta + softplus(alpha_n)
 
   template <typename T>
   __device__ __forceinline__ explicit Xielu(const T* alpha)
       : p(softplus(static_cast<A>(widen(alpha[0])))),
         n(static_cast<A>(kXieluBeta) + softplus(static_cast<A>(widen(alpha[1])))) {}
 
-  /// log(1 + e) = log(u) e / (u - 1), u = 1 + e as rounded: accurate for small e.
+  /// Returns log(1 + exp(a)) = max(a, 0) + log(1 + e) with e = exp(-|a|). Computes log(1 + e) as log(u) e / (u - 1),
+  /// where u is 1 + e after rounding: this is accurate for small e.
   __device__ __forceinline__ static A softplus(A a) {
     const A e = exponential(-fabs(a)), u = A{1} + e;
     return max(a, A{0}) + (u == A{1} ? e : logarithm(u) * e / (u - A{1}));
@@ -230,7 +232,7 @@ struct Xielu {
     constexpr auto kBeta = static_cast<A>(kXieluBeta);
     return fused(kBeta, x, x > A{0} ? p * x * x : n * (below(x) - x));
   }
-  /// f'(x), and the factors of dy in the sums for dalpha_p and dalpha_n.
+  /// Computes slope = f'(x), and by_p and by_n: the factors of dy in the sums for dalpha_p and dalpha_n.
   __device__ __forceinline__ void slopes(A x, A& slope, A& by_p, A& by_n) const {
     constexpr auto kBeta = static_cast<A>(kXieluBeta);
     constexpr auto kEps = static_cast<A>(kXieluEps);
@@ -257,7 +259,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// 1. dx (+)= dy f'(x)  2. the block's partial sums, partials [blocks, 2].
+/// 1. computes dx (+)= dy f'(x)  2. writes the block's two partial sums to partials [blocks, 2].
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
     xielu_backward_kernel(Pieces pieces, const T* scalars, Rows<const T> dy, Rows<const T> x, Rows<T> dx,
@@ -278,7 +280,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
     for (int i = 0; i < W; ++i) {
       A slope, by_p, by_n;
       act.slopes(x_v.wide(i), slope, by_p, by_n);
-      const A dy_i = dy_v.wide(i);  // 0 beyond the row
+      const A dy_i = dy_v.wide(i);  // 0 beyond the end of the row
       sums[0] = fused(dy_i, by_p, sums[0]);
       sums[1] = fused(dy_i, by_n, sums[1]);
       out[i] = dy_i * slope;
@@ -294,8 +296,8 @@ __global__ void __launch_bounds__(Pieces::kThreads, sizeof(T) == 8 ? 2 : 4)
   partials[2 * int64_t{blockIdx.x} + 1] = sums[1];
 }
 
-/// Runs as one block of two warps, one for each scalar. Each lane adds partial sums of blocks in order; then the lanes
-/// are added.
+/// Launched with one block of two warps, one for each scalar. Each lane adds the partial sums of every 32nd block in
+/// order; then the sums of the lanes are added.
 template <typename T>
 __global__ void __launch_bounds__(64)
     xielu_scalars_kernel(const AccumulateOf<T>* partials, int blocks, const T* scalars, AccumulateOf<T>* dscalars,
@@ -344,8 +346,8 @@ void CudaBackend::launch(const ActivationForward& args, Stream& stream) {
 
 void CudaBackend::launch(const ActivationBackward& args, Stream& stream) {
   if (args.kind == Activation::kXielu) {
-    // For an empty matrix the sums are zero. Rows are kept separate, so that the order of addition is the same for all
-    // strides.
+    // The kernels also run for an empty matrix, since dscalars must be written. A contiguous matrix is not treated as
+    // one long row here, so that the order of addition does not depend on strides.
     return with_storage("activation_backward", args.x.dtype, [&](auto t) {
       using T = decltype(t);
       using A = AccumulateOf<T>;

@@ -1,7 +1,8 @@
-// Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: with bf16, forward reads 2 (S + H P) B per row and writes 2 H (S + P). Backward does the reverse, with
-// an addition for each of the H S shared columns. A group of threads processes a row. Each thread processes some units
-// of it, the shared ones first, so that shared columns are read once and each sum is computed by one thread.
+// Builds rows of heads: each head gets the columns that all heads have in common ("shared"), then the columns of this
+// head ("own"). Also computes the gradients of the shared and the own columns.
+// Memory-bound. With H heads, S shared columns and P own columns per head, forward in bf16 reads 2 (S + H P) B per row
+// and writes 2 H (S + P) B. Backward does the reverse, with an addition for each of the H S shared columns. A group of
+// threads processes a row, first its shared columns: each shared column is read once, and one thread computes each sum.
 
 #include "core/backend/concat_shared_head.h"
 
@@ -19,7 +20,7 @@ struct ConcatSharedHeadParams {
   Rows<T> y;
   int64_t rows;
   int heads, shared_cols, own_cols;
-  int lanes;  ///< threads of a row
+  int lanes;  ///< number of threads that process a row
 };
 
 template <typename T>
@@ -32,28 +33,29 @@ struct ConcatSharedHeadBackwardParams {
   bool accumulate;
 };
 
-/// f(row, rank) for each row of this thread's group.
+/// Calls f(row, rank) for each row that this thread's group of `lanes` threads processes; `rank` is the thread's index
+/// in its group.
 template <typename F>
 __device__ __forceinline__ void for_each_row(int64_t rows, int lanes, const F& f) {
   const int groups = kThreads / lanes;
   const int group = static_cast<int>(threadIdx.x) / lanes, rank = static_cast<int>(threadIdx.x) % lanes;
-  if (group >= groups) return;  // lanes are whole warps, which need not divide a block
+  if (group >= groups) return;  // `lanes` need not divide the number of threads
   for (int64_t n = int64_t{blockIdx.x} * groups + group; n < rows; n += int64_t{gridDim.x} * groups) f(n, rank);
 }
 
-/// 1. the shared columns to every head  2. each head's own
+/// 1. copies the shared columns to every head  2. copies each head's own columns
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_kernel(ConcatSharedHeadParams<T> a) {
   constexpr int W = kVector ? kWidth<T> : 1;
   const int width = a.shared_cols + a.own_cols;
   for_each_row(a.rows, a.lanes, [&](int64_t n, int rank) {
     T* const y = a.y[n];
-    // 1. shared
+    // 1. copy the shared columns to every head
     for (int c = rank * W; c < a.shared_cols; c += a.lanes * W) {
       const Vec<T, W> v = load<W>(a.shared[n] + c);
       for (int h = 0; h < a.heads; ++h) store_row<kVector>(y + h * width + c, v, W);
     }
-    // 2. own
+    // 2. copy the own columns of each head
     const T* const own = a.own[n];
     for (int c = rank * W; c < a.heads * a.own_cols; c += a.lanes * W) {
       const int h = c / a.own_cols;
@@ -62,7 +64,8 @@ __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_kernel(ConcatS
   });
 }
 
-/// 1. sums over heads, in order  2. each head's own
+/// 1. adds the gradients of the shared columns over the heads, in order
+/// 2. copies the gradients of each head's own columns
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kernel(ConcatSharedHeadBackwardParams<T> a) {
   using A = AccumulateOf<T>;
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kerne
   };
   for_each_row(a.rows, a.lanes, [&](int64_t n, int rank) {
     const T* const dy = a.dy[n];
-    // 1. sums
+    // 1. add the gradients of shared columns over the heads
     for (int c = rank * W; c < a.shared_cols; c += a.lanes * W) {
       A sum[W] = {};
       for (int h = 0; h < a.heads; ++h) {
@@ -88,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 4) concat_shared_head_backward_kerne
       }
       put(a.dshared[n] + c, sum);
     }
-    // 2. own
+    // 2. copy the gradients of the own columns of each head
     for (int c = rank * W; c < a.heads * a.own_cols; c += a.lanes * W) {
       const int h = c / a.own_cols;
       A values[W];

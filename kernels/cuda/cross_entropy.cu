@@ -1,6 +1,7 @@
 // Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits.
 // Memory-bound: statistics read the logits once, with a running maximum and sum of exponentials; the gradient reads
-// them once more and writes in place: 6 B per element in bf16, two exponentials. A block processes one row.
+// them once more and writes in place: 6 B and two exponentials per element in bf16. A block processes one row at a
+// time.
 
 #include "core/backend/cross_entropy.h"
 
@@ -17,32 +18,32 @@ namespace {
 constexpr int kMaxThreads = 512;
 constexpr int kReduceThreads = 512;
 
-/// LossShape as a kernel argument.
+/// LossShape in the form of a kernel argument.
 struct Slice {
   const int32_t* targets;
   int64_t vocab_begin;
   int valid_cols, cols;
   double logit_scale;
 
-  /// The column of row n's target in this slice, or -1.
+  /// Returns the column of row n's target, or -1 if the target is not in this slice of the vocabulary.
   __device__ __forceinline__ int target_column(int64_t n) const {
     const int64_t target = targets[n], column = target - vocab_begin;
     return target >= 0 && column >= 0 && column < valid_cols ? static_cast<int>(column) : -1;
   }
 };
 
-/// z of a logit: scaled.
+/// Computes z, the scaled logit.
 template <typename A>
 struct Scaled {
   explicit Scaled(const LossShape& shape) : scale(static_cast<A>(shape.logit_scale)) {}
   __device__ __forceinline__ A z(A logit) const { return logit * scale; }
-  /// z - shift, in one rounding.
+  /// Returns z - shift, rounded once.
   __device__ __forceinline__ A below(A logit, A shift) const { return fused(logit, scale, -shift); }
 
   A scale;
 };
 
-/// Scaled and capped; -inf stays.
+/// Computes z, the scaled logit after the soft cap. z of -inf is -inf.
 template <typename A>
 struct Capped {
   explicit Capped(const LossShape& shape)
@@ -55,25 +56,25 @@ struct Capped {
   A cap, inverse;
 };
 
-/// f(Scaled or Capped).
+/// Calls f with a Scaled if the shape has no soft cap, otherwise with a Capped.
 template <typename A, typename F>
 void with_z(const LossShape& shape, const F& f) {
   return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
 }
 
-/// exp of a number of at most 0 for logits of T: approximate for logits rounded to bf16.
+/// Returns exp(x) for x <= 0. The result is approximate if the type T of the logits is bf16.
 template <typename T, typename A>
 __device__ __forceinline__ A exp_of(A x) {
   return exponential<sizeof(T) == 2>(x);
 }
 
-/// The largest logit of some columns, and the sum of exp(z - max); max may be -inf.
+/// Running statistics of some columns: the maximum of z and the sum of exp(z - max). max may be -inf.
 template <typename T>
 struct RunningSum {
   using A = AccumulateOf<T>;
   A max = -infinity<A>(), sum = 0;
 
-  /// The shift to subtract. It is 0 if the maximum is -inf, since -inf - -inf would be NaN.
+  /// Returns the number to subtract from z before exp: the maximum, or 0 if it is -inf, since -inf - -inf would be NaN.
   __device__ __forceinline__ static A shift_of(A max) { return max == -infinity<A>() ? A{0} : max; }
   __device__ __forceinline__ void rescale(A new_max) {
     sum *= exp_of<T>(max - shift_of(new_max));
@@ -81,9 +82,9 @@ struct RunningSum {
   }
 };
 
-/// A block processes a row at a time. Each thread
-/// 1. maximum of its next vectors; its sum is rescaled to it  2. adds their exponentials
-/// and then the block  3. the maximum of all, to which each sum is rescaled  4. the sum.
+/// A block processes one row at a time. For each group of kAhead vectors, a thread
+/// 1. updates its maximum and rescales its sum to the new maximum  2. adds the exponentials to its sum.
+/// At the end of a row the block  3. finds the row's maximum, to which each thread rescales its sum  4. adds the sums.
 template <typename T, bool kVector, class Z>
 __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     loss_row_stats_kernel(Z z, Rows<const T> logits, Slice slice, int64_t rows, AccumulateOf<T>* row_max,
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
         }
       }
       mine.rescale(max);
-      // 2. sum
+      // 2. add the exponentials
       const A shift = mine.shift_of(max);
       ASHLAR_UNROLL
       for (int k = 0; k < kAhead; ++k) {
@@ -150,7 +151,7 @@ __global__ void loss_mask_kernel(Rows<T> logits, const int32_t* ids, int64_t voc
   if (column >= 0 && column < cols) logits[i / count][column] = narrow<T>(-infinity<AccumulateOf<T>>());
 }
 
-/// A block processes a row at a time.
+/// Counts the logits of each row that are equal to the row's maximum. A block processes one row at a time.
 template <typename T, class Z>
 __global__ void __launch_bounds__(kMaxThreads)
     loss_max_count_kernel(Z z, Rows<const T> logits, Slice slice, int64_t rows, const AccumulateOf<T>* row_max,
@@ -171,22 +172,23 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <typename A>
 __global__ void loss_rescale_kernel(const A* local_max, const A* global_max, A* row_sum, int64_t rows) {
   const int64_t n = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  // Without a finite logit in this slice the sum is 0 or NaN, and is kept.
+  // Without a finite logit in this slice the sum is 0 or NaN, and stays as it is.
   if (n >= rows || local_max[n] == -infinity<A>()) return;
   row_sum[n] =
       static_cast<A>(row_sum[n] * exponential(static_cast<double>(local_max[n]) - static_cast<double>(global_max[n])));
 }
 
-/// One block: threads process rows in turn, their sums are added in a fixed order, and one thread adds the result.
+/// Launched with one block. Each thread sums every kReduceThreads-th row; the sums of the threads are added in a fixed
+/// order, and one thread adds the results to `stats`.
 template <typename A>
 __global__ void __launch_bounds__(kReduceThreads)
     loss_reduce_kernel(const A* row_max, const A* row_sum, const A* target_logit, const int32_t* targets, int64_t rows,
                        double z_coef, ZKind z_kind, LossStats* stats) {
   ASHLAR_SHARED(double, shared, [RowGroup<double>::kShared]);
   RowGroup<double> group(kReduceThreads, shared);
-  double losses[2] = {0, 0};             // loss, z_loss
-  double counts[2] = {0, 0};             // log_z, valid
-  double highest[2] = {-1e300, -1e300};  // maximum of log_z and of a logit
+  double losses[2] = {0, 0};             // sums of loss and z_loss
+  double counts[2] = {0, 0};             // sum of log_z, number of valid rows
+  double highest[2] = {-1e300, -1e300};  // maximum of log_z, maximum of the logits
   for (int64_t n = threadIdx.x; n < rows; n += kReduceThreads) {
     if (targets[n] < 0) continue;
     const double max = row_max[n];
@@ -211,19 +213,19 @@ __global__ void __launch_bounds__(kReduceThreads)
   stats->max_logit = Max()(stats->max_logit, highest[1]);
 }
 
-/// Values of a row's gradient that one thread computes for its block.
+/// Values for the gradient of one row. One thread computes them for its block.
 template <typename A>
 struct RowFactors {
   A max, weight, at_target;
 };
 
-/// The plain gradient: log Z in the z-loss, no softcap.
+/// Gradient of logits without a soft cap. The z-loss, if any, is computed from log Z (ZKind::kLse).
 template <typename A>
 struct PlainGrad {
   explicit PlainGrad(const LossBackward& args) : scale(static_cast<A>(args.shape.logit_scale)) {}
 
   __device__ __forceinline__ double lse_slope(double z_coef, double lse) const { return 2 * z_coef * lse; }
-  /// The target's entry, in double.
+  /// Returns the gradient of the target's logit, in double.
   template <typename F>
   __device__ __forceinline__ double at_target(int64_t, const Slice& slice, double logit, const F& f) const {
     return f.weight * exponential(logit * slice.logit_scale - f.max) - f.unit;
@@ -232,13 +234,14 @@ struct PlainGrad {
   __device__ __forceinline__ A of(A logit, const RowFactors<A>& f, A) const {
     return exp_of<T>(fused(logit, scale, -f.max)) * f.weight;
   }
-  /// The additional gradient of the row's largest logits.
+  /// Returns what the z-loss adds to the gradient of the row's largest logits: nothing, since it depends on log Z only.
   __device__ __forceinline__ A share(int64_t, double, double) const { return 0; }
 
   A scale;
 };
 
-/// Gradient of logits with a softcap (0: none), with log Z or the largest logit in the z-loss.
+/// Gradient of logits with an optional soft cap (0 = none). If max_count is set, the z-loss is computed from the
+/// largest logit, otherwise from log Z (ZKind::kLse).
 template <typename A>
 struct CappedGrad {
   explicit CappedGrad(const LossBackward& args)
@@ -268,7 +271,7 @@ struct CappedGrad {
     const A value = z(logit), e = exp_of<T>(value - f.max);
     const A grad = e * f.weight + (value >= f.max ? share : A{0});
     if (cap == 0) return grad;
-    const A t = value / static_cast<A>(cap);  // -inf: its gradient is 0
+    const A t = value / static_cast<A>(cap);  // not finite if value is -inf; e and the gradient are then 0
     return e == A{0} ? A{0} : grad * fused(-t, t, A{1});
   }
 
@@ -278,8 +281,8 @@ struct CappedGrad {
   const A* max_count;
 };
 
-/// Blocks per multiprocessor. With four, a thread has 32 registers. That is enough for the plain kernel on Hopper; on
-/// other architectures it would spill.
+/// Minimum number of blocks per multiprocessor for PlainGrad<float>. With four blocks, a thread has 32 registers. That
+/// is enough on Hopper (sm_90); on other architectures the kernel would spill registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int kMostGradBlocks = 4;
 #else
@@ -288,15 +291,16 @@ constexpr int kMostGradBlocks = 1;
 template <class Grad>
 constexpr int kGradBlocks = std::is_same_v<Grad, PlainGrad<float>> ? kMostGradBlocks : 1;
 
-/// Factors of the target of one row, in double.
+/// Arguments for the gradient of a row's target logit, in double.
 struct TargetFactors {
   double max, weight, unit, z_coef;
 };
 
-/// A block processes a row at a time:
-/// 1. one thread: unit * (1 + 2 z_coef lse) / row_sum, which multiplies every exponential
-/// 2. the same: the target's entry from its logit, before dlogits may overwrite it
-/// 3. all: the row, each vector read and then written by one thread.
+/// A block processes one row at a time:
+/// 1. one thread computes the factor of all exponentials, weight = unit * (1 + s) / row_sum, where unit = logit_scale /
+///    number of valid tokens, and s is the derivative of the z-loss with respect to log Z
+/// 2. the same thread computes the gradient of the target from its logit, before dlogits may overwrite the logit
+/// 3. all threads compute the row; each vector is read and then written by the same thread.
 template <typename T, typename U, bool kVector, class Grad>
 __global__ void __launch_bounds__(kMaxThreads, kGradBlocks<Grad>)
     loss_backward_kernel(Grad grad, Rows<const T> logits, Rows<U> dlogits, Slice slice, int64_t rows,
@@ -319,10 +323,10 @@ __global__ void __launch_bounds__(kMaxThreads, kGradBlocks<Grad>)
       RowFactors<A>& slot = factors[turn];
       turn = 1 - turn;
       if (rank == 0) {
-        // 1. weight
+        // 1. the factor of all exponentials
         const double max = row_max[n], sum = row_sum[n];
         const double weight = unit * (1 + grad.lse_slope(z_coef, max + logarithm(sum))) / sum;
-        // 2. the target
+        // 2. the gradient of the target
         double at_target = 0;
         if (target >= 0)
           at_target = grad.at_target(n, slice, widen(row[target]), TargetFactors{max, weight, unit, z_coef});
@@ -332,7 +336,7 @@ __global__ void __launch_bounds__(kMaxThreads, kGradBlocks<Grad>)
       f = slot;
     }
     const A share = counts ? grad.share(n, unit * z_coef, f.max) : A{0};
-    // 3. the row
+    // 3. the gradients of the row
     for (int c = rank * W; c < slice.cols; c += threads * W) {
       const int count = slice.cols - c;
       A values[W] = {};
@@ -357,12 +361,12 @@ Slice slice_of(const LossShape& shape, const ConstView& logits) {
           .logit_scale = shape.logit_scale};
 }
 
-/// Threads of a block: one for each vector of a row, at most kMaxThreads.
+/// Returns the number of threads of a block: one for each vector of a row, in whole warps, at most kMaxThreads.
 unsigned row_threads(int64_t cols, int64_t width) {
   return static_cast<unsigned>(std::min<int64_t>(kMaxThreads, div_up(std::max<int64_t>(cols, 1), width * 32) * 32));
 }
 
-/// f(A()) with A the dtype of row statistics.
+/// Calls f(A()), where A is the type of the row statistics.
 template <typename F>
 void with_statistics(DType dtype, const F& f) {
   if (dtype == DType::kFloat64) return f(double());

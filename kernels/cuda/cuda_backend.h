@@ -10,8 +10,8 @@
 
 namespace ashlar::ASHLAR_DEV {
 
-/// The backend of a GPU. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu. Not thread-safe: used
-/// by one thread.
+/// The backend of a GPU. Each contract X.h of core/backend is implemented in kernels/cuda/X.cu, attention.h in
+/// kernels/cuda/attention. Not thread-safe: used by one thread.
 class CudaBackend : public Backend, public Tunable {
  public:
   explicit CudaBackend(const DeviceOptions& options);
@@ -38,12 +38,12 @@ class CudaBackend : public Backend, public Tunable {
 #undef ASHLAR_LAUNCH
 
  private:
-  /// Returns scratch memory for one call, aligned to 256. It belongs to the stream, and the next call on the same
-  /// stream gets the same memory. It grows in the first steps only.
+  /// Returns scratch memory for one call, aligned to 256 bytes. The memory belongs to the stream: the next call on the
+  /// same stream gets the same memory. It grows in the first training steps only.
   void* scratch(Stream& stream, int64_t bytes) { return device_.scratch(stream, bytes); }
 
   Device device_;
-  std::shared_ptr<CublasLtPlans> peak_plans_;  ///< for measure_peak: its products are not tuned by a run
+  std::shared_ptr<CublasLtPlans> peak_plans_;  ///< plans of measure_peak, kept apart from the plans that a run tunes
 };
 
 }  // namespace ashlar::ASHLAR_DEV

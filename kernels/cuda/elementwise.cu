@@ -1,7 +1,7 @@
 // Residual additions with dropout, copies, fills and random weights.
 // Memory-bound: a residual addition moves 3 or 4 storage elements per element for 1 or 2 flops; dropout adds a quarter
-// of a Philox block (about 25 integer instructions). Random normals are bound by log, sine and cosine in double. Rows
-// (a contiguous matrix is one long row) are split into vectors; a thread processes several.
+// of a Philox block per element (about 25 integer instructions). Random normals are bound by log, sine and cosine in
+// double. Rows (a contiguous matrix is one long row) are split into vectors; a thread processes several.
 
 #include "core/backend/elementwise.h"
 
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// dst (+)= src, through a type that includes both.
+/// dst (+)= src, computed in a type that represents the numbers of both dtypes.
 template <typename S, typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
     copy_kernel(Pieces pieces, Rows<const S> src, Rows<T> dst, bool accumulate) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// dst = src, elements of the size of T, unchanged.
+/// dst = src for elements of the size of T, whose bits are copied.
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads) move_kernel(Pieces pieces, Rows<const T> src, Rows<T> dst) {
   constexpr int W = kWidth<T>;
@@ -136,7 +136,8 @@ struct RandomRows {
   int64_t row_begin, col_begin, global_cols;
 };
 
-/// Replaces numbers beyond the cut by the first later draw within it: Philox::truncated_normal_at on the device.
+/// Replaces each number beyond trunc_sigma by the first later draw within trunc_sigma: Philox::truncated_normal_at on
+/// the device.
 __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, double (&normals)[4]) {
   uint64_t rng_stream = a.rng_stream;
   const auto beyond = [&](double value) { return fabs(value) > a.trunc_sigma; };
@@ -151,8 +152,8 @@ __device__ __forceinline__ void draw_again(const RandomRows& a, uint64_t block, 
   }
 }
 
-/// A thread generates the four numbers of a Philox block. In each row blocks begin where the global index is a multiple
-/// of four, so that the first and the last may be partial.
+/// A thread generates the four numbers of a Philox block. A Philox block begins where the global index of an element is
+/// a multiple of four, so that only a part of the first and of the last Philox block of a row may be used.
 template <typename T, bool kTruncated>
 __global__ void __launch_bounds__(Pieces::kThreads)
     random_fill_kernel(RandomRows a, Rows<T> dst, int64_t rows, int64_t cols, int64_t blocks_a_row) {
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   }
 }
 
-/// The bytes of SetStruct, passed as an argument.
+/// The bytes of SetStruct, passed as a kernel argument.
 struct StructBytes {
   uint64_t word[SetStruct::kMaxBytes / 8];
 };
@@ -195,7 +196,7 @@ __global__ void set_struct_kernel(uint8_t* dst, StructBytes bytes, int64_t size)
   }
 }
 
-/// f(T()) with T an unsigned integer of a dtype's size.
+/// Calls f(T()), where T is the unsigned integer type of the dtype's size.
 template <typename F>
 void with_size_of(DType dtype, const F& f) {
   switch (size_of(dtype)) {
@@ -299,7 +300,7 @@ void CudaBackend::launch(const RandomFill& args, Stream& stream) {
   with_storage("random_fill", args.dst.dtype, [&](auto t) {
     using T = decltype(t);
     const int64_t rows = args.dst.rows, cols = args.dst.cols;
-    // A row may begin in the middle of a block, which adds one.
+    // A row that begins in the middle of a Philox block may need one more Philox block.
     const bool whole = args.global_cols % 4 == 0 && args.col_begin % 4 == 0;
     const int64_t blocks_a_row = div_up(whole ? cols : cols + 3, 4);
     run_kernel(stream,

@@ -1,7 +1,7 @@
 // Table lookup and its gradient.
-// Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
-// rows of its ids. Backward: ids are stably sorted, so every table row has one writer, and rows of dy are added in
-// ascending order.
+// Memory-bound: forward moves 2 storage elements per element; backward reads dy once, and reads and writes the
+// gradients of the table rows that the ids name. Backward gets an order that sorts the ids stably, so every table row
+// has one writer, and rows of dy are added in ascending order.
 
 #include "core/backend/embedding.h"
 
@@ -12,7 +12,8 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-/// out[n] (+)= scale * table[ids[n] - first_id], 0 for an id outside; a group of threads for each row.
+/// out[n] (+)= scale * table[ids[n] - first_id], or 0 if the table does not have the id. A group of threads processes
+/// each row.
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads)
     embedding_forward_kernel(Pieces pieces, const int32_t* ids, Rows<const T> table, Rows<T> out, int64_t first_id,
@@ -39,13 +40,13 @@ __global__ void __launch_bounds__(Pieces::kThreads)
   });
 }
 
-/// Entries of `order` that a thread loads together.
+/// Number of entries of `order` that a thread loads together.
 constexpr int kAhead = 4;
 
-/// A "row" of the pieces is an entry of `order`. A group of threads
-/// 1. skips it unless it begins a run of equal ids, and its id is in the table
-/// 2. adds the run's rows of dy in order, kAhead of them loaded together
-/// 3. adds the sum to the table's row.
+/// Here a row of `pieces` is an entry of `order`, and a run is a sequence of entries with the same id. A thread group
+/// 1. skips an entry unless it is the first of a run and its id is in the table
+/// 2. adds the run's rows of dy in order, and loads kAhead rows together
+/// 3. adds the sum to the row of the table.
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads, 4)
     embedding_backward_kernel(Pieces pieces, const int32_t* ids, const int32_t* order, Rows<const T> dy,
@@ -54,12 +55,12 @@ __global__ void __launch_bounds__(Pieces::kThreads, 4)
   using A = AccumulateOf<T>;
   constexpr int W = kWidth<T, A>;
   for_each_vector<W>(pieces, [&](int64_t entry, int c, int count) {
-    // 1. the run
+    // 1. skip the entry unless it is the first of a run
     const int32_t id = ids[order[entry]];
     if (entry > 0 && ids[order[entry - 1]] == id) return;
     const int64_t row = id - first_id;
     if (row < 0 || row >= table_rows) return;
-    // 2. its sum
+    // 2. add the rows of the run
     A sum[W] = {};
     for (int64_t first = entry; first < pieces.rows; first += kAhead) {
       Vec<T, W> rows[kAhead];
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(Pieces::kThreads, 4)
       }
       if (in_run < kAhead) break;
     }
-    // 3. the table
+    // 3. add the sum to the table
     A* const out = dtable[row] + c;
     const Vec<A, W> old = load_some<W>(out, count, pieces.vector);
     ASHLAR_UNROLL
@@ -105,7 +106,7 @@ void CudaBackend::launch(const EmbeddingForward& args, Stream& stream) {
 }
 
 void CudaBackend::launch(const EmbeddingBackward& args, Stream& stream) {
-  // A new gradient starts from zero, in all rows.
+  // If the gradient is overwritten, all its rows are first set to zero.
   if (args.mode == GradMode::kOverwrite) CudaBackend::launch(Fill{.dst = args.dtable, .value = 0}, stream);
   if (args.dy.size() == 0) return;
   with_storage("embedding_backward", args.dy.dtype, [&](auto t) {

@@ -1,6 +1,8 @@
-// 1. Sums of squares by tensor for the gradient norm: a warp for each chunk, then a warp for each slot that adds the
-//    chunks of its segments in order. Reads 2 to 8 B for 2 flops in double.
-// 2. The norm, the clip scale and the skip from them: a few hundred numbers, one warp.
+// 1. The sum of squares of each tensor, for the gradient norm. First each chunk of elements is summed by one warp.
+//    Then, for each slot (element of `sums`), one warp adds the sums of the chunks in the slot's segments
+//    (SquaresSegment), in order. Reads 2 to 8 B per element for 2 flops in double.
+// 2. The norm, the clip scale and the skip flag. One warp computes them from these sums, which are a few hundred
+//    numbers.
 
 #include "core/backend/grad_clip.h"
 
@@ -15,14 +17,14 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-/// SquaresSegment::num_chunks, in a kernel.
+/// SquaresSegment::num_chunks on the device.
 __device__ __forceinline__ int64_t chunks_of(const SquaresSegment& s) {
   constexpr int64_t kChunk = SumSquares::kChunk;
   return s.size == 0 ? 0 : (s.first % kChunk + s.size + kChunk - 1) / kChunk;
 }
 
-/// The first index of [0, count) for which `behind(i)` is false. `behind` must be true for all indices below it and
-/// false for all indices above it.
+/// Returns the first index i of [0, count) for which behind(i) is false, or count if there is none. `behind` must be
+/// true for all indices below the result and false for all others.
 template <typename Behind>
 __device__ __forceinline__ int64_t partition_point(int64_t count, const Behind& behind) {
   int64_t first = 0;
@@ -37,7 +39,8 @@ __device__ __forceinline__ int64_t partition_point(int64_t count, const Behind& 
   return first;
 }
 
-/// start + values[0] + values[1] + ... in this order; every lane gets the same. Called by the whole warp.
+/// Returns start + values[0] + values[1] + ..., added in this order. Every lane gets the sum. The whole warp must call
+/// it.
 __device__ __forceinline__ double add_in_order(const double* values, int64_t count, double start) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
   double sum = start;
@@ -51,8 +54,8 @@ __device__ __forceinline__ double add_in_order(const double* values, int64_t cou
   return sum;
 }
 
-/// A warp processes chunks. For each  1. finds its segment  2. adds the squares of its elements, vectors of them by
-/// lane 3. adds the lanes. The lane of an element depends only on its position in the chunk, not on its address.
+/// A warp processes one chunk at a time. It  1. finds the chunk's segment  2. adds the squares, each lane of every 32nd
+/// vector  3. adds the sums of the lanes. The lane of an element depends only on the element's position in the chunk.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sum_squares_kernel(const T* x, const SquaresSegment* segments, int64_t num_segments, double* partials,
@@ -63,14 +66,14 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t chunks = min(most_chunks, last.first_chunk + chunks_of(last));
   const int64_t step = int64_t{gridDim.x} * kWarps;
   for (int64_t chunk = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; chunk < chunks; chunk += step) {
-    // 1. segment
+    // 1. find the segment of the chunk
     const int64_t s = partition_point(
         num_segments, [&](int64_t i) { return segments[i].first_chunk + chunks_of(segments[i]) <= chunk; });
     const SquaresSegment segment = segments[s];
     const int64_t into = segment.first % SumSquares::kChunk, k = chunk - segment.first_chunk;
     const int64_t from = max(k * SumSquares::kChunk - into, int64_t{0});
     const int64_t to = min((k + 1) * SumSquares::kChunk - into, segment.size);
-    // 2. squares
+    // 2. add the squares of this lane's elements
     const T* const data = x + segment.begin + from;
     const auto count = static_cast<int>(to - from);
     const bool vector = reinterpret_cast<uintptr_t>(data) % 16 == 0;
@@ -84,13 +87,14 @@ __global__ void __launch_bounds__(kThreads)
         sum = fma(value, value, sum);
       }
     }
-    // 3. lanes
+    // 3. add the sums of the lanes
     sum = warp_reduce(sum, Add());
     if (lane == 0) partials[chunk] = sum;
   }
 }
 
-/// A warp for each slot adds the chunks of its segments in order. If there is no room for all chunks, every sum is NaN.
+/// One warp for each slot adds the chunks of the slot's segments in order. If `partials` has no room for all chunks of
+/// a segment, the sum of its slot is NaN.
 __global__ void __launch_bounds__(kThreads)
     sum_chunks_kernel(const SquaresSegment* segments, int64_t num_segments, const double* partials, int64_t most_chunks,
                       double* sums, int64_t slots) {
@@ -119,7 +123,7 @@ __global__ void clip_gradients_kernel(const double* squares, int64_t n, const do
   for (int64_t i = lane; i < others; i += 32) finite = finite != 0 && is_finite(also_finite[i]) ? 1 : 0;
   finite = __all_sync(0xffffffffU, finite);
   for (int64_t i = lane; i < n; i += 32) kept[i] = squares[i];
-  __syncwarp();  // all have read the skip
+  __syncwarp();  // all lanes have read state->skip
   if (lane != 0) return;
   state->norm = norm;
   state->clip_scale = max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0;

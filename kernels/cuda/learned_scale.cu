@@ -1,7 +1,7 @@
 // A matrix times one learned number, and the gradients of both.
 // Memory-bound: forward moves 2 storage elements per element for 1 flop, backward moves 3 for 3 flops. Rows are split
-// into vectors; a thread processes several. ds: each block adds the partial sums of its threads, and a second kernel
-// with one block adds the sums of the blocks.
+// into vectors; a thread processes several. For ds, the gradient of the number, each block adds the sums
+// of its threads, and a second kernel with one block adds the sums of the blocks.
 
 #include "core/backend/learned_scale.h"
 
@@ -38,7 +38,8 @@ struct BackwardRows {
   bool writes = false, accumulate = false;
 };
 
-/// 1. partial sums of ds, before dx may overwrite dy  2. dx  3. sum over the block's threads
+/// 1. adds to the thread's sum for ds, before dx may overwrite dy  2. writes dx  3. adds the sums of the block's
+///    threads
 template <typename T>
 __global__ void __launch_bounds__(Pieces::kThreads) learned_scale_backward_kernel(Pieces pieces, BackwardRows<T> a) {
   using A = AccumulateOf<T>;
@@ -67,7 +68,8 @@ __global__ void __launch_bounds__(Pieces::kThreads) learned_scale_backward_kerne
   if (group.rank == 0) a.partials[blockIdx.x] = sum;
 }
 
-/// One block: each thread adds every 256th of the blocks' sums in double, then the threads are added.
+/// Launched with one block. Each thread adds every 256th of the blocks' sums in double; then the sums of the threads
+/// are added.
 template <typename A>
 __global__ void __launch_bounds__(Pieces::kThreads)
     learned_scale_add_kernel(const A* partials, int blocks, A* ds, bool accumulate) {
@@ -97,7 +99,7 @@ void CudaBackend::launch(const LearnedScaleBackward& args, Stream& stream) {
     using T = decltype(t);
     using A = AccumulateOf<T>;
     const bool sums = args.param_mode != GradMode::kSkip, writes = args.dx_mode != GradMode::kSkip;
-    // Rows are processed separately for any strides, so that the order of the sum depends only on the shape.
+    // A contiguous matrix is not treated as one long row here, so that the order of the sum depends only on the shape.
     const Pieces pieces = split_pieces(true, kWidth<T>, args.dy, args.x, args.dx);
     const unsigned blocks = args.x.size() == 0 ? 0 : pieces.blocks();
     auto* const partials = sums ? static_cast<A*>(scratch(stream, int64_t{blocks} * int64_t{sizeof(A)})) : nullptr;

@@ -5,9 +5,10 @@
 #include "kernels/cuda/dev/vector.h"
 #include "kernels/cuda/gemm/gemm.h"
 
-// The three products of a linear layer are one matrix product each (dev/gemm.h): 2*N*M*K flops, bound by the tensor
-// cores except for few rows, where reading w dominates. Column sums have their own kernel, in the accumulate type: a
-// library's epilogue would round them to storage.
+// Forward and the two gradients of a linear layer are one matrix product each (gemm/gemm.h): 2*N*M*K flops for N rows,
+// K inputs and M outputs. They are bound by the tensor cores; if there are few rows, reading w takes longest. Column
+// sums (dbias) have their own kernel and are in the accumulate type; cublasLt's epilogue would round them to the
+// storage dtype.
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -16,8 +17,8 @@ namespace {
 constexpr int kLanes = 32, kWarps = 8;
 constexpr int64_t kRowsOfBlock = 256;
 
-/// Sums of 32 vectors of columns over 256 rows: partial[block row, column].
-/// 1. each warp sums every eighth row, a lane a vector of columns  2. the first warp adds the eight sums in their order
+/// A block sums 32 vectors of columns over 256 rows and writes the sums to partial[blockIdx.y, column].
+/// 1. each warp sums every eighth row, each lane one vector of columns  2. the first warp adds the warps' sums in order
 template <typename T, typename A>
 __global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, bool vectors, A* partial) {
   constexpr int W = kWidth<T>;
@@ -28,7 +29,7 @@ __global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, boo
   const int64_t first = int64_t{blockIdx.y} * kRowsOfBlock;
   const int64_t end = first + kRowsOfBlock < rows ? first + kRowsOfBlock : rows;
 
-  // 1. rows
+  // 1. sum the rows of each warp
   A sums[W] = {};
   if (count > 0) {
     for (int64_t r = first + warp; r < end; r += kWarps) {
@@ -41,7 +42,7 @@ __global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, boo
   for (int i = 0; i < W; ++i) shared[warp][i][lane] = sums[i];
   __syncthreads();
 
-  // 2. warps
+  // 2. add the sums of the warps
   if (warp != 0) return;
   ASHLAR_UNROLL
   for (int i = 0; i < W; ++i) {
@@ -50,7 +51,7 @@ __global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, boo
   }
 }
 
-/// out[column] (+)= partials, in the order of their rows.
+/// out[column] (+)= the sum over p of partial[p, column], in ascending order of p.
 template <typename A>
 __global__ void add_partials(const A* partial, int64_t parts, int64_t cols, A* out, bool accumulate) {
   const int64_t col = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -1,8 +1,9 @@
-// LayerNorm and RMSNorm of each row or each head of a row, whole and in parts; their gradients are in
-// norm_backward.cu. Memory-bound: forward reads and writes one storage element per element (4 B in bf16) for about 8
-// flops. A group of threads holds a row in registers between its steps, so that it is read once, and loads its next row
-// before it reduces the current one; wider rows are read again by each step. Blocks go from row to row and keep the
-// gains; for rows of heads a block processes one head.
+// LayerNorm and RMSNorm of each row or each head of a row, in one kernel or in parts (row sums, statistics,
+// application); gradients are in norm_backward.cu. Memory-bound: forward reads and writes one storage element per
+// element (4 B in bf16) for about 8 flops. A group of threads keeps a row in registers between its steps, so that the
+// row is read once, and loads its next row before it reduces the current one. A row that is too wide for registers is
+// read again in each step. A block processes many rows and keeps the gains in registers; if rows have heads, a block
+// processes one head.
 
 #include "core/backend/norm.h"
 
@@ -14,9 +15,9 @@ namespace {
 
 // Forward.
 
-/// A block: groups of threads, each
-/// 0. loads gains, and its first row; then for each of its rows loads the next one and
-/// 1. mean  2. rstd  3. apply (norm_held_row).
+/// A block has several groups of threads; a group processes one row at a time. A group
+/// 0. loads the gains and its first row; then, for each of its rows, it loads its next row and
+/// 1. computes the mean  2. computes rstd  3. normalizes and stores the row (norm_held_row).
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes, sizeof(T) == 2 ? 2 : 1)
     norm_forward_kernel(NormParams<T> a, Rows<const T> x, int lanes) {
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormPar
       if (a.mean != nullptr) a.mean[n] = mean;
       a.rstd[n] = rstd;
     }
-    // 3. apply
+    // 3. normalize and store
     for (int c = group.rank * W; c < a.cols; c += threads * W) {
       const int count = a.cols - c;
       const Vec<T, W> v = load_row<kVector, W>(row + c, count);
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_forward_wide_kernel(NormPar
 
 // Sums of each row.
 
-/// A group of threads for each row: sum of x and of (x - center)^2, as needed, in one read.
+/// A group of threads computes the sums of x and of (x - center)^2 of each row, in one read. A null output is skipped.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes)
     norm_row_stats_kernel(Rows<const T> x, const AccumulateOf<T>* center, AccumulateOf<T>* sum,

@@ -7,16 +7,16 @@
 /// The thread layouts of the norm kernels, and the norm of one row by the group of threads that holds it in registers.
 namespace ashlar::ASHLAR_DEV {
 
-/// The number of vectors of a row that one thread holds: 16 elements of bf16 or fp32. Vector p of rank r is vector p *
-/// lanes + r of the row.
+/// Number of vectors of a row that one thread keeps in registers; together they have 16 elements of bf16 or fp32, or 4
+/// of fp64. In a group of `lanes` threads, vector p of thread r is vector p * lanes + r of the row.
 template <typename T>
 inline constexpr int kHeld = sizeof(T) == 4 ? 4 : 2;
 inline constexpr int kMaxRowLanes = 512;
-/// Widest row that a group can hold: 8192 columns of bf16 and fp32, 2048 of fp64.
+/// Width of the widest row that a group of threads can keep in registers: 8192 columns of bf16 or fp32, 2048 of fp64.
 template <typename T>
 inline constexpr int64_t kMaxHeldColumns = int64_t{kMaxRowLanes} * kHeld<T>* kWidth<T>;
 
-/// Columns of a row held by one thread, in storage type.
+/// The part of a row that one thread keeps in registers, in the storage type.
 template <typename T, bool kVector>
 struct HeldRow {
   static constexpr int W = kWidth<T>;
@@ -43,7 +43,7 @@ struct HeldRow {
   }
 };
 
-/// Gains as factors: gamma + offset, 1 if gamma is absent.
+/// The factors by which a norm multiplies the columns: gamma + offset, or 1 if gamma is absent.
 template <typename T, bool kVector>
 struct HeldGain {
   using A = AccumulateOf<T>;
@@ -61,22 +61,22 @@ struct HeldGain {
   __device__ __forceinline__ A operator()(int p, int i) const { return gamma.vec[p].wide(i) + offset; }
 };
 
-/// Parameters of a row's norm besides the row.
+/// Arguments of the norm kernels, except the input rows.
 template <typename T>
 struct NormParams {
   using A = AccumulateOf<T>;
   const T* gamma;
   const T* beta;
   Rows<T> y;
-  A* mean;  ///< null: rmsnorm
+  A* mean;  ///< null for RMSNorm
   A* rstd;
   A eps;
   bool unit_offset;
   int64_t rows;
   int cols;       ///< number of columns of a row, or of a head
-  int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
+  int gain_step;  ///< offset between the gains of adjacent heads; 0 if all heads share the gains
 
-  /// A block of grid.y = h processes head h: its columns, gains and statistics.
+  /// Moves all pointers to head h: to its columns, gains and statistics. A block with blockIdx.y = h processes head h.
   __device__ __forceinline__ void select_head(Rows<const T>& x, unsigned h) {
     x.data += int64_t{h} * cols;
     y.data += int64_t{h} * cols;
@@ -86,7 +86,8 @@ struct NormParams {
     rstd += int64_t{h} * rows;
   }
 };
-/// `gains` is a vector of gains or biases of a call on rows of `heads` heads, or absent.
+/// Returns NormParams::gain_step for rows of `cols` columns in `heads` heads. `gains` is gamma or beta, or absent. It
+/// has `cols` elements if each head has separate gains.
 inline int gain_step(const ConstView& gains, int64_t cols, int64_t heads) {
   return gains && gains.size() == cols ? static_cast<int>(cols / heads) : 0;
 }
@@ -115,8 +116,8 @@ RowLayout sums_layout(int64_t cols) {
   return row_layout(div_up(cols, kWidth<T>), 4, kMaxRowLanes, 256);
 }
 
-/// Given statistics are applied by tiles of columns: a thread keeps its columns and goes down the rows, with groups of
-/// rows in parallel.
+/// The grid of kernels that apply given means and rstds. Each thread processes a fixed vector of columns and
+/// loops over rows. grid.x divides the columns into tiles of `lanes` vectors; grid.y divides the rows.
 struct ColumnTiles {
   static constexpr int kThreads = 256;
   int lanes = 1;
@@ -131,13 +132,14 @@ inline ColumnTiles column_tiles(int64_t rows, int64_t cols, int64_t width) {
   return tiles;
 }
 
-/// True if every vector of the rows is whole and aligned, so that a kernel may use vectors.
+/// True if every vector of the rows is whole and aligned, so that a kernel may use vector loads and stores.
 template <typename... Views>
 bool norm_vectors(int64_t cols, int64_t width, const Views&... views) {
   return cols % width == 0 && rows_aligned_for(width, views...);
 }
 
-/// Norms the row held by the group. Called by all threads of the block; a `row` beyond the last stores nothing.
+/// Normalizes row number `row`, which the group has loaded into x. All threads of the block must call it; a group whose
+/// `row` is beyond the last row stores nothing.
 template <typename T, bool kVector>
 __device__ __forceinline__ void norm_held_row(const NormParams<T>& a, RowGroup<AccumulateOf<T>>& group,
                                               HeldRow<T, kVector>& x, const HeldGain<T, kVector>& gain,
@@ -174,7 +176,7 @@ __device__ __forceinline__ void norm_held_row(const NormParams<T>& a, RowGroup<A
     if (a.mean != nullptr) a.mean[row] = mean;
     a.rstd[row] = rstd;
   }
-  // 3. apply
+  // 3. normalize and store
   T* const y = a.y[row];
   ASHLAR_UNROLL
   for (int p = 0; p < kHeld<T>; ++p) {

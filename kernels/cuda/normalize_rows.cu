@@ -1,4 +1,4 @@
-// Rows of length one, and their gradient.
+// Scales rows to length one, and computes the gradient.
 // Memory-bound: forward reads a row twice (the second time mostly from cache) and writes it, backward reads two rows
 // twice and writes one. A block processes one row at a time.
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// 1. its length  2. the row
+/// For each row:  1. computes its length  2. writes the scaled row
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     normalize_rows_kernel(Rows<const T> w, Rows<T> y, AccumulateOf<T>* inverse, int64_t rows, int cols) {
@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// 1. The dot product w . dy, times the factor with which w is subtracted from dy. 2. The row.
+/// For each row:  1. computes the dot product w . dy, and from it `along`, the multiple of w that is subtracted from dy
+/// 2. writes dw = (dy - along * w) / length, or adds it to dw
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     normalize_rows_backward_kernel(Rows<const AccumulateOf<T>> dy, Rows<const T> w, const AccumulateOf<T>* inverse,

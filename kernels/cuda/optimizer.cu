@@ -1,4 +1,4 @@
-// Update rules over the segments of a rank in one launch, one function per rule. Memory-bound. AdamW reads grad,
+// One launch applies an update rule to all segments of a rank; each rule is a struct. Memory-bound. AdamW reads grad,
 // master, m, v and writes the last three (28 B per element in fp32, 30 with bf16 weights) for about 15 flops, a square
 // root and a division. Lion reads grad, master, m and writes the last two (20 B and 22) for about 8 flops. Elements are
 // independent; blocks process parts of the packed state.
@@ -15,7 +15,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kPart = 8192;  // elements of the packed state that a block processes at a time
 
-/// Hyper-parameters in the form for kernels; `prepared` derives the constants of one segment and step from them.
+/// Hyper-parameters of a rule in the form of a kernel argument. From them `prepared` computes the constants for one
+/// segment in one training step.
 struct AdamWRule {
   static constexpr int kStates = 2;  // m, v
   double beta1, beta2, eps;
@@ -76,22 +77,22 @@ struct LionRule {
   }
 };
 
-/// The arguments of an update, in the form that kernels take. W is the type of the weights.
+/// The arguments of an update, in the form of a kernel argument. W is the type of the weights.
 template <typename A, typename W, int kStates>
 struct UpdateParams {
   const A* grad;
   A* master;
   A* state[kStates];
-  W* weights;  ///< null: master is the weights
+  W* weights;  ///< null if the master weights are the weights
   const UpdateSegment* segments;
   int64_t num_segments;
-  int64_t size;  ///< size of the packed state
+  int64_t size;  ///< number of elements of the packed state
   const StepScalars* scalars;
   const ClipState* clip;
-  bool aligned;  ///< the tensors are aligned for vectors
+  bool aligned;  ///< true if all tensors are aligned for vectors
 };
 
-/// kW elements, from `packed` of the state and `flat` of the flat buffers.
+/// Updates kW elements, which begin at index `packed` of the packed state and at index `flat` of the flat buffers.
 template <int kW, typename A, typename W, int kStates, typename Prepared>
 __device__ __forceinline__ void update_vector(const UpdateParams<A, W, kStates>& a, const Prepared& rule,
                                               int64_t packed, int64_t flat) {
@@ -115,9 +116,10 @@ __device__ __forceinline__ void update_vector(const UpdateParams<A, W, kStates>&
   if (a.weights != nullptr) store(a.weights + flat, narrow<W>(w.v));
 }
 
-/// A block processes parts of the packed state. For each
-/// 1. the first segment that overlaps it
-/// 2. each segment's range: whole vectors if state and flat buffers are equally aligned, the rest one by one.
+/// A block processes one part of the packed state at a time:
+/// 1. finds the first segment that overlaps the part
+/// 2. updates the range of each segment in the part: by whole vectors if state and flat buffers are equally aligned,
+///    and the other elements one by one.
 template <typename A, typename W, typename Rule>
 __global__ void __launch_bounds__(kThreads) update_kernel(UpdateParams<A, W, Rule::kStates> a, Rule rule) {
   constexpr int kW = kWidth<A>;
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateParams<A, W, Rul
   const auto thread = static_cast<int64_t>(threadIdx.x);
   for (int64_t begin = blockIdx.x * kPart; begin < a.size; begin += gridDim.x * kPart) {
     const int64_t end = min(begin + kPart, a.size);
-    // 1. segments end in ascending order
+    // 1. find the first segment that overlaps the part; segments end in ascending order
     int64_t first = 0;
     for (int64_t last = a.num_segments; first < last;) {
       const int64_t middle = (first + last) / 2;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateParams<A, W, Rul
       }
     }
     for (; first < a.num_segments && a.segments[first].packed_begin < end; ++first) {
-      // 2. elements [from, to) of the packed state
+      // 2. update elements [from, to) of the packed state
       const UpdateSegment segment = a.segments[first];
       const int64_t from = max(begin, segment.packed_begin), to = min(end, segment.packed_begin + segment.size);
       const int64_t to_flat = segment.flat_begin - segment.packed_begin;

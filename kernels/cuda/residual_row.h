@@ -8,14 +8,14 @@
 /// Dropout masks and residual additions, shared by elementwise.cu and residual_norm.cu.
 namespace ashlar::ASHLAR_DEV {
 
-/// DropoutArgs in the form for kernels. Keeps an element iff uniform(word) >= p: with t = ceil(p * 2^24) that is (word
-/// >> 8) >= t, exactly.
+/// DropoutArgs in the form of a kernel argument. An element is kept iff uniform(word) >= p, where `word` is its random
+/// word. With threshold = ceil(p * 2^24) this is exactly (word >> 8) >= threshold.
 struct Dropout {
   bool active = false;
   uint32_t threshold = 0, rng_stream = 0;
   uint64_t seed = 0;
   double scale = 1;        ///< 1 / (1 - p)
-  uint64_t first_row = 0;  ///< global index of row 0
+  uint64_t first_row = 0;  ///< index of the matrix's row 0 in the global batch
   const StepScalars* scalars = nullptr;
 };
 inline Dropout dropout_of(const DropoutArgs& a) {
@@ -30,13 +30,13 @@ inline Dropout dropout_of(const DropoutArgs& a) {
           .scalars = static_cast<const StepScalars*>(a.scalars.data)};
 }
 
-/// The mask of a step, in a kernel.
+/// The dropout mask of one training step, computed inside a kernel.
 class DropoutMask {
  public:
   __device__ explicit DropoutMask(const Dropout& dropout)
       : dropout_(dropout), step_(dropout.active ? static_cast<uint32_t>(dropout.scalars->philox_step) : 0) {}
 
-  /// Bit i: element (row, c + i) of a matrix of `cols` columns is kept.
+  /// Returns the mask of W elements: bit i is 1 if element (row, c + i) of a matrix of `cols` columns is kept.
   template <int W>
   __device__ __forceinline__ uint32_t kept(int64_t row, int64_t cols, int c) const {
     const uint64_t first =
@@ -51,7 +51,7 @@ class DropoutMask {
       }
       return mask;
     }
-    // Otherwise vectors begin in the middle of a block of four words.
+    // Here the vector may begin in the middle of a Philox block of four words.
     Philox::Counter words = block(first / 4);
 #pragma unroll 1
     for (int i = 0; i < W; ++i) {
@@ -79,7 +79,7 @@ class DropoutMask {
   uint32_t step_;
 };
 
-/// Multiplies values by mask / (1 - p).
+/// Applies dropout to W values: multiplies them by mask / (1 - p).
 template <typename A, int W>
 __device__ __forceinline__ void drop(const DropoutMask& mask, int64_t row, int64_t cols, int c, A (&values)[W]) {
   if (!mask.active()) return;
@@ -94,10 +94,10 @@ struct ResidualRows {
   Rows<const T> x, delta, delta2;  ///< x and delta2 may be absent
   Rows<T> y;
   Dropout dropout, dropout2;
-  int64_t cols;           ///< the width of the dropout's index
-  AccumulateOf<T> scale;  ///< factor of both branches
+  int64_t cols;           ///< number of columns; the dropout index of (row, c) is (first_row + row) * cols + c
+  AccumulateOf<T> scale;  ///< factor of delta and delta2
 };
-/// `rows` makes Rows of a view.
+/// Returns the arguments in the form of a kernel argument. `rows` is a function that converts a view to Rows.
 template <typename T, typename MakeRows>
 ResidualRows<T> residual_rows(const ResidualForward& a, const MakeRows& rows) {
   return {.x = rows(a.x),
@@ -110,8 +110,8 @@ ResidualRows<T> residual_rows(const ResidualForward& a, const MakeRows& rows) {
           .scale = static_cast<AccumulateOf<T>>(a.scale)};
 }
 
-/// x + scale * dropout(delta) [+ scale * dropout2(delta2)] of a vector, rounded once. `read` loads from a pointer to
-/// the vector.
+/// Returns x + scale * dropout(delta) [+ scale * dropout2(delta2)] for the vector at (row, c), rounded once. `read`
+/// loads a vector from a pointer.
 template <typename T, int W, typename Read>
 __device__ __forceinline__ Vec<T, W> residual_sum(const ResidualRows<T>& a, const DropoutMask& first,
                                                   const DropoutMask& second, int64_t row, int c, const Read& read) {

@@ -1,5 +1,5 @@
-// Attention: the division of work among threads, and the entry points of the backend. The kernels are in forward.cpp
-// and backward.cpp.
+// The launch functions of attention, and the division of the work among threads. The kernels are in forward.cpp and
+// backward.cpp.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@ int64_t num_blocks(int64_t n) { return (n + kBlockSize - 1) / kBlockSize; }
 Plan plan_forward(const AttentionShape& s, DType storage, int threads, Isa isa) {
   Plan plan{.kind = Plan::Kind::kForward, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t blocks = num_blocks(s.T_q);
-  // A long span converts k and v less often. Four items per thread keep the threads equally busy.
+  // A longer span of queries converts k and v less often; at least four items per thread keep the threads equally busy.
   int64_t span = std::min<int64_t>(blocks, 4);
   while (span > 1 && s.B * s.H * ((blocks + span - 1) / span) < 4 * threads) --span;
   plan.span = std::max<int64_t>(span, 1) * kBlockSize;
@@ -31,8 +31,9 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
   Plan plan{.kind = Plan::Kind::kFused, .B = s.B, .H = s.H, .G = s.G, .T_q = s.T_q, .T_kv = s.T_kv};
   const int64_t heads = s.B * s.G;
   const int64_t key_blocks = num_blocks(s.T_kv);
-  // Costs are counted in matrix products per block: 5 in one pass, 4 and 3 in two passes. Two passes have enough items
-  // for all threads.
+  // Costs are counted in matrix products per block: 5 in one pass; in two passes 4 for dk and dv, and 3 for dq. One
+  // pass has one item per sample and KV head, so the busiest thread gets ceil(heads / threads) items. Two passes have
+  // enough items for all threads.
   const double fused_cost = 5.0 * static_cast<double>((heads + threads - 1) / threads);
   const double two_pass_cost = 7.0 * static_cast<double>(heads) / threads;
   if (threads == 1 || fused_cost <= two_pass_cost) {
@@ -52,7 +53,7 @@ Plan plan_backward(const AttentionShape& s, DType storage, int threads, Isa isa)
 
 Item Plan::item(int64_t index) const {
   const int64_t group = H / G;
-  if (kind == Kind::kForward) {  // late queries see most keys
+  if (kind == Kind::kForward) {  // late queries, which see the most keys, come first
     const int64_t spans = (T_q + span - 1) / span;
     const int64_t t = (spans - 1 - index / (B * H)) * span;
     const int64_t bh = index % (B * H);
@@ -64,7 +65,7 @@ Item Plan::item(int64_t index) const {
             .key_begin = 0,
             .key_end = T_kv};
   }
-  if (kind == Kind::kFused || index < num_dkv_items) {  // early keys are seen by most queries
+  if (kind == Kind::kFused || index < num_dkv_items) {  // early keys, which most queries see, come first
     const int64_t bg = index % (B * G);
     const int64_t key = index / (B * G) * span;
     return {.b = bg / G,
@@ -97,7 +98,8 @@ namespace {
 using attention::Item;
 using attention::Plan;
 
-/// dsinks of one head: - sum exp(sink - lse) delta over samples and queries in ascending order, in double.
+/// Computes dsinks of one head: - sum exp(sink - lse) delta, where delta = sum_d out dout is a number per query. The
+/// sum runs over samples and queries in ascending order, in double.
 void sink_gradient(const AttentionBackward& a, int64_t h) {
   attention::with_types(a.q.dtype, [&](auto s, auto t) {
     using S = decltype(s);
@@ -127,7 +129,7 @@ void sink_gradient(const AttentionBackward& a, int64_t h) {
   });
 }
 
-/// dt5_bias of one head: the sum over samples and blocks of queries in ascending order, in double.
+/// Computes dt5_bias of one head: adds `sums` over samples and blocks of queries in ascending order, in double.
 void bias_gradient(const AttentionBackward& a, int64_t h, const double* sums) {
   attention::with_types(a.q.dtype, [&](auto, auto t) {
     using T = decltype(t);

@@ -36,9 +36,10 @@ struct DropoutBlock {
   int64_t key_begin = 0, num_keys = 0;
 };
 
-/// Returns the lanes that are kept according to word `w`. Element k of a row is word k % 4, and a row of 4n elements
-/// begins a block. So four keys of a vector of queries need one round of blocks (fp32: two, for the even and the odd
-/// queries).
+/// Returns the dropout factors of a vector of queries for one key: `kept` where word number `w` of the query's Philox
+/// block, shifted right by 8 bits, is at least the threshold, 0 elsewhere. Rows whose length is a multiple of 4 begin
+/// at a Philox block, and element k of such a row uses word k % 4. So four adjacent keys, the first a multiple of 4,
+/// need one vector of blocks for a vector of queries (fp32: two, for even and for odd queries).
 HWY_INLINE hn::Vec<Tag<float>> kept_lanes(const PhiloxLanes& even, const PhiloxLanes& odd, int w, int32_t threshold,
                                           float kept) {
   const Tag<float> d;
@@ -59,7 +60,8 @@ HWY_INLINE hn::Vec<Tag<double>> kept_lanes(const PhiloxLanes& all, const PhiloxL
 }
 
 /// factors[j][i] = 0 or 1/(1-p) for key key_begin + j and query t_begin + i, i < kLanes; rows are kBlockSize long. The
-/// index of an element is that of core/backend/common.h: word >= p in 24 bits is word >> 8 >= ceil(p 2^24).
+/// dropout index of an element is defined in core/backend/common.h. An element is kept iff (word >> 8) >= ceil(p 2^24),
+/// which is exactly uniform(word) >= p.
 template <typename T>
 HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& block, T* HWY_RESTRICT factors) {
   const DropoutArgs& drop = s.dropout;
@@ -72,7 +74,7 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
   const auto first_key = static_cast<uint64_t>(s.mask.kv_start + block.key_begin);
   if (S % 4 == 0) {
     const Words d64;
-    constexpr uint64_t kStep = sizeof(T) == 4 ? 2 : 1;  // queries from one 64-bit lane to the next
+    constexpr uint64_t kStep = sizeof(T) == 4 ? 2 : 1;  // number of queries from one 64-bit lane to the next
     alignas(64) uint64_t offsets[hn::MaxLanes(d64)];
     for (uint64_t lane = 0; lane < hn::MaxLanes(d64); ++lane) offsets[lane] = lane * kStep * (S / 4);
     const auto even = hn::Add(hn::Set(d64, row * (S / 4)), hn::Load(d64, offsets));
@@ -88,7 +90,7 @@ HWY_NOINLINE void dropout_factors(const AttentionShape& s, const DropoutBlock& b
     }
     return;
   }
-  for (int64_t i = 0; i < block.num_queries; ++i) {  // rows begin inside a block: one at a time
+  for (int64_t i = 0; i < block.num_queries; ++i) {  // rows may begin inside a Philox block: one query at a time
     const uint64_t first = (row + static_cast<uint64_t>(i)) * S + first_key;
     Philox::Counter words{};
     for (int64_t j = 0; j < block.num_keys; ++j) {

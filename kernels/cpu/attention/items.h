@@ -6,14 +6,14 @@
 #include "core/backend/attention.h"
 #include "kernels/cpu/cpu_info.h"
 
-/// The parts of attention that are compiled once per instruction set, and the division of their work. Used by this
-/// folder and its tests only.
+/// The division of attention into items of work, and the kernels for one item, which are compiled once per instruction
+/// set. Only this folder and its tests use this header.
 namespace ashlar::cpu::attention {
 
 /// The number of queries or keys in a block. 64 x 64 scores and one 64 x 64 operand fit into a 32 KiB L1 cache.
 inline constexpr int64_t kBlockSize = 64;
 
-/// A piece of work whose result does not depend on how the rest is divided.
+/// A piece of work of one call. Its result does not depend on how the rest of the call is divided.
 struct Item {
   int64_t b = 0;
   int64_t h_begin = 0, h_end = 0;      ///< query heads, all of one KV head
@@ -21,8 +21,9 @@ struct Item {
   int64_t key_begin = 0, key_end = 0;  ///< keys; key_begin is a multiple of kBlockSize
   bool want_dq = false;                ///< backward: write dq of these queries (needs all keys)
   bool want_dkv = false;  ///< backward: write dk, dv of these keys (needs all queries and heads of the KV head)
-  /// Backward: sums of score gradients, [B, H, blocks of queries, buckets] of the whole call. The item writes those of
-  /// its queries (needs all keys). Null: not wanted.
+  /// Backward: sums of score gradients, [B, H, blocks of queries, buckets], for the gradient of T5's table; null if
+  /// this gradient is not wanted. The array is for the whole call; the item writes the sums of its queries, for which
+  /// it must have all keys.
   double* bias_sums = nullptr;
 
   double* bias_sums_of(const AttentionShape& s, int64_t h, int64_t t) const {
@@ -34,17 +35,17 @@ struct Item {
 
 /// Division of one call into items, and the scratch memory of each thread.
 struct Plan {
-  /// Backward in one pass computes dq, dk and dv of a KV head together. In two passes scores are computed twice, but
-  /// every query block and every range of keys is an item of its own. Both add in the same order and give the same
-  /// bits.
+  /// kFused is a backward in one pass: it computes dq, dk and dv of a KV head together. kTwoPass computes scores twice,
+  /// but has more and smaller items: one for the dq of each block of queries, one for the dk and dv of each range of
+  /// keys. Both add in the same order and give the same bits.
   enum class Kind : uint8_t { kForward, kFused, kTwoPass };
 
   Kind kind = Kind::kForward;
   int64_t B = 0, H = 0, G = 0, T_q = 0, T_kv = 0;
-  int64_t span = 0;  ///< forward: queries an item; two passes: keys an item of the first
+  int64_t span = 0;  ///< number of queries of an item (forward), or of keys of an item that writes dk and dv
   int64_t num_items = 0;
   int64_t num_dkv_items = 0;  ///< two passes: the first num_dkv_items items write dk and dv, the others dq
-  int64_t thread_bytes = 0;   ///< scratch of one thread
+  int64_t thread_bytes = 0;   ///< bytes of scratch memory of one thread
 
   Item item(int64_t index) const;  ///< expensive items come first
 };
@@ -54,7 +55,7 @@ template <typename Args>
 struct ItemKernels {
   /// Computes one item. `scratch`: Plan::thread_bytes bytes, 64-byte aligned, content undefined before and after.
   void (*run)(const Args& args, const Item& item, std::byte* scratch) = nullptr;
-  /// Scratch of one item of at most `length` queries (forward) or keys (backward).
+  /// Returns the bytes of scratch memory of an item with at most `length` queries (forward) or keys (backward).
   int64_t (*scratch_bytes)(const AttentionShape& shape, DType storage, int64_t length) = nullptr;
 };
 ItemKernels<AttentionForward> forward_kernels(Isa isa);
@@ -70,12 +71,12 @@ auto with_types(DType storage, const F& f) {
   }
 }
 
-/// Divide a call into items. Pure functions of their arguments.
+/// plan_forward and plan_backward divide a call into items. They are pure functions of their arguments.
 Plan plan_forward(const AttentionShape& shape, DType storage, int threads, Isa isa);
 Plan plan_backward(const AttentionShape& shape, DType storage, int threads, Isa isa);
 
-/// Allocates 64-byte aligned parts of a block. Without a block it only counts bytes, so that the same code computes the
-/// size and assigns the parts.
+/// Divides a block of memory into 64-byte aligned parts. If the base is null, ScratchLayout only counts bytes, so that
+/// the same code computes the size and assigns the parts.
 class ScratchLayout {
  public:
   explicit ScratchLayout(std::byte* base) : base_(base) {}
@@ -93,8 +94,8 @@ class ScratchLayout {
   int64_t used_bytes_ = 0;
 };
 
-/// Makes the kernels of forward or backward from a function without state for one item, `run(S(), T(), args, item,
-/// scratch)`, and from the struct that divides its scratch.
+/// Makes the kernels of forward or backward. Run is a stateless lambda that computes one item: run(S(), T(), args,
+/// item, scratch). Scratch is the struct that divides the scratch memory of one item.
 template <typename Args, template <typename T> typename Scratch, typename Run>
 ItemKernels<Args> item_kernels(Run) {
   return {.run =

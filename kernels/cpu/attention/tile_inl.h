@@ -1,6 +1,7 @@
 // Register-tiled matrix products and panel packing for attention, compiled once per instruction set.
 // A tile keeps up to 6 rows x 4 vectors of C in registers (6 x 2 if there are only 16 registers). For each k it loads
-// one vector per column and broadcasts one scalar per row, so there are fewer than half as many loads as multiply-adds.
+// up to 4 vectors of B and broadcasts one number of A per row. So a full 6 x 4 tile needs 10 loads for 24
+// multiply-adds, a 6 x 2 tile 8 loads for 12.
 
 #if defined(ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_ATTENTION_TILE_INL_H_
@@ -29,12 +30,13 @@ inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 inline constexpr int kTileRows = 6;
 inline constexpr int kTileVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 
-/// C[r][c] = init + sum over k of A[r][k] B[k][c], with init = 0, C or c_scale[r] * C. The sum is one chain in
-/// ascending k, so dividing k into several products changes no bit. B and C are vector-aligned, `vectors` wide.
+/// A product C[r][c] = init + sum over k of A[r][k] B[k][c], where init is 0 (with `zero`), C, or c_scale[r] * C. The
+/// sum is one chain in ascending k, so dividing k into several products changes no bit. B and C are vector-aligned and
+/// `vectors` vectors wide.
 template <typename T>
 struct Product {
   const T* a = nullptr;
-  int64_t a_row = 0, a_k = 0;  ///< elements from A[r][k] to A[r+1][k] and A[r][k+1]
+  int64_t a_row = 0, a_k = 0;  ///< strides in elements, from A[r][k] to A[r+1][k] and to A[r][k+1]
   const T* b = nullptr;
   int64_t b_row = 0;
   T* c = nullptr;
@@ -111,7 +113,7 @@ HWY_INLINE void product_rows(const Product<T>& p, int64_t vector) {
   if (p.rows > row) product_tile<1, kVectors>(p, row, vector);
 }
 
-/// Divides the columns into panels of nearly equal width, at most kTileVectors vectors.
+/// Computes a product. Divides the columns into panels of nearly equal width, at most kTileVectors vectors each.
 template <typename T>
 HWY_NOINLINE void product(const Product<T>& p) {
   int64_t panels = (p.vectors + kTileVectors - 1) / kTileVectors;
@@ -127,7 +129,7 @@ HWY_NOINLINE void product(const Product<T>& p) {
   }
 }
 
-/// dst[0..padded) = scale * src[0..n), then zeros. dst is vector-aligned, padded a multiple of kLanes.
+/// dst[0..n) = scale * src[0..n), and dst[n..padded) = 0. dst is vector-aligned; `padded` is a multiple of kLanes.
 template <typename S, typename T>
 HWY_INLINE void pack_row(const S* HWY_RESTRICT src, int64_t n, T scale, T* HWY_RESTRICT dst, int64_t padded) {
   const Tag<T> d;
@@ -139,7 +141,7 @@ HWY_INLINE void pack_row(const S* HWY_RESTRICT src, int64_t n, T scale, T* HWY_R
   for (; i < padded; ++i) dst[i] = 0;
 }
 
-/// dst[0..n) = scale * src[0..n), or += that. One rounding at the store.
+/// dst[0..n) = scale * src[0..n), or dst[0..n) += scale * src[0..n) with `accumulate`. Rounds once, at the store.
 template <typename S, typename T>
 HWY_INLINE void unpack_row(const T* HWY_RESTRICT src, int64_t n, T scale, bool accumulate, S* HWY_RESTRICT dst) {
   const Tag<T> d;
@@ -157,7 +159,7 @@ HWY_INLINE void unpack_row(const T* HWY_RESTRICT src, int64_t n, T scale, bool a
   }
 }
 
-/// Sum of a[i] * b[i], in the arithmetic dtype.
+/// Returns the sum of a[i] * b[i] over n elements, computed in type T.
 template <typename S, typename T>
 HWY_INLINE T dot_row(const S* HWY_RESTRICT a, const S* HWY_RESTRICT b, int64_t n, T /*tag*/) {
   const Tag<T> d;
@@ -170,7 +172,8 @@ HWY_INLINE T dot_row(const S* HWY_RESTRICT a, const S* HWY_RESTRICT b, int64_t n
   return sum;
 }
 
-/// Four numbers from each of kLanes/4 rows, `row` apart: lanes 4i..4i+3 are src[i * row .. +3].
+/// Loads four numbers from each of kLanes / 4 rows that are `row` elements apart: lanes 4i to 4i + 3 get src[i * row]
+/// to src[i * row + 3].
 template <class D>
 HWY_INLINE hn::Vec<D> load_quads(D d, const float* src, int64_t row) {
   if constexpr (hn::MaxLanes(d) == 4) {
@@ -182,27 +185,29 @@ HWY_INLINE hn::Vec<D> load_quads(D d, const float* src, int64_t row) {
   }
 }
 
-/// A row of D numbers is packed to a multiple of kLanes, with zeros.
+/// Returns the width of a packed row of D numbers, which zeros fill up to a multiple of kLanes.
 template <typename T>
 HWY_INLINE int64_t padded_width(int64_t D) {
   return (D + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
-/// The number of rows that pack_transposed writes for a packed row of D numbers. For fp32 it is a multiple of four.
+/// Returns the number of rows that pack_transposed writes for source rows of D numbers: D, for fp32 rounded up to a
+/// multiple of four.
 template <typename T>
 HWY_INLINE int64_t transposed_rows(int64_t D) {
   return sizeof(T) == 4 ? (D + 3) / 4 * 4 : D;
 }
 
-/// dst[c][r] = src[r][c]; rows a multiple of kLanes, cols of transposed_rows; dst rows are dst_row long.
+/// dst[c][r] = src[r][c] for r < rows and c < cols. `rows` is a multiple of kLanes, `cols` is a result of
+/// transposed_rows; src_row and dst_row are the row strides.
 HWY_INLINE void pack_transposed(const float* HWY_RESTRICT src, int64_t src_row, int64_t rows, int64_t cols,
                                 float* HWY_RESTRICT dst, int64_t dst_row) {
   const Tag<float> d;
-  const hn::Repartition<double, Tag<float>> d64;  // pairs
+  const hn::Repartition<double, Tag<float>> d64;  // pairs of fp32 numbers
   for (int64_t r = 0; r < rows; r += kLanes<float>) {
     for (int64_t c = 0; c < cols; c += 4) {
       const float* HWY_RESTRICT in = src + r * src_row + c;
       float* HWY_RESTRICT out = dst + c * dst_row + r;
-      // 128-bit block i of row_n is row 4i + n; each block is a 4 x 4 transposition.
+      // Block i (128 bits) of row_n has four numbers of row 4i + n. Blocks i of the four vectors are transposed, 4 x 4.
       const auto row_0 = load_quads(d, in, 4 * src_row);
       const auto row_1 = load_quads(d, in + src_row, 4 * src_row);
       const auto row_2 = load_quads(d, in + 2 * src_row, 4 * src_row);
@@ -225,7 +230,7 @@ HWY_INLINE void pack_transposed(const double* HWY_RESTRICT src, int64_t src_row,
   }
 }
 
-/// dst[0..n) = 0; n a multiple of kLanes, dst vector-aligned.
+/// dst[0..n) = 0. n must be a multiple of kLanes; dst is vector-aligned.
 template <typename T>
 HWY_INLINE void clear(T* dst, int64_t n) {
   const Tag<T> d;

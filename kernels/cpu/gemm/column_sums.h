@@ -5,9 +5,9 @@
 
 namespace ashlar::cpu {
 
-/// out[j] (+)= sum over rows of x[n][j]: the gradient of a bias.
-/// x [N, M] fp32, bf16 or fp64, rows may be strided; out [M] its accumulate dtype. Rows are added in blocks of 64 and
-/// the blocks in ascending order: the same bits for any thread count.
+/// out[j] (+)= sum over n of x[n][j]: the gradient of a bias. x is [N, M] in fp32, bf16 or fp64, with any row stride;
+/// out is [M] in the accumulate dtype. Rows are added in blocks of 64 and the blocks in ascending order, so that the
+/// bits are the same for any number of threads.
 void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, Threads& threads);
 
 }  // namespace ashlar::cpu

@@ -9,13 +9,13 @@
 
 namespace ashlar::cpu {
 
-/// c (+)= op(a) op(b) [+ bias], rows of every operand may be strided.
+/// A matrix product c (+)= op(a) op(b) [+ bias]. Every operand may have a row stride.
 struct GemmArgs {
   ConstView a;               ///< [m, k], or [k, m] with transpose_a; storage dtype, read
   ConstView b;               ///< [k, n], or [n, k] with transpose_b; storage dtype, read
-  ConstView bias;            ///< [n] storage or accumulate dtype, read, or absent; only to overwrite
+  ConstView bias;            ///< [n] storage or accumulate dtype, read, or absent; not with `accumulate`
   MutView c;                 ///< [m, n] storage or accumulate dtype, written or accumulated
-  bool transpose_a = false;  ///< at most one of transpose_a and transpose_b
+  bool transpose_a = false;  ///< at most one of transpose_a and transpose_b may be true
   bool transpose_b = false;
   bool accumulate = false;
 
@@ -24,9 +24,8 @@ struct GemmArgs {
   int64_t k() const { return transpose_a ? a.rows : a.cols; }
 };
 
-/// The entry point of matrix products. Sums are fp32 (fp64 for fp64), one rounding at the store. Blocking is a fixed
-/// function of shape, dtype, strides and instruction set: the same bits for any thread count and any number of rows.
-/// Scratch comes from `workspace`. Not thread-safe.
+/// Runs matrix products. Sums are fp32 (fp64 for fp64) and are rounded once, at the store. A row of the result has the
+/// same bits for any number of threads and of other rows. Scratch memory comes from `workspace`. Not thread-safe.
 class Gemm {
  public:
   Gemm(Isa isa, Threads& threads, Allocator& workspace);

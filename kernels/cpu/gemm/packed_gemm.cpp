@@ -10,25 +10,27 @@
 #include "kernels/cpu/gemm/tile_kernels.h"
 #include "kernels/cpu/parallel_for.h"
 
-// The result is processed in blocks of m x n, k is divided into slices, and slices into rounds. In a round all threads
-// pack both operands into panels (contiguous, zero-padded at the edges), wait at a barrier, and then divide the tiles
-// of the block among a grid of threads. A thread packs the panels that its part of the grid multiplies. If a is
-// multiplied by few panels of b, it is not packed but read in place, with the same sums in the same order. A panel of b
-// stays in L1 while it is multiplied by the tiles of a chunk of a, which stays in L2. Source of the scheme: Goto & van
-// de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication", section 4.
+// The result [m, n] is processed in blocks, k is divided into slices, and the slices are grouped into rounds. In a
+// round all threads pack both operands into panels (contiguous, zero-padded at the edges), wait at a barrier, and then
+// multiply the tiles of the block, which are divided among a grid of threads. The threads of a grid row pack the panels
+// of `a` that they multiply, the threads of a grid column the panels of `b`. If `a` is multiplied by few panels of `b`,
+// `a` is not packed but read in place, with the same sums in the same order. A chunk of `a` stays in L2 and a panel of
+// `b` in L1 while the tiles of the chunk are multiplied by the panel. Source of the scheme: Goto & van de Geijn 2008,
+// "Anatomy of High-Performance Matrix Multiplication", section 4.
 
 namespace ashlar::cpu {
 namespace {
 
-constexpr int64_t kSliceK = 384;   // panel elements of k in a slice: a panel of b is about the size of L1
-constexpr int64_t kBlockM = 1536;  // rows and columns of a block: packed operands stay in L3
+constexpr int64_t kSliceK = 384;   // panel elements along k in a slice, such that a panel of `b` about fills L1
+constexpr int64_t kBlockM = 1536;  // rows of a block (kBlockN: columns), such that packed operands stay in L3
 constexpr int64_t kBlockN = 3072;
-constexpr int64_t kChunkBytes = 256 << 10;    // of packed a per thread: half of a small L2
-constexpr int64_t kRoundBytes = 2 << 20;      // of packed operands between two barriers
+constexpr int64_t kChunkBytes = 256 << 10;    // size of a chunk of packed `a`: half of a small L2
+constexpr int64_t kRoundBytes = 2 << 20;      // size of the operands that are packed between two barriers
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it saves
 
-// kInPlacePanels: with more panels of b than this, packing a is faster. kRowsInOneSet: if a is read in place, at most
-// this many rows of a tile may map to the same sets of L1 (64 sets of 64 bytes); more would evict each other.
+// If `b` has more panels than kInPlacePanels, packing `a` is faster than reading `a` in place. If `a` is read in place,
+// at most kRowsInOneSet rows of a tile may map to the same sets of L1 (64 sets of 64 bytes); more rows would evict each
+// other.
 constexpr int64_t kInPlacePanels = 32;
 constexpr int64_t kRowsInOneSet = 6;
 constexpr int64_t kSetPeriod = 4096;
@@ -36,13 +38,14 @@ constexpr int64_t kSetPeriod = 4096;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/// Division of a block of row tiles x column panels over threads.
+/// A grid of threads over which the row tiles and column panels of a block are divided.
 struct Grid {
   int64_t rows = 1;
   int64_t cols = 1;
 };
 
-/// Prefers even work, then the least packed data read by a thread.
+/// Returns the grid with the least work of the busiest thread and, among equals, the least packed data read by a
+/// thread.
 Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) {
   Grid best;
   std::pair<int64_t, int64_t> best_cost{std::numeric_limits<int64_t>::max(), 0};
@@ -58,7 +61,7 @@ Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) 
   return best;
 }
 
-/// One packed product. Sizes in elements; `groups` counts panel elements along k.
+/// One packed product. Sizes are in elements; `groups` is a number of panel elements along k.
 template <typename Acc>
 class PackedGemm {
  public:
@@ -76,7 +79,7 @@ class PackedGemm {
     result_is_bf16_ = args.c.dtype == DType::kBFloat16;
 
     in_place_ = a_serves_in_place();
-    padded_m_ = in_place_ ? 0 : round_up(block_m_, kMaxTileCols);  // keeps the panels of b aligned
+    padded_m_ = in_place_ ? 0 : round_up(block_m_, kMaxTileCols);  // keeps the panels of `b` aligned
     group_bytes_ = ceil_div(slice_k_, kernels.k_group) * kernels.panel_elem_bytes;
     one_tile_ = m_ <= kernels.tile_rows;
     if (one_tile_) {
@@ -99,14 +102,14 @@ class PackedGemm {
 
  private:
   struct Block {
-    int64_t row0, rows, col0, cols;  // of the result
+    int64_t row0, rows, col0, cols;  // first row, number of rows, first column, number of columns in the result
   };
   struct Slice {
     int64_t k0, k, groups;
     bool first, last;
-    char* a;  // panels of a, then of b: row (column) x starts x*groups elements on
-    char* b;
-    int64_t first_col;  // the column whose panel lies at b
+    char* a;  // panels of `a`; row x begins x * groups panel elements after `a`
+    char* b;  // panels of `b`; column first_col + x begins x * groups panel elements after `b`
+    int64_t first_col;
   };
   /// A tile within the block, and its prefetches for later tiles (see TileArgs).
   struct Place {
@@ -114,13 +117,15 @@ class PackedGemm {
     const char* prefetch = nullptr;
     int64_t prefetch_step = 0;
   };
-  /// The part of a block that one thread multiplies, and the threads that pack the same rows and columns.
+  /// The part of a block that one thread multiplies. The rows are packed by row_packers threads, of which this thread
+  /// has index row_packer; the same holds for columns.
   struct Share {
-    Range rows, cols;  // within the block
+    Range rows, cols;  // relative to the block
     int64_t row_packers, row_packer, col_packers, col_packer;
   };
 
-  // True if `a` is used without packing: its rows are contiguous along k, and b has too few panels to amortize packing.
+  // True if `a` is used without packing: its rows are contiguous along k, and `b` has too few panels to amortize the
+  // packing.
   bool a_serves_in_place() const {
     if (kernels_.tile_in_place == nullptr || args_.transpose_a || k_ % kernels_.k_group != 0) return false;
     const int64_t stride = args_.a.stride * size_of(args_.a.dtype);
@@ -169,8 +174,9 @@ class PackedGemm {
     }
   }
 
-  // For few rows (token generation) each panel of b is used once. So a thread packs it into its own L1 and multiplies
-  // it at once. The time is that of reading b. The sums equal those of `work`.
+  // For few rows (token generation) each panel of `b` is used once. So a thread packs a panel into a buffer that stays
+  // in its L1, and multiplies it immediately. The time is about the time to read `b` from memory. The sums have the
+  // same bits as in `work`.
   void work_on_one_tile(int thread, int threads) {
     const Block block{0, m_, 0, n_};
     char* a = pack_->template as<char>();
@@ -217,7 +223,8 @@ class PackedGemm {
 
   Share share_of(const Block& block, int64_t thread, int64_t threads) const {
     const int64_t vectors = ceil_div(block.cols, kernels_.lanes);
-    // All blocks have the same grid, so that the packed tiles of a stay valid from one block of columns to the next.
+    // All blocks have the same grid, so that the packed tiles of `a` stay valid from one block of columns to the
+    // next.
     const Grid grid = choose_grid(threads, block_m_, block_n_ / kernels_.lanes, kernels_.lanes);
     const int64_t grid_row = thread / grid.cols;
     const int64_t grid_col = thread % grid.cols;
@@ -299,7 +306,7 @@ class PackedGemm {
       const int64_t end = std::min(begin + chunk, tiles);
       for (int64_t panel = 0; panel < panels; ++panel) {
         const Range cols = panel_cols(share, panel);
-        // Every tile prefetches its part of the next panel of b into L2.
+        // Every tile prefetches its part of the next panel of `b` into L2.
         const bool more = panel + 1 < panels || end < tiles;
         const Range next = more ? panel_cols(share, (panel + 1) % panels) : cols;
         const int64_t step = more ? ceil_div(panel_cols_ * kernels_.panel_elem_bytes, end - begin) : 0;
@@ -379,10 +386,10 @@ class PackedGemm {
   int64_t panel_cols_ = 0;
   int64_t num_slices_ = 1, slice_k_ = 0;
   int64_t block_m_ = 0, padded_m_ = 0, block_n_ = 0;
-  int64_t group_bytes_ = 0;  // of one row or column of a slice
+  int64_t group_bytes_ = 0;  // packed bytes of one row or column of a slice
   bool result_is_bf16_ = false;
   bool one_tile_ = false;
-  bool in_place_ = false;  // a is read in place
+  bool in_place_ = false;  // `a` is read in place
   int64_t round_slices_ = 1;
   std::optional<ScopedBlock> pack_, sums_, bias_;
 };

@@ -6,8 +6,8 @@
 
 namespace ashlar::cpu {
 
-/// The matrix product by the packed kernels of this folder, for any shape, strides, storage dtype and mode. The
-/// division of the sum over k depends only on k, so its bits depend neither on threads nor on other rows and columns.
+/// Computes a matrix product with packed panels, for any shape, strides and storage dtype. The division of the sum over
+/// k depends only on k, so the bits of a result depend neither on the number of threads nor on other rows and columns.
 void packed_gemm(const GemmArgs& args, Isa isa, Threads& threads, Allocator& workspace);
 
 }  // namespace ashlar::cpu

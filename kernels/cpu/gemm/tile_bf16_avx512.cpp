@@ -1,5 +1,6 @@
-// The bf16 dot-product tile in intrinsics, since Highway 1.0.3 cannot emit vdpbf16ps. The loop is that of
-// tile_kernels.cpp, with a pair of bf16 in place of an fp32. The instruction flushes denormal inputs and sums to zero.
+// The bf16 dot-product tile in intrinsics, since Highway 1.0.3 cannot emit vdpbf16ps. The loop is the same as in
+// tile_kernels.cpp, with a pair of bf16 numbers in place of one fp32 number. The instruction flushes denormal inputs
+// and sums to zero.
 
 #include <immintrin.h>
 
@@ -18,7 +19,7 @@ namespace {
 constexpr int kTileRows = 12;
 constexpr int64_t kLanes = 16;
 
-// If a is read in place, a pair may be at any even address.
+// Loads a pair of bf16 numbers. If `a` is read in place, a pair may be at any even address.
 int load_pair(const char* at) {
   int pair = 0;
   std::memcpy(&pair, at, sizeof(pair));

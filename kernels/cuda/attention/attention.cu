@@ -1,5 +1,5 @@
-// Entry points of attention: convert the arrays of a call to kernel arguments, choose the kernels, and queue them in
-// order. The kernels are in the other files of this folder.
+// Entry points of attention. They convert the arrays of a call to kernel arguments, choose the kernels, and queue them
+// in order. The kernels are in the other files of this folder.
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@ namespace ashlar::ASHLAR_DEV {
 namespace attention {
 namespace {
 
-/// Returns a view as rows of heads of `width` columns. `batch`: distance between samples, in elements.
+/// Returns a view as rows of heads of `width` columns. `batch` is the stride between samples in elements.
 template <typename T, typename View>
 HeadRows<T> head_rows(const View& view, int64_t batch, int64_t width, int64_t samples) {
   int64_t distances = view.stride | (samples > 1 ? batch : 0) | (view.cols > width ? width : 0);
@@ -37,7 +37,7 @@ Problem problem_of(const AttentionShape& s) {
             .dropout = {}};
   const DropoutArgs& d = s.dropout;
   if (!d.active()) return p;
-  p.dropout = {.threshold = static_cast<uint32_t>(std::ceil(d.p * 0x1p24)),  // uniform(word) >= p, exactly
+  p.dropout = {.threshold = static_cast<uint32_t>(std::ceil(d.p * 0x1p24)),  // exact form of uniform(word) >= p
                .rng_stream = d.rng_stream,
                .seed = d.seed,
                .keep_scale = 1 / (1 - d.p),
@@ -54,8 +54,8 @@ bool has_tiles(const Problem& p) { return p.D <= kMaxTileWidth && p.D_v == p.D; 
 
 bool wants_bias_gradient(const AttentionBackward& a) { return a.dt5_bias && a.t5_mode != GradMode::kSkip; }
 
-/// The parts of a call's scratch memory, each aligned to a vector; null if the call does not need the part. Without
-/// memory it only counts bytes.
+/// Divides a call's scratch memory into arrays, each aligned to 16 bytes. An array is null if the call does not need
+/// it. If `memory` is null, only `bytes` is computed: the number of bytes that the call needs.
 template <typename S>
 struct Parts {
   using A = AccumulateOf<S>;
@@ -81,7 +81,7 @@ struct Parts {
     partials = allocate<double>(wants_bias_gradient(a) ? sums : 0);
   }
 
-  /// Computes the key ranges and biases that forward and backward kernels read.
+  /// Queues the kernels that compute the key ranges and biases, and sets their addresses in `p` and `scores`.
   void prepare(Problem& p, Scores<S>& scores, Stream& stream) const {
     if (p.mask.listed_first_keys()) key_ranges(p, first_keys, last_keys, tile_keys, stream);
     p.mask.first_keys = first_keys;

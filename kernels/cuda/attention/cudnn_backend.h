@@ -19,11 +19,11 @@ struct CudnnOptions {
   std::function<int64_t()> free_bytes;  ///< free memory of the device according to its driver
 };
 
-/// CudaBackend that uses cuDNN's attention for the calls for which it was chosen (cudnn::AttentionChoice, a part of its
-/// tuner), and its own kernels for all others. The workspace is the scratch memory of the calls' stream.
+/// A CudaBackend that can compute attention with cuDNN. cudnn::AttentionChoice, a part of the backend's tuner, chooses
+/// cuDNN or our own kernels for each call. cuDNN's workspace is scratch memory of the call's stream.
 class CudnnBackend : public CudaBackend {
  public:
-  /// Throws an input_error if cuDNN is demanded and cannot be used.
+  /// Throws an input_error if cudnn.wanted is kCudnn and cuDNN cannot be used.
   CudnnBackend(const DeviceOptions& options, CudnnOptions cudnn) : CudaBackend(options) {
     if (cudnn.wanted == AttentionKernels::kOwn) return;
     choice_.emplace(cudnn::ChoiceOptions{
@@ -45,7 +45,7 @@ class CudnnBackend : public CudaBackend {
     return &*tuners_;
   }
 
-  /// Workspace bytes of cuDNN's attention; part of the memory of all workspaces.
+  /// Size of cuDNN's attention workspace in bytes. The workspace is a part of the memory of kind kWorkspace.
   int64_t attention_workspace_bytes() const { return choice_ ? choice_->workspace_bytes() : 0; }
 
  protected:
@@ -66,14 +66,14 @@ class CudnnBackend : public CudaBackend {
     return true;
   }
 
-  /// Bytes that the allocator of workspaces holds but has not allocated.
+  /// Number of bytes that the workspace allocator has taken from the device but that no block uses.
   int64_t free_in_arena() {
     const Allocator& memory = allocator(MemoryKind::kWorkspace);
     return memory.high_water_bytes() - memory.used_bytes();
   }
 
   std::string test(cudnn::AttentionPlan& plan, const cudnn::AttentionCase& asked) {
-    struct Testing {  // during a test cuDNN does not compute the backend's own calls
+    struct Testing {  // during a test all attention calls of the backend use our own kernels
       bool& flag;
       explicit Testing(bool& f) : flag(f) { flag = true; }
       ~Testing() { flag = false; }

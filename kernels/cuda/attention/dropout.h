@@ -3,7 +3,7 @@
 #include "core/base/philox.h"
 #include "kernels/cuda/attention/fragments.h"
 
-/// The masks of dropout on probabilities, as bits. They equal those of DropoutArgs.
+/// Dropout masks of attention probabilities, as bits. They are the masks that DropoutArgs defines.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Dropout of one sample and one query head.
@@ -21,8 +21,9 @@ class HeadDropout {
     first_ = static_cast<uint64_t>((head * d.sequence_length + p.mask.q_start) * d.sequence_length + p.mask.kv_start);
   }
 
-  /// Bit i tells whether the probability of query t and key j + i is kept, for i < kCount (a multiple of 4, at most
-  /// 32). A call of Philox decides four neighbours. If the first index is not a multiple of 4, one more call is needed.
+  /// Returns kCount bits (a multiple of 4, at most 32): bit i is 1 if the probability of query t and key j + i is kept.
+  /// A call of Philox decides four adjacent keys. If the dropout index of key j is no multiple of 4, one more
+  /// call is needed.
   template <int kCount>
   __device__ uint32_t keep_bits(int t, int j) const {
     const uint64_t e = first_ + static_cast<uint64_t>(t) * row_ + static_cast<uint64_t>(j);
@@ -48,12 +49,13 @@ class HeadDropout {
 
   uint32_t threshold_ = 0, rng_stream_ = 0, step_ = 0;
   uint64_t seed_ = 0;
-  uint64_t row_ = 0;    ///< indices of one query
-  uint64_t first_ = 0;  ///< index of query 0 and key 0 of the call
+  uint64_t row_ = 0;    ///< number of dropout indices of one query
+  uint64_t first_ = 0;  ///< dropout index of query 0 and key 0 of the call
 };
 
-/// The bits of probabilities [16, 8 kColumns] for queries t + g and t + g + 8 and keys from j on, in the layout in
-/// which a lane holds them in a product. Each of the four lanes of a group draws half a row.
+/// Dropout bits for a tile of probabilities: 16 queries from t on and 8 * kColumns keys from j on. A lane (g, q) has
+/// the bits of its elements of an mma fragment (fragments.h), which belong to queries t + g and t + g + 8. The four
+/// lanes with equal g draw the bits of half a row each and exchange them.
 template <int kColumns>
 class KeptKeys {
  public:
@@ -66,18 +68,18 @@ class KeptKeys {
     }
   }
 
-  /// Returns whether the probability of query t + g + 8 half and key j + 8 n + 2 q + i is kept.
+  /// True if the probability of query t + g + 8 * half and key j + 8 * n + 2 * q + i is kept.
   __device__ bool contains(int half, int n, int i) const {
     return (bits_[half][8 * n / kBits] >> (8 * n % kBits + i) & 1U) != 0;
   }
 
  private:
   static constexpr int kBits = 4 * kColumns;
-  uint32_t bits_[2][2] = {};  ///< bits of row g + 8 half: first and second half of its columns, from 2 q on
+  uint32_t bits_[2][2] = {};  ///< [i][c]: bits of query t + g + 8 * i for half c of the keys, shifted right by 2 * q
 };
 
-/// The bits of transposed probabilities [16 kRowTiles keys, 8 kColumns queries], keys from j on, queries from t on, as
-/// the pass over keys multiplies them. A lane draws all keys of the queries t + lane, t + lane + 32 ...
+/// Dropout bits for a transposed tile of probabilities: 16 * kRowTiles keys from j on and 8 * kColumns queries from t
+/// on. Used in the pass over keys (dk, dv). A lane draws the bits of all keys for queries t + lane, t + lane + 32, ...
 template <int kRowTiles, int kColumns>
 class KeptQueries {
  public:
@@ -89,7 +91,7 @@ class KeptQueries {
     }
   }
 
-  /// The bits of query t + 8 n + 2 q + i; bit 0 is key j + g. The whole warp calls it.
+  /// Returns the bits of query t + 8 * n + 2 * q + i; bit 0 is key j + g. The whole warp must call it.
   __device__ uint32_t column(int n, int i, const Lane& lane) const {
     return __shfl_sync(0xffffffffU, drawn_[n / 4], n % 4 * 8 + 2 * lane.q + i) >> lane.g;
   }

@@ -8,14 +8,14 @@
 ///   a: rows g and g + 8, columns 2q, 2q + 1, 2q + 8, 2q + 9
 ///   b: rows 2q, 2q + 1, 2q + 8, 2q + 9, column g
 ///   d: rows g and g + 8 (elements 0, 1 and 2, 3), columns 2q and 2q + 1
-/// so two neighbouring d, rounded to bf16, are one a: the result of a product can stay in registers as the left factor
-/// of the next product. ldmatrix gives lane (g, q) the pair (g, 2q) of an 8 x 8 matrix or of its transpose; the rows of
-/// the matrix may be anywhere.
+/// so two adjacent fragments d, rounded to bf16, form one fragment a: the result of a product can stay in registers as
+/// the left factor of the next product. ldmatrix loads an 8 x 8 matrix or its transpose: lane (g, q) gets row g,
+/// columns 2q and 2q + 1. The rows of the matrix may be at any addresses.
 namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr float kLog2E = 1.44269504F;
 
-/// The columns of [16, 8 kColumns] numbers, fp32.
+/// A lane's elements of a [16, 8 * kColumns] fp32 matrix: one fragment d for each group of 8 columns.
 template <int kColumns>
 using Accumulator = float[kColumns][4];
 
@@ -34,21 +34,21 @@ __device__ __forceinline__ void clear(Accumulator<kColumns>& x) {
   }
 }
 
-/// Rounds two numbers to bf16 and packs them as in a fragment.
+/// Rounds two numbers to bf16 and packs them into one register of a fragment, `low` in the lower half.
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   const float both[2] = {low, high};
   return std::bit_cast<uint32_t>(narrow<BF16>(both));
 }
 
-/// a = rows [row, row + 16), columns [16 k, 16 k + 16) of a tile. Matrices: upper left, lower left, upper right, lower
-/// right.
+/// Loads a = rows [row, row + 16), columns [16 * k, 16 * k + 16) of a tile. The four 8 x 8 matrices are in the order
+/// upper left, lower left, upper right, lower right.
 template <int kD>
 __device__ __forceinline__ void load_left(uint32_t (&a)[4], const Tile<kD>& tile, int row, int k, const Lane& lane) {
   ldmatrix_x4(a, tile.chunk_address(row + lane.index % 16, 2 * k + lane.index / 16));
 }
 
-/// b0, b1 = the transposes of rows [row, row + 8) and [row + 8, row + 16), columns [16 k, 16 k + 16): right factors of
-/// a product with the transpose of the tile.
+/// Loads the right factors of a product with the transpose of the tile: b0 is the transpose of rows [row, row + 8), b1
+/// of rows [row + 8, row + 16), both of columns [16 * k, 16 * k + 16).
 template <int kD>
 __device__ __forceinline__ void load_right_transposed(uint32_t (&b0)[2], uint32_t (&b1)[2], const Tile<kD>& tile,
                                                       int row, int k, const Lane& lane) {
@@ -57,8 +57,8 @@ __device__ __forceinline__ void load_right_transposed(uint32_t (&b0)[2], uint32_
   b0[0] = b[0], b0[1] = b[1], b1[0] = b[2], b1[1] = b[3];
 }
 
-/// b0, b1 = rows [row, row + 16) of columns [16 n, 16 n + 8) and [16 n + 8, 16 n + 16): right factors of a product with
-/// the tile.
+/// Loads the right factors of a product with the tile, from rows [row, row + 16): b0 is columns [16 * n, 16 * n + 8),
+/// b1 is columns [16 * n + 8, 16 * n + 16).
 template <int kD>
 __device__ __forceinline__ void load_right(uint32_t (&b0)[2], uint32_t (&b1)[2], const Tile<kD>& tile, int row, int n,
                                            const Lane& lane) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ void load_right(uint32_t (&b0)[2], uint32_t (&b1)[2],
   b0[0] = b[0], b0[1] = b[1], b1[0] = b[2], b1[1] = b[3];
 }
 
-/// c[m] = the product of rows [row + 16 m, ...) of `left` with the first 8 kColumns rows of `right`, transposed.
-/// `flip` is exclusive-ored into the left factors: 0x80008000 negates them.
+/// c[m] = rows [row + 16 * m, row + 16 * m + 16) of `left` times the transpose of the first 8 * kColumns rows of
+/// `right`. Left factors are combined with `flip` by exclusive or: 0x80008000 negates them, 0 leaves them unchanged.
 template <int kRowTiles, int kColumns, int kD>
 __device__ __forceinline__ void multiply_rows(Accumulator<kColumns> (&c)[kRowTiles], const Tile<kD>& left, int row,
                                               const Tile<kD>& right, uint32_t flip, const Lane& lane) {
@@ -96,7 +96,8 @@ __device__ __forceinline__ void multiply_rows(Accumulator<kColumns> (&c)[kRowTil
   }
 }
 
-/// c[m] += weights[m], rounded to bf16, times the first 8 kTerms rows of `right`, columns [first, first + 8 kColumns).
+/// c[m] += weights[m], rounded to bf16, times columns [first, first + 8 * kColumns) of the first 8 * kTerms rows of
+/// `right`.
 template <int kRowTiles, int kTerms, int kColumns, int kD>
 __device__ __forceinline__ void add_weighted_rows(Accumulator<kColumns> (&c)[kRowTiles],
                                                   const Accumulator<kTerms> (&weights)[kRowTiles],
@@ -134,8 +135,9 @@ struct StoreRows {
   bool accumulate = false;  ///< adds to the previous values
 };
 
-/// Writes factor(m).x * c[m] to rows g of 16 and factor(m).y * c[m] to rows g + 8, rounded once, 16 bytes per lane. The
-/// values pass through the rows of a tile from stage_row on, which no other warp reads.
+/// Writes c[m] to the m-th group of 16 rows, rounded once. A lane multiplies its row g by factor(m).x and its row g + 8
+/// by factor(m).y. The values are first rearranged in shared memory, so that each lane writes 16 bytes. This uses the
+/// rows of `stage` from stage_row on, which no other warp may read.
 template <int kRowTiles, int kColumns, int kD, typename Factor>
 __device__ __forceinline__ void store_rows(const Accumulator<kColumns> (&c)[kRowTiles], const Factor& factor,
                                            const Tile<kD>& stage, int stage_row, const StoreRows& out,
@@ -147,7 +149,7 @@ __device__ __forceinline__ void store_rows(const Accumulator<kColumns> (&c)[kRow
   for (int m = 0; m < kRowTiles; ++m) {
     const int first_row = out.row + 16 * m, first_stage = stage_row + 16 * m;
     const float2 factors = factor(m);
-    __syncwarp();  // all lanes have read the rows that they needed
+    __syncwarp();  // all lanes have read the rows of `stage` that are overwritten next
     if (out.accumulate) {
       ASHLAR_UNROLL
       for (int i = lane.index; i < kSlots; i += 32) {

@@ -6,9 +6,10 @@
 #include "core/backend/attention.h"
 #include "kernels/cuda/dev/kernel.h"
 
-/// The attention mask. Query t sees key j (both relative to the first of the call) iff first_key(b, t) <= j <=
-/// last_key(b, t). If these do not follow from t alone, a separate kernel has written them to arrays (kernels.h,
-/// key_ranges). Neither decreases from query to query.
+/// The attention mask. Query t of sample b sees key j iff first_key(b, t) <= j <= last_key(b, t); t and j count from
+/// the first query and the first key of the call. With documents, windows or chunks, a separate kernel (key_ranges in
+/// kernels.h) has written first_key to an array, and also last_key if it does not follow from t alone. Neither bound
+/// decreases as t grows.
 namespace ashlar::ASHLAR_DEV::attention {
 
 /// Keys that one query sees.
@@ -20,18 +21,18 @@ struct KeyRange {
 
 /// The contract's Mask as plain numbers and device addresses. Positions, and sums with positions, are less than 2^31.
 struct KeyMask {
-  static constexpr int kEveryKey = 0x7fffffff;  ///< longer than every sequence
+  static constexpr int kEveryKey = 0x7fffffff;  ///< a window or chunk of this length hides no key
 
   int T_q = 0, T_kv = 0;
   int64_t q_start = 0, kv_start = 0;
-  int diagonal = 0;       ///< q_start - kv_start: the distance i - j of query 0 and key 0
-  int last_diagonal = 0;  ///< query t sees no key after last_diagonal + t because of its position
-  bool limited = false;   ///< the position of a query hides early keys: by `window` or `chunk`
+  int diagonal = 0;       ///< q_start - kv_start: the difference of the positions of query 0 and key 0
+  int last_diagonal = 0;  ///< query t sees no key after last_diagonal + t, because of its position
+  bool limited = false;   ///< true if `window` or `chunk` hides early keys from a query
   int window = kEveryKey, chunk = kEveryKey;
   const int32_t *doc_start = nullptr, *doc_end = nullptr;  ///< [B * T_q] or null
-  bool listed_last_keys = false;                           ///< the last keys do not follow from last_diagonal alone
-  const int* first_keys = nullptr;                         ///< [B * T_q]; null if it is 0 for all queries
-  const int* last_keys = nullptr;                          ///< [B * T_q]; null if last_diagonal gives it
+  bool listed_last_keys = false;                           ///< true if the call needs the array last_keys
+  const int* first_keys = nullptr;                         ///< [B * T_q]; null if the first key is 0 for all queries
+  const int* last_keys = nullptr;                          ///< [B * T_q]; null if last_by_position gives the last keys
 
   static KeyMask of(const AttentionShape& s) {
     const Mask& m = s.mask;
@@ -56,7 +57,7 @@ struct KeyMask {
   /// True if the call needs the array first_keys.
   bool listed_first_keys() const { return doc_start != nullptr || limited; }
 
-  /// Computes the key range of query t from its position and document; the arrays hold the same values.
+  /// Computes the key range of query t from its position and document. key_ranges stores these values in the arrays.
   __device__ KeyRange find_range(int64_t b, int t) const {
     const int i = static_cast<int>(q_start) + t;
     int first = max(i - window + 1, i - i % chunk), last = min(last_diagonal + t, T_kv - 1);
@@ -66,21 +67,23 @@ struct KeyMask {
     if (doc_end != nullptr) last = min(last, doc_end[b * T_q + t] - 1 - static_cast<int>(kv_start));
     return {first, max(last, -1)};
   }
-  /// The first key that query t sees, if it sees any, and the last one; -1 if there is none.
+  /// first_key and last_key return the first and the last key that query t sees. If the query sees no key, last_key is
+  /// less than first_key; it is never less than -1.
   __device__ int first_key(int64_t b, int t) const { return first_keys == nullptr ? 0 : first_keys[b * T_q + t]; }
   __device__ int last_key(int64_t b, int t) const {
     return last_keys == nullptr ? max(last_by_position(t), -1) : last_keys[b * T_q + t];
   }
-  /// The last key of query t if last_keys is null; negative if there is none.
+  /// Returns the last key of query t if last_keys is null; negative if the query sees no key.
   __device__ int last_by_position(int t) const { return min(last_diagonal + t, T_kv - 1); }
-  /// The key range of query t; empty for t >= T_q. Without kListed last_keys must be null, which saves registers.
+  /// Returns the key range of query t; empty for t >= T_q. With kListed = false, which saves registers, last_keys must
+  /// be null.
   template <bool kListed = true>
   __device__ KeyRange range(int64_t b, int t) const {
     if (t >= T_q) return {T_kv, -1};
     return {first_key(b, t), kListed ? last_key(b, t) : last_by_position(t)};
   }
-  /// The first query whose position allows it to see key j, at most T_q, and the last one, at most T_q - 1; negative if
-  /// there is none.
+  /// first_query and last_query return the first and the last query whose position allows it to see key j. If there is
+  /// no such query, last_query is less than first_query. first_query is at most T_q, last_query at least -1.
   __device__ int first_query(int j) const { return min(max(j - last_diagonal, 0), T_q); }
   __device__ int last_query(int j) const {
     if (!limited) return T_q - 1;
@@ -95,8 +98,8 @@ struct KeyMask {
   }
 };
 
-/// Returns the tiles of kKeys keys that at least one of the queries [t, t_end) sees. All threads of the block must call
-/// it together.
+/// Tiles [begin, end) of keys. visible_tiles returns the range of tiles of kKeys keys that contains all keys that the
+/// queries [t, t_end) see. All threads of the block must call it.
 struct TileRange {
   int begin, end;
 };

@@ -4,24 +4,24 @@
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/dev/vector.h"
 
-/// Changes of scores between scale * q.k and the mask (ScoreChange of core/backend/attention.h): the soft cap, then
-/// ALiBi or the bias of T5; and the sinks.
+/// Changes of scores (ScoreChange of core/backend/attention.h): after scale * q.k and before the mask, the soft cap and
+/// then ALiBi or the bias of T5 are applied. Attention sinks take part in the softmax.
 namespace ashlar::ASHLAR_DEV::attention {
 
-/// ScoreChange as plain numbers and device addresses, S the storage type; absent parts are null.
+/// ScoreChange as plain numbers and device addresses. S is the storage type. Absent parts are null.
 template <typename S>
 struct Scores {
   using A = AccumulateOf<S>;
 
   double scale = 1, softcap = 0;
-  const A* slopes = nullptr;            ///< [H] of ALiBi
+  const A* slopes = nullptr;            ///< [H], the slopes of ALiBi
   const S* sinks = nullptr;             ///< [H]
-  const S* t5_bias = nullptr;           ///< [num_buckets, H], rows t5_row apart
-  const int32_t* t5_buckets = nullptr;  ///< [distances]
+  const S* t5_bias = nullptr;           ///< [num_buckets, H]; rows are t5_row elements apart
+  const int32_t* t5_buckets = nullptr;  ///< [distances], the bucket of each distance
   int64_t t5_row = 0;
   int num_buckets = 0, distances = 0;
-  int zero = 0;               ///< the entry of distance 0
-  const A* biases = nullptr;  ///< [H, distances], T5's by distance: kernels.h, gather_biases
+  int zero = 0;               ///< index of distance 0 in t5_buckets and biases
+  const A* biases = nullptr;  ///< [H, distances], the T5 bias of each distance, from gather_biases (kernels.h)
 
   static Scores of(const AttentionShape& s) {
     const ScoreChange& c = s.scores;
@@ -37,14 +37,15 @@ struct Scores {
             .distances = distances,
             .zero = s.mask.causal ? 0 : distances / 2};
   }
-  /// True if scores are more than scale * q.k.
+  /// True if there is a soft cap, ALiBi or T5's bias.
   bool change() const { return slopes != nullptr || t5_bias != nullptr || softcap != 0; }
-  /// Returns the entry of a distance i - j. In causal attention a negative distance has the entry of 0, and is masked.
+  /// Returns the index of a distance i - j in t5_buckets and biases. In causal attention negative distances are masked,
+  /// and get the index of distance 0.
   __device__ int entry(int distance) const { return min(max(zero + distance, 0), distances - 1); }
 };
 
-/// Score changes of one query head. All zeros: no change. Without kBiases T5's biases are not supported, which saves
-/// registers.
+/// Score changes of one query head. A default-constructed object changes nothing. With kBiases = false, which saves
+/// registers, T5's biases are not supported.
 template <typename A, bool kBiases = true>
 class HeadScores {
  public:
@@ -59,7 +60,8 @@ class HeadScores {
         last_distance_(scores.distances - 1 - scores.zero),
         diagonal_(diagonal) {}
 
-  /// The score of query t and key j, and the factor that converts its gradient to a gradient of scale * q.k.
+  /// Returns the changed score of query t and key j. Sets `derivative` to the factor that converts the gradient of the
+  /// changed score to the gradient of scale * q.k.
   template <bool kFast>
   __device__ __forceinline__ A apply(A score, int t, int j, A& derivative) const {
     derivative = 1;
@@ -84,8 +86,8 @@ class HeadScores {
   int first_distance_ = 0, last_distance_ = 0, diagonal_ = 0;
 };
 
-/// Adds a sink to a row: updates its lse, and returns the factor for the row's probabilities. A row without keys has
-/// lse -inf.
+/// Adds a sink to a row: updates its lse, and returns the factor for the row's probabilities. `lse` is -inf before the
+/// call if the row has no keys.
 template <typename A>
 __device__ __forceinline__ A join_sink(A sink, A& lse) {
   const A top = max(sink, lse), keys = exponential(lse - top);

@@ -1,12 +1,13 @@
 // Attention backward without tensor cores, for fp32 and fp64 storage, and for bf16 if head_dim exceeds the tiles of
-// tensor_core_backward_*.cu. Formulas, passes and orders of summation are the same as there. Products are plain fused
-// multiply-adds in the accumulate type. Steps of one block, for 64 keys (dk, dv) or 64 queries (dq):
-//   1. the range of tiles that see them, or that they see;
-//   2. for each of them, and in the pass over keys for each query head:
-//      a. s = q k^T and dout v^T, or both transposed;
-//      b. the soft cap and ALiBi; P = exp(s - lse), 0 where a query does not see a key; dropout; dS = P (M dout v^T -
-//      delta); c. dv += (P M)^T dout and dk += dS^T q, or dq += dS k, the weights through shared memory;
-//   3. the gradients, dk and dq times scale, overwritten or added, rounded once.
+// tensor_core_backward_*.cu. Formulas, symbols, passes and orders of summation are the same as in those files. Products
+// are plain fused multiply-adds in the accumulate type. One block computes dk and dv of 64 keys, or dq of 64 queries:
+//   1. finds the range of query tiles that see its keys, or of key tiles that its queries see;
+//   2. for each of these tiles, and in the pass over keys for each query head:
+//      a. computes s = q k^T and dout v^T, or both transposed;
+//      b. applies the soft cap, ALiBi and T5's bias; computes P = exp(s - lse), 0 where a query does not see a key;
+//         applies dropout; computes dS = P (M dout v^T - delta);
+//      c. adds dv += (P M)^T dout and dk += dS^T q, or dq += dS k; the left factors pass through shared memory;
+//   3. multiplies dk and dq by scale and stores or adds the gradients, rounded once.
 // A block computes at most 128 columns (64 in fp64) of a gradient; wider heads take several blocks.
 
 #include "kernels/cuda/attention/kernels.h"
@@ -16,7 +17,7 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-/// For one pair of a query and a key: computes P M and dS from s and dout v^T.
+/// For one pair of a query and a key: computes weight = P M and score = dS from s and dout v^T.
 template <typename A>
 struct PairGradient {
   A weight, score;
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
   A dk[4][kSimtColumns<A>] = {}, dv[4][kSimtColumns<A>] = {};
   const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
 
-  // 1. queries `first` to `last` may see these keys because of their positions; tiles of 32 queries whose documents
-  // begin later are skipped
+  // 1. finds the queries `first` to `last`, whose positions allow them to see these keys. passed_over is true only for
+  //    a tile of queries that sees none of these keys because of documents, windows or chunks.
   const int first = p.mask.first_query(j);
   const int last_key_of_block = min(j + kSimtTile, p.T_kv) - 1;
   const int last = p.mask.last_query(last_key_of_block);
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
     return !sees(keys[0]) && !(t / kQueryTile + 1 < num_keys && sees(keys[1]));
   };
 
-  // 2. over the queries
+  // 2. loop over query heads and tiles of queries
   for (int64_t h = g * p.group(); h < (g + 1) * p.group(); ++h) {
     const HeadDropout dropout = drops ? HeadDropout(p, b, h) : HeadDropout();
     const A* const lse = arrays.lse + (b * p.H + h) * p.T_q;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
       const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
       if (drops) simt_draw(dropout, t, j, *shared, thread);
 
-      // a. products, [key, query]
+      // a. s = k q^T and ds = v dout^T, both [key, query]
       A s[4][4], ds[4][4];
       simt_scores(s, k, q, p.D, *shared, thread);
       simt_scores(ds, v, dout, p.D_v, *shared, thread);
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_keys_kernel(Problem p, Back
     }
   }
 
-  // 3. the gradients
+  // 3. store dk and dv
   SimtOutput<S> out{.head = arrays.dk.head(b, g, p.D),
                     .row_stride = arrays.dk.row,
                     .first = j,
@@ -141,13 +142,13 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q), dout(arrays.dout, b, h, p.D_v, t, p.T_q);
   const HeadScores<A> change(arrays.scores, h, p.mask.diagonal);
 
-  // 2. over the keys
+  // 2. loop over tiles of keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     const int j = tile * kSimtTile;
     const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
     if (drops) simt_draw(dropout, t, j, *shared, thread);
 
-    // a. products
+    // a. s = q k^T and ds = dout v^T
     A s[4][4], ds[4][4];
     simt_scores(s, q, k, p.D, *shared, thread);
     simt_scores(ds, dout, v, p.D_v, *shared, thread);
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_queries_kernel(Problem p, B
     simt_add_weighted(dq, ds, k, first_column, p.D, *shared, thread);
   }
 
-  // 3. the gradient
+  // 3. store dq
   simt_store<S>(
       dq, [&](int) { return scale; },
       {.head = arrays.dq.head(b, h, p.D),

@@ -1,14 +1,14 @@
 // Attention forward without tensor cores, for fp32 and fp64 storage, and for bf16 if head_dim exceeds the tiles of
-// tensor_core_forward.cu. The formula and the steps are the same. Products are plain fused multiply-adds in the
-// accumulate type:
-//   1. the range of key tiles that one of the block's 64 queries sees;
+// tensor_core_forward.cu. Formula, symbols and steps are the same as in that file. Products are plain fused
+// multiply-adds in the accumulate type. A block
+//   1. finds the range of key tiles that at least one of its 64 queries sees;
 //   2. for each tile of 64 keys:
-//      a. s = scale q k^T, from slices of 32 columns in shared memory;
-//      b. the soft cap and ALiBi; keys that a query does not see get -inf;
-//      c. online softmax: the new maximum, exp, l and out rescaled;
-//      d. dropout zeroes some of the probabilities, after they are summed;
-//      e. out += p v, p through shared memory;
-//   3. out / l and lse, both with the sink where there is one.
+//      a. computes s = scale q k^T, from slices of 32 columns in shared memory;
+//      b. applies the soft cap, ALiBi and T5's bias; scores of keys that a query does not see become -inf;
+//      c. online softmax: finds the new maximum, applies exp, rescales l and out;
+//      d. dropout: sets some of the probabilities p to zero, after they are summed;
+//      e. adds out += p v; p passes through shared memory;
+//   3. stores out / l and lse, both with the sink if there is one.
 // A block computes at most 128 columns (64 in fp64) of out; wider heads take several blocks, each of which computes the
 // whole softmax.
 
@@ -20,8 +20,8 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-/// kBiases: supports T5's biases and listed ranges; in fp32 they use so many registers that an SM runs one block
-/// instead of two.
+/// With kBiases the kernel supports T5's biases and listed last keys (KeyMask::last_keys). In fp32 these use so many
+/// registers that an SM runs one block instead of two.
 template <typename S, bool kBiases>
 __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, ForwardArrays<S> arrays) {
   using A = AccumulateOf<S>;
@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
 
   // 1. the visible tiles
   const TileRange tiles = visible_tiles<kSimtTile>(p.mask, b, t, min(t + kSimtTile, p.T_q));
-  // Registers hold the ranges by position. Listed ranges, which only the kernel with biases knows, would spill there.
+  // Without kBiases the key ranges are in registers. With kBiases they are in shared memory, since in registers they
+  // would spill.
   ASHLAR_SHARED(KeyRange, listed, [kBiases ? kSimtTile : 1]);
   KeyRange by_position[4];
   A row_max[4], row_sum[4], out[4][kSimtColumns<A>];
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
   const HeadScores<A, kBiases> change(arrays.scores, h, p.mask.diagonal);
   const SimtRows<S> q(arrays.q, b, h, p.D, t, p.T_q);
 
-  // 2. over the keys
+  // 2. loop over tiles of keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     const int j = tile * kSimtTile;
     if (drops) simt_draw(dropout, t, j, *shared, thread);
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
     simt_scores(s, q, SimtRows<S>(arrays.k, b, g, p.D, j, p.T_kv), p.D, *shared, thread);
     ASHLAR_UNROLL
     for (int r = 0; r < 4; ++r) {
-      // b. the mask
+      // b. score changes and the mask
       const KeyRange range = seen(r);
       A largest = row_max[r];
       ASHLAR_UNROLL
@@ -98,11 +99,11 @@ __global__ void __launch_bounds__(kSimtThreads) simt_forward_kernel(Problem p, F
       ASHLAR_UNROLL
       for (int c = 0; c < kSimtColumns<A>; ++c) out[r][c] *= rescale;
     }
-    // e. values
+    // e. out += p v
     simt_add_weighted(out, s, SimtRows<S>(arrays.v, b, g, p.D_v, j, p.T_kv), first_column, p.D_v, *shared, thread);
   }
 
-  // 3. results
+  // 3. store out and lse
   A factor[4];
   ASHLAR_UNROLL
   for (int r = 0; r < 4; ++r) {

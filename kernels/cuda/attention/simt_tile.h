@@ -5,14 +5,14 @@
 #include "kernels/cuda/dev/math.h"
 
 /// Tiles of attention without tensor cores, for every storage type and head_dim: arithmetic in the accumulate type A.
-/// 256 threads form a square of 16 x 16; thread (y, x) holds rows 4 y to 4 y + 3 and columns x, x + 16, x + 32 ... of a
-/// tile, so that the 16 threads of a row are neighbours in a warp.
+/// 256 threads form a square of 16 x 16; thread (y, x) holds rows 4 * y to 4 * y + 3 and columns x, x + 16, x + 32, ...
+/// of a tile, so that the 16 threads of a row are neighbours in a warp.
 namespace ashlar::ASHLAR_DEV::attention {
 
 inline constexpr int kSimtThreads = 256;
-inline constexpr int kSimtTile = 64;   ///< queries and keys of a tile
-inline constexpr int kSimtTerms = 32;  ///< columns of q and k in shared memory at a time
-inline constexpr int kSimtRows = 16;   ///< rows of v in shared memory at a time
+inline constexpr int kSimtTile = 64;   ///< number of queries and of keys of a tile
+inline constexpr int kSimtTerms = 32;  ///< number of columns of q and k in shared memory at a time
+inline constexpr int kSimtRows = 16;   ///< number of rows of v in shared memory at a time
 /// The number of result columns that one block computes. It is limited by the registers of its threads.
 template <typename A>
 inline constexpr int kSimtWidth = sizeof(A) == 4 ? 128 : 64;
@@ -47,15 +47,16 @@ struct SimtShared {
   static constexpr int kWeightsStride = kSimtTile + 1;
 
   union {
-    A factors[2][kSimtTile * kTermsStride];  ///< operands of the scores: columns of the left and of the right rows
-    A rows[kSimtRows * kSimtWidth<A>];       ///< rows multiplied by `weights`
+    A factors[2][kSimtTile * kTermsStride];  ///< for simt_scores: columns of the left rows and of the right rows
+    A rows[kSimtRows * kSimtWidth<A>];       ///< for simt_add_weighted: the rows that are multiplied by `weights`
   };
   A weights[kSimtTile * kWeightsStride];
-  uint32_t kept[kSimtTile * 4];  ///< dropout: 16 keys each of one query
+  uint32_t kept[kSimtTile * 4];  ///< dropout bits; each word is for 16 keys of one query
 };
 
-/// c[r][s] = the product of row 4 y + r of `left` and row x + 16 s of `right`. All threads call it; it begins with a
-/// barrier. Rows past the last are skipped if the neighbours of a thread skip them too, which helps short sequences.
+/// c[r][s] = the dot product of row 4 * y + r of `left` and row x + 16 * s of `right`. All threads of the block must
+/// call the function, which begins with a barrier. Rows beyond the limits are skipped in groups of 4 (left) and 16
+/// (right), which helps short sequences.
 template <typename S, typename A>
 __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRows<S>& right, int D,
                             SimtShared<A>& shared, const SimtThread& thread) {
@@ -92,14 +93,14 @@ __device__ void simt_scores(A (&c)[4][4], const SimtRows<S>& left, const SimtRow
   }
 }
 
-/// c[r][s] += the product of row 4 y + r of `weights` (which the threads hold as they hold scores) and column
-/// first_column + x + 16 s of the rows.
+/// c[r][s] += the dot product of row 4 * y + r of `weights` and column first_column + x + 16 * s of `rows`. The threads
+/// have the weights in the layout of the result of simt_scores.
 template <typename S, typename A>
 __device__ void simt_add_weighted(A (&c)[4][kSimtColumns<A>], const A (&weights)[4][4], const SimtRows<S>& rows,
                                   int first_column, int D, SimtShared<A>& shared, const SimtThread& thread) {
   constexpr int kStride = SimtShared<A>::kWeightsStride;
   const int columns = min(kSimtWidth<A>, D - first_column);
-  __syncthreads();  // the weights of the product before have been read
+  __syncthreads();  // all threads have read the previous weights
   ASHLAR_UNROLL
   for (int r = 0; r < 4; ++r) {
     ASHLAR_UNROLL
@@ -140,7 +141,7 @@ struct SimtOutput {
   bool accumulate;
 };
 
-/// Writes factor(r) * c[r][...], one rounding.
+/// Stores factor(r) * c[r][s], or adds it to the previous values, rounded once.
 template <typename S, typename A, typename Factor>
 __device__ void simt_store(const A (&c)[4][kSimtColumns<A>], const Factor& factor, const SimtOutput<S>& out,
                            const SimtThread& thread) {

@@ -1,8 +1,9 @@
 // Values that are computed before the passes of attention, each by a small kernel:
-//   delta[b, h, t] = sum_d out dout, which is sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2, line 4);
-//   from delta, the gradient of the sinks, - sum_{b,t} exp(sink - lse) delta, since a sink has no value;
-//   the first and the last key that each query sees, by its document, window and chunk, and the range of first keys in
-//   tiles of queries, so that a block of keys passes over tiles that begin after it.
+//   - delta[b, h, t] = sum_d out dout, which equals sum_j P M dout v^T (Dao 2023, arXiv:2307.08691, algorithm 2,
+//     line 4)
+//   - the gradient of the sinks from delta: - sum_{b,t} exp(sink - lse) delta, since a sink has no value vector
+//   - the first and the last key that each query sees, by its document, window and chunk, and the extremes of both in
+//     each tile of queries, so that a block of keys can skip tiles of queries that see none of its keys
 
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/dev/math.h"
@@ -14,10 +15,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-constexpr int kDeltaRows = 8;  // of a warp: their sums fill a sector of 32 bytes
+constexpr int kDeltaRows = 8;  // number of rows of a warp: their fp32 sums fill a memory sector of 32 bytes
 
-/// A warp processes 8 neighbouring queries of one head, with `lanes` (4 to 32) lanes for each row, and as many rows at
-/// a time as fit.
+/// A warp processes the rows of 8 adjacent queries of one head. `lanes` (4 to 32) lanes process one row, and the warp
+/// processes 32 / lanes rows at a time.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     delta_kernel(Problem p, HeadRows<const S> out, HeadRows<const S> dout, AccumulateOf<S>* delta, int lanes) {
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t warp = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   if (warp >= int64_t{p.B} * p.H * groups) return;
   const int lane = threadIdx.x % 32, rows = 32 / lanes;
-  const int64_t h = warp % p.H, b = warp / p.H / groups;  // heads of one row lie side by side
+  const int64_t h = warp % p.H, b = warp / p.H / groups;  // adjacent warps read adjacent heads of a row
   const int first = static_cast<int>(warp / p.H % groups) * kDeltaRows;
   const bool vector = out.align == 16 && dout.align == 16;
   A mine = 0;
@@ -41,13 +42,14 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < W; ++i) sum += x.wide(i) * y.wide(i);
     }
     sum = warp_reduce(sum, Add(), lanes);
-    sum = __shfl_sync(0xffffffffU, sum, lane % rows * lanes);  // of row begin + lane % rows
+    sum = __shfl_sync(0xffffffffU, sum, lane % rows * lanes);  // the sum of row begin + lane % rows
     if (lane / rows == begin / rows) mine = sum;
   }
   if (lane < kDeltaRows && first + lane < p.T_q) delta[(b * p.H + h) * p.T_q + first + lane] = mine;
 }
 
-/// A block for each head. A thread adds every kThreads-th query; then the sums of the threads are added in order.
+/// Each block processes one head. A thread adds every kThreads-th query; then the sums of the threads are added in a
+/// fixed order.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     sink_gradient_kernel(Problem p, BackwardArrays<S> arrays, AccumulateOf<S>* dsinks, bool accumulate) {
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
   dsinks[h] = total;
 }
 
-/// A warp for each tile of 32 queries.
+/// A warp processes one tile of 32 queries, each lane one query.
 __global__ void __launch_bounds__(kThreads)
     key_ranges_kernel(Problem p, int* first_keys, int* last_keys, int4* tile_keys) {
   static_assert(kQueryTile == 32);

@@ -1,14 +1,15 @@
-// T5's biases of attention (core/backend/attention.h). Forward and backward read them by distance from a small array
-// that a kernel computes from the table, so that buckets are looked up once. The gradient of the table is a separate
-// pass over the scores, as for dq in simt_backward.cu: without tensor cores, for every storage type. Steps of one
-// block, for one sample, one head and 64 queries:
-//   1. the range of key tiles that one of its queries sees;
-//   2. for each of them:
-//      a. s = q k^T and dout v^T;
-//      b. the gradients of the scores after the soft cap, dS = P (M dout v^T - delta), 0 where a key is not seen;
-//      c. their sums along the 127 diagonals, each a distance i - j, in the order of the queries;
-//      d. these added to the sums of their buckets, in double, in the order of the distances;
-//   3. the sums of buckets, which a second kernel adds up in the order of samples and queries.
+// T5's biases of attention (core/backend/attention.h). One kernel looks up the bias of every distance in T5's table and
+// stores it in a small array, so that buckets are looked up once; forward and backward read this array. The gradient of
+// the table is a separate pass over the scores, like the pass for dq in simt_backward.cu: without tensor cores, for
+// every storage type. One block processes 64 queries of one sample and one head. It
+//   1. finds the range of key tiles that at least one of its queries sees;
+//   2. for each of these tiles:
+//      a. computes s = q k^T and dout v^T;
+//      b. computes the gradients of the scores after the soft cap, dS = P (M dout v^T - delta), 0 where a key is
+//         not seen;
+//      c. sums dS along each of the 127 diagonals (a diagonal is a distance i - j), in the order of the queries;
+//      d. adds the sums of the diagonals to the sums of their buckets, in double, in the order of the distances;
+//   3. stores the sums of the buckets; a second kernel adds them over blocks in the order of samples and queries.
 // The order of additions is fixed, so that every run gives the same bits.
 
 #include "kernels/cuda/attention/kernels.h"
@@ -62,13 +63,13 @@ __global__ void __launch_bounds__(kSimtThreads)
   const HeadScores<A> change(arrays.scores, h, p.mask.diagonal);
   constexpr int kStride = SimtShared<A>::kWeightsStride;
 
-  // 2. over the keys
+  // 2. loop over tiles of keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     const int j = tile * kSimtTile;
     const SimtRows<S> k(arrays.k, b, g, p.D, j, p.T_kv), v(arrays.v, b, g, p.D_v, j, p.T_kv);
     if (drops) simt_draw(dropout, t, j, *shared, thread);
 
-    // a. products
+    // a. s = q k^T and ds = dout v^T
     A s[4][4], ds[4][4];
     simt_scores(s, q, k, p.D, *shared, thread);
     simt_scores(ds, dout, v, p.D_v, *shared, thread);
@@ -85,9 +86,9 @@ __global__ void __launch_bounds__(kSimtThreads)
         shared->weights[query * kStride + key] = seen[r].contains(j + key) ? gradient : A{0};
       }
     }
-    __syncthreads();  // and what the products and dropout kept in shared memory has been read
+    __syncthreads();  // weights are complete; rows and dropout bits have been read and may be overwritten
 
-    // c. diagonals: query - key = thread.index - 63
+    // c. each thread sums one diagonal: query - key = thread.index - 63
     if (thread.index < kDiagonals) {
       const int difference = thread.index - (kSimtTile - 1);
       A sum = 0;
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kSimtThreads)
     }
     __syncthreads();
 
-    // d. buckets
+    // d. add the sums of the diagonals to the sums of their buckets
     for (int bucket = thread.index; bucket < scores.num_buckets; bucket += kSimtThreads) {
       double sum = sums[bucket];
       for (int i = 0; i < kDiagonals; ++i) {
@@ -107,11 +108,11 @@ __global__ void __launch_bounds__(kSimtThreads)
       }
       sums[bucket] = sum;
     }
-    __syncthreads();  // before the next tile fills what has been read
+    __syncthreads();  // all threads have read the shared memory that the next tile overwrites
   }
 }
 
-/// A thread for each number of the table.
+/// Each thread adds the partial sums of one element of T5's table.
 template <typename A>
 __global__ void __launch_bounds__(kThreads)
     add_partials_kernel(int H, int buckets, int64_t parts, const double* partials, A* dbias, int64_t row,

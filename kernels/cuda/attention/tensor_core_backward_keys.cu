@@ -1,19 +1,20 @@
 // Attention backward on tensor cores: the pass that computes dk and dv. With P the probabilities, recomputed from the
 // scores and lse, M the dropout factors and delta = sum_d out dout:
 //   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dk = scale dS^T q
-// Dao 2023 (arXiv:2307.08691), algorithm 2. Scores are made transposed, [key, query], so that P^T and dS^T are left
-// factors of the next product where they stand, in registers. Sums run over the query heads of the KV head, then over
-// their queries, both ascending.
-// Steps of one block, for one sample, one KV head and a tile of keys, each warp with keys of its own:
-//   1. the list of query tiles that see one of its keys;
-//   2. k, v and the first tile of q, dout, lse and delta to shared memory, asynchronously;
-//   3. for each query head and tile of queries: wait for it, start bringing the next one into the other half of the
-//      buffer;
-//      a. s = k q^T and v dout^T;
-//      b. the soft cap and ALiBi; P^T = exp(s - lse), 0 where a query does not see a key; dropout; dS^T; both rounded
-//      to bf16; c. dv += (P M)^T dout and dk += dS^T q;
-//   4. dk, times scale, and dv, overwritten or added, rounded once.
-// If a row of dk and dv has more than 128 columns, two blocks divide steps 3c and 4.
+// Dao 2023 (arXiv:2307.08691), algorithm 2. Scores are computed transposed, [key, query], so that P^T and dS^T can stay
+// in registers as left factors of the next product. Sums run over the query heads of the KV head, then over the queries
+// of each head, both ascending.
+// One block processes a tile of keys of one sample and one KV head; each warp has different keys. The block
+//   1. finds the query tiles that see at least one of its keys;
+//   2. starts asynchronous copies to shared memory of k, v and the first tile of q, dout, lse and delta;
+//   3. for each query head and tile of queries, waits for the copy of the tile, starts the copy of the next tile to the
+//      other half of the buffer, and
+//      a. computes s = k q^T and v dout^T;
+//      b. applies the soft cap, ALiBi and T5's bias; computes P^T = exp(s - lse), 0 where a query does not see a key;
+//         applies dropout; computes dS^T; rounds both to bf16;
+//      c. adds dv += (P M)^T dout and dk += dS^T q;
+//   4. multiplies dk by scale and stores or adds dk and dv, rounded once.
+// If a row of dk and dv has more than 128 columns, two blocks do steps 3c and 4 for half of the columns each.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
@@ -26,24 +27,25 @@ namespace {
 template <int kWidth, int kRowTilesOfWarp, int kQueriesOfTile>
 struct KeysPlan {
   static constexpr int kD = kWidth;
-  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 keys each, of a warp
-  static constexpr int kQueries = kQueriesOfTile;    ///< queries of a tile
+  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< number of groups of 16 keys that a warp processes
+  static constexpr int kQueries = kQueriesOfTile;    ///< number of queries of a tile
   static constexpr int kThreads = 128;
-  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< keys of a block
-  static constexpr int kParts = kD > 128 ? 2 : 1;               ///< blocks that share the columns of dk and dv
+  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< number of keys of a block
+  static constexpr int kParts = kD > 128 ? 2 : 1;               ///< number of blocks that share a tile of keys
   static constexpr int kStage = 2 * Tile<kD>::elements(kQueries);
   static constexpr int64_t kSharedBytes =
       2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)} + 4 * kQueries * int64_t{sizeof(float)};
 };
 
-/// The query tiles of one block: index i is tile first + i % tiles of query head i / tiles of the group.
+/// The query tiles of one block. Index i stands for tile first + i % tiles of the (i / tiles)-th query head of the KV
+/// head.
 template <typename Plan, bool kListed>
 struct QueryTiles {
   int first, tiles, end;
   const int4*
-      keys;  ///< of this sample's tiles of kQueryTile queries, null where documents, windows and chunks hide nothing
+      keys;  ///< tile_keys of this sample (key_ranges in kernels.h); null if no document, window or chunk hides keys
   int num_keys;
-  int j, last_key;  ///< keys of the block
+  int j, last_key;  ///< first and last key of the block
 
   __device__ QueryTiles(const Problem& p, const BackwardArrays<BF16>& arrays, int64_t b, int j_first)
       : num_keys((p.T_q + kQueryTile - 1) / kQueryTile), j(j_first), last_key(min(j_first + Plan::kRows, p.T_kv) - 1) {
@@ -65,7 +67,8 @@ struct QueryTiles {
     }
     return all;
   }
-  /// Returns the first index from i on whose queries may see one of the block's keys.
+  /// Returns the smallest index >= i of a query tile with a query that may see one of the block's keys; `end` if there
+  /// is none.
   __device__ int next(int i) const {
     for (; keys != nullptr && i < end; ++i) {
       const int4 tile = listed(i);
@@ -82,25 +85,27 @@ struct QueryTiles {
   }
 };
 
-/// With kChanges scores may be more than scale * q.k, last keys may be listed, and dropout is decided at run time.
+/// With kChanges scores may have a soft cap, ALiBi or T5's bias, last keys may be listed (KeyMask::last_keys), and
+/// dropout is a run-time option.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kQueries = Plan::kQueries, kRowTiles = Plan::kRowTiles, kColumns = kQueries / 8;
-  constexpr int kWidth = kD / Plan::kParts;  // of this block's columns of dk and dv
+  constexpr int kWidth = kD / Plan::kParts;  // number of columns of dk and dv that this block computes
   ASHLAR_DYNAMIC_SHARED(BF16, shared);
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
   const int64_t b = blockIdx.z, g = blockIdx.y;
-  const int j = static_cast<int>(blockIdx.x) / Plan::kParts * Plan::kRows;  // early keys are seen by most queries
+  // Blocks of early keys start first, since most queries see these keys.
+  const int j = static_cast<int>(blockIdx.x) / Plan::kParts * Plan::kRows;
   const int first_column = static_cast<int>(blockIdx.x) % Plan::kParts * kWidth;
 
-  // 1. the query tiles
+  // 1. the query tiles that see one of the keys
   const QueryTiles<Plan, kChanges> tiles(p, arrays, b, j);
 
-  // 2. the first copies
+  // 2. start the first copies
   const Tile<kD> k_tile(shared), v_tile(shared + Tile<kD>::elements(Plan::kRows));
   BF16* const stages = shared + 2 * Tile<kD>::elements(Plan::kRows);
-  float* const statistics = reinterpret_cast<float*>(stages + 2 * Plan::kStage);  // [2][lse, delta][kQueries]
+  float* const statistics = reinterpret_cast<float*>(stages + 2 * Plan::kStage);  // [2 stages][lse, delta][kQueries]
   const auto load_queries = [&](int i, int stage) {
     BF16* const to = stages + stage * Plan::kStage;
     const int64_t h = g * p.group() + tiles.head(i);
@@ -126,7 +131,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     cp_async_commit_group();
   }
 
-  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the keys
+  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a negative scale negates the keys
   const float scale = fabsf(static_cast<float>(arrays.scores.scale)), scale_log2 = scale * kLog2E;
   const bool drops = kDropout && (!kChanges || p.dropout.scalars != nullptr);
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
@@ -137,7 +142,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     clear<kWidth / 8>(dv[m]);
   }
 
-  // 3. over the queries
+  // 3. loop over query heads and tiles of queries
   for (int stage = 0; i < tiles.end; stage ^= 1) {
     cp_async_wait_group<0>();
     __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
@@ -179,7 +184,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
           for (int half = 0; half < 2; ++half) {
             float& probability = s[m][n][2 * half + x];
             float& gradient = ds[m][n][2 * half + x];
-            const int key = 16 * m + 8 * half;  // this lane's, less g
+            const int key = 16 * m + 8 * half;  // index of this lane's key in the warp's rows, minus g
             float derivative = 1;
             if constexpr (kChanges) {
               probability =
@@ -200,7 +205,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
         }
       }
     }
-    // Masks hidden pairs after the arithmetic: most tiles have none and skip this.
+    // Hidden pairs of query and key are set to zero after the arithmetic: most tiles have none and skip this.
     if (!open) {
       ASHLAR_UNROLL
       for (int n = 0; n < kColumns; ++n) {
@@ -224,7 +229,7 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
     add_weighted_rows<kRowTiles, kColumns, kWidth / 8>(dk, ds, q_tile, first_column, lane);
   }
 
-  // 4. the gradients
+  // 4. store dk and dv
   const auto signed_scale = static_cast<float>(arrays.scores.scale);
   StoreRows out{.rows = arrays.dk,
                 .b = b,

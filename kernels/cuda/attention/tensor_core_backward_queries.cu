@@ -1,17 +1,19 @@
 // Attention backward on tensor cores: the pass that computes dq. With P the probabilities, recomputed from the scores
 // and lse, M the dropout factors and delta = sum_d out dout:
 //   dS = P (M dout v^T - delta)      dq = scale dS k
-// Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. There one loop gives dq, dk and dv, and
-// atomics sum dq in any order. Here dq has a loop of its own, so that every sum has a fixed order. This takes 7
+// Dao 2023 (arXiv:2307.08691), algorithm 2, the sum over keys of line 15. In the paper one loop computes dq, dk and dv,
+// and atomics sum dq in any order. Here dq has a separate loop, so that every sum has a fixed order. This takes 7
 // products for a pair of tiles instead of 5.
-// Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
-//   1. the range of key tiles that one of its queries sees;
-//   2. q, dout and the first tile of k and v to shared memory, asynchronously; lse and delta to registers;
-//   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
-//      a. s = q k^T and dout v^T;
-//      b. the soft cap and ALiBi; P = exp(s - lse), 0 where a query does not see a key; dropout; dS, rounded to bf16;
-//      c. dq += dS k;
-//   4. dq, times scale, overwritten or added, rounded once.
+// One block processes a tile of queries of one sample and one query head; each warp has different queries. The block
+//   1. finds the range of key tiles that at least one of its queries sees;
+//   2. starts asynchronous copies to shared memory of q, dout and the first tile of k and v; loads lse and delta;
+//   3. for each tile of keys, waits for the copy of the tile, starts the copy of the next tile to the other half of the
+//      buffer, and
+//      a. computes s = q k^T and dout v^T;
+//      b. applies the soft cap, ALiBi and T5's bias; computes P = exp(s - lse), 0 where a query does not see a key;
+//         applies dropout; computes dS and rounds it to bf16;
+//      c. adds dq += dS k;
+//   4. multiplies dq by scale and stores or adds it, rounded once.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
@@ -32,7 +34,7 @@ struct QueriesPlan {
   static constexpr int64_t kSharedBytes = 2 * (Tile<kD>::elements(kRows) + kStage) * int64_t{sizeof(BF16)};
 };
 
-/// With kChanges scores are more than scale * q.k, and dropout is decided at run time.
+/// With kChanges scores may have a soft cap, ALiBi or T5's bias, and dropout is a run-time option.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, BackwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
@@ -40,12 +42,13 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
-  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
+  // Blocks of late queries start first, since these queries see the most keys.
+  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;
 
   // 1. the visible tiles
   const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
 
-  // 2. the first copies
+  // 2. start the first copies
   const Tile<kD> q_tile(shared), dout_tile(shared + Tile<kD>::elements(Plan::kRows));
   BF16* const stages = shared + 2 * Tile<kD>::elements(Plan::kRows);
   const BF16 *const k = arrays.k.head(b, g, p.D), *const v = arrays.v.head(b, g, p.D);
@@ -77,7 +80,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
     }
   }
 
-  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a scale below zero negates the queries
+  const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;  // a negative scale negates the queries
   const float scale = fabsf(static_cast<float>(arrays.scores.scale)), scale_log2 = scale * kLog2E;
   const auto keep_scale = static_cast<float>(p.dropout.keep_scale);
   const int warp_last_key = p.mask.last_key(b, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(dq[m]);
 
-  // 3. over the keys
+  // 3. loop over tiles of keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     cp_async_wait_group<0>();
     __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
@@ -99,7 +102,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
     const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);
     const Tile<kD> v_tile(stages + tile % 2 * Plan::kStage + Tile<kD>::elements(kKeys));
     const int j = tile * kKeys;
-    if (j > warp_last_key) continue;  // the warps before the last are done earlier
+    if (j > warp_last_key) continue;  // this warp's queries see no key from j on
 
     // a. scores and dout v^T
     Accumulator<kColumns> s[kRowTiles], ds[kRowTiles];
@@ -149,7 +152,7 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
     add_weighted_rows<kRowTiles, kColumns, kD / 8>(dq, ds, k_tile, 0, lane);
   }
 
-  // 4. the gradient
+  // 4. store dq
   const auto signed_scale = static_cast<float>(arrays.scores.scale);
   store_rows<kRowTiles, kD / 8>(
       dq,

@@ -1,17 +1,19 @@
 // Attention forward on tensor cores, bf16 storage, fp32 softmax:
 //   s = scale q k^T      m = max_j s      l = sum_j exp(s - m)      out = sum_j exp(s - m) M v / l      lse = m + log l
-// with M the dropout factors. Dao 2023 (arXiv:2307.08691), algorithm 1. There is no T x T matrix in memory. A block
-// reads its queries once and each visible tile of keys and values once. Bound by tensor cores, then by exp2.
-// Steps of one block, for one sample, one query head and a tile of queries, each warp with rows of its own:
-//   1. the range of key tiles that one of its queries sees;
-//   2. queries and the first tile of keys and values to shared memory, asynchronously;
-//   3. for each tile of keys: wait for it, start bringing the next one into the other half of the buffer;
-//      a. s = q k^T, from shared memory to registers;
-//      b. the soft cap and ALiBi; keys that a query does not see get -inf, where the tile has such;
-//      c. online softmax: the new maximum, exp2, l and out rescaled by exp2(old maximum - new);
-//      d. dropout zeroes some of the probabilities, after they are summed;
-//      e. out += p v, p rounded to bf16;
-//   4. out / l and lse, both with the sink where there is one; a query that sees no key has out 0 and lse -inf.
+// where M are the dropout factors. Dao 2023 (arXiv:2307.08691), algorithm 1. No T x T matrix is stored. A block reads
+// its queries once and each visible tile of keys and values once. Speed is bound by tensor cores, then by exp2.
+// One block processes a tile of queries of one sample and one query head; each warp has different queries. The block
+//   1. finds the range of key tiles that at least one of its queries sees;
+//   2. starts asynchronous copies to shared memory of the queries and the first tile of keys and values;
+//   3. for each tile of keys, waits for the copy of the tile, starts the copy of the next tile to the other half of the
+//      buffer, and
+//      a. computes s = q k^T, from shared memory to registers;
+//      b. applies the soft cap, ALiBi and T5's bias; scores of keys that a query does not see become -inf;
+//      c. online softmax: finds the new maximum, applies exp2, rescales l and out by exp2(old maximum - new maximum);
+//      d. dropout: sets some of the probabilities p to zero, after they are summed;
+//      e. adds out += p v with p rounded to bf16;
+//   4. stores out / l and lse, both with the sink if there is one. A query that sees no key gets out 0 and, without a
+//      sink, lse -inf.
 
 #include "kernels/cuda/attention/dropout.h"
 #include "kernels/cuda/attention/fragments.h"
@@ -24,25 +26,25 @@ namespace {
 
 template <int kWidth, int kRowTilesOfWarp, int kKeysOfTile>
 struct ForwardPlan {
-  static constexpr int kD = kWidth;                  ///< columns of a tile, D rounded up
-  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< 16 queries each, of a warp
-  static constexpr int kKeys = kKeysOfTile;          ///< keys of a tile
+  static constexpr int kD = kWidth;                  ///< number of columns of a tile: D rounded up
+  static constexpr int kRowTiles = kRowTilesOfWarp;  ///< number of groups of 16 queries that a warp processes
+  static constexpr int kKeys = kKeysOfTile;          ///< number of keys of a tile
   static constexpr int kThreads = 128;
-  /// Blocks that an SM must hold; 0 leaves the choice to ptxas. For 64 columns it is 2, since with a third block
-  /// registers would spill.
+  /// Minimum number of blocks per SM (__launch_bounds__); 0 leaves the choice to ptxas. For 64 columns it is 2: a third
+  /// block would leave each thread so few registers that they would spill.
   static constexpr int kBlocks = kD == 64 ? 2 : 0;
-  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< queries of a block
-  static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);  ///< a tile of keys and one of values
+  static constexpr int kRows = kThreads / 32 * 16 * kRowTiles;  ///< number of queries of a block
+  static constexpr int kStage = 2 * Tile<kD>::elements(kKeys);  ///< elements of a tile of keys and a tile of values
   static constexpr int64_t kSharedBytes = (Tile<kD>::elements(kRows) + 2 * kStage) * int64_t{sizeof(BF16)};
 };
 
-/// The softmax of one tile's scores of a lane's rows g and g + 8.
+/// The online softmax of rows g and g + 8, which are the rows of this lane.
 struct OnlineSoftmax {
   float max[2] = {-INFINITY, -INFINITY};  ///< maximum of the scores so far, before scaling
-  float sum[2] = {0, 0};                  ///< sum of this lane's columns
+  float sum[2] = {0, 0};                  ///< sum of the exponentials in this lane's columns
 
-  /// Replaces scores by exp(scale * (score - max)), with scale > 0. Returns the factors by which earlier sums must be
-  /// multiplied.
+  /// Replaces scores by exp(scale * (score - max)), with scale > 0, and updates max and sum. Returns the factors, for
+  /// rows g and g + 8, by which the caller must multiply the output accumulated so far.
   template <int kColumns>
   __device__ float2 apply(Accumulator<kColumns>& s, float scale_log2) {
     float rescale[2];
@@ -70,7 +72,8 @@ struct OnlineSoftmax {
   }
 };
 
-/// With kChanges scores may be more than scale * q.k, last keys may be listed, and dropout is decided at run time.
+/// With kChanges scores may have a soft cap, ALiBi or T5's bias, last keys may be listed (KeyMask::last_keys), and
+/// dropout is a run-time option.
 template <typename Plan, bool kDropout, bool kChanges>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(Problem p, ForwardArrays<BF16> arrays) {
   constexpr int kD = Plan::kD, kKeys = Plan::kKeys, kRowTiles = Plan::kRowTiles, kColumns = kKeys / 8;
@@ -78,12 +81,12 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles;
   const int64_t b = blockIdx.z, h = blockIdx.y, g = h / p.group();
-  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;  // late queries see most keys: begin there
+  // Blocks of late queries start first, since these queries see the most keys.
+  const int t = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Plan::kRows;
 
   // 1. the visible tiles
   const TileRange tiles = visible_tiles<kKeys>(p.mask, b, t, min(t + Plan::kRows, p.T_q));
-  // The first key that each row sees. The last one is computed again for each tile, since keeping it would spill
-  // registers.
+  // The first key that each row sees. The last key is computed again for each tile: in registers it would spill.
   int first_seen[kRowTiles][2];
   const int row = t + warp_row + lane.g;
   ASHLAR_UNROLL
@@ -96,7 +99,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
     return kChanges ? p.mask.last_key(b, min(at, p.T_q - 1)) : p.mask.last_by_position(at);
   };
 
-  // 2. the first copies
+  // 2. start the first copies
   const Tile<kD> q_tile(shared);
   BF16* const stages = shared + Tile<kD>::elements(Plan::kRows);
   const BF16 *const q = arrays.q.head(b, h, p.D), *const k = arrays.k.head(b, g, p.D),
@@ -113,7 +116,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
     cp_async_commit_group();
   }
 
-  // A scale below zero negates the queries; a scale of zero must not turn -inf into NaN.
+  // A negative scale negates the queries. A scale of zero is replaced by 1e-30: 0 * -inf would be NaN.
   const uint32_t flip = arrays.scores.scale < 0 ? 0x80008000U : 0U;
   const float scale = fmaxf(fabsf(static_cast<float>(arrays.scores.scale)), 1e-30F);
   const int warp_last_key = p.mask.last_key(b, min(t + warp_row + 16 * kRowTiles, p.T_q) - 1);
@@ -122,13 +125,13 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
   if (drops) dropout = HeadDropout(p, b, h);
   HeadScores<float> change;
   if constexpr (kChanges) change = HeadScores<float>(arrays.scores, h, p.mask.diagonal);
-  const float softmax_scale = kChanges ? 1.0F : scale;  // changed scores are scaled before
+  const float softmax_scale = kChanges ? 1.0F : scale;  // with kChanges the scores are already scaled
   Accumulator<kD / 8> out[kRowTiles];
   OnlineSoftmax softmax[kRowTiles];
   ASHLAR_UNROLL
   for (int m = 0; m < kRowTiles; ++m) clear<kD / 8>(out[m]);
 
-  // 3. over the keys
+  // 3. loop over tiles of keys
   for (int tile = tiles.begin; tile < tiles.end; ++tile) {
     cp_async_wait_group<0>();
     __syncthreads();  // the tile is complete, and no thread reads the previous one, which is overwritten next
@@ -137,7 +140,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
     const Tile<kD> k_tile(stages + tile % 2 * Plan::kStage);
     const Tile<kD> v_tile(stages + tile % 2 * Plan::kStage + Tile<kD>::elements(kKeys));
     const int j = tile * kKeys;
-    if (j > warp_last_key) continue;  // the warps before the last are done earlier
+    if (j > warp_last_key) continue;  // this warp's queries see no key from j on
 
     // a. scores
     Accumulator<kColumns> s[kRowTiles];
@@ -186,11 +189,11 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
         }
       }
     }
-    // e. values
+    // e. out += p v
     add_weighted_rows<kRowTiles, kColumns, kD / 8>(out, s, v_tile, 0, lane);
   }
 
-  // 4. results
+  // 4. store out and lse
   const auto finish = [&](int m) {
     float factor[2];
     ASHLAR_UNROLL

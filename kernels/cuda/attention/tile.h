@@ -7,11 +7,11 @@
 /// Tiles of bf16 rows in shared memory, and copies between them and global memory.
 namespace ashlar::ASHLAR_DEV::attention {
 
-inline constexpr int kChunk = 8;  ///< numbers of the 16 bytes that move together
+inline constexpr int kChunk = 8;  ///< number of elements of a chunk: the 16 bytes that one instruction copies
 
-/// kRows rows of kD numbers without padding. The chunks of a row are permuted to avoid bank conflicts: ldmatrix reads
-/// the same chunk of 8 neighbouring rows at once, which are in 8 different groups of banks, and so are 8 neighbouring
-/// chunks of the tile, which are written at once.
+/// Rows of kD bf16 elements in shared memory, without padding. The chunks of a row are permuted to avoid bank
+/// conflicts. ldmatrix reads the same chunk of 8 adjacent rows at once. A copy writes 8 adjacent chunks at once, of one
+/// row or, if a row has fewer chunks, of adjacent rows. In both cases the 8 chunks are in different banks.
 template <int kD>
 struct Tile {
   static constexpr int kChunks = kD / kChunk;
@@ -22,7 +22,8 @@ struct Tile {
   __device__ explicit Tile(BF16* begin) : data(begin), address(shared_address(begin)) {}
 
   static constexpr int elements(int rows) { return rows * kD; }
-  /// Returns the position of chunk c of a row, in chunks. 128 bytes hold one row of 8 chunks, 2 of 4 or 4 of 2.
+  /// Returns the position of chunk c of a row in the tile, in chunks. 128 bytes (all banks) are one row of 8 chunks, 2
+  /// rows of 4 chunks or 4 rows of 2 chunks.
   __device__ static int slot(int row, int c) {
     static_assert(kChunks % 4 == 0 || kChunks == 2);
     constexpr int kTurn = kChunks % 8 == 0 ? 0 : kChunks % 4 == 0 ? 1 : 2;
@@ -33,8 +34,8 @@ struct Tile {
   __device__ BF16* chunk(int row, int c) const { return data + slot(row, c) * kChunk; }
 };
 
-/// Copies up to 8 numbers of a row to shared memory with the widest copies that `align` allows. Rows without alignment
-/// are copied through registers, since no instruction supports them.
+/// Copies up to 8 elements of a row to shared memory with the widest asynchronous copies that `align` (8, 4 or 2 bytes)
+/// allows. With 2 bytes the elements are copied through registers, since cp.async copies at least 4 bytes.
 __device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* from, int count, int align) {
   const int bytes = 2 * count;
   if (align == 8) {
@@ -49,13 +50,12 @@ __device__ inline void copy_chunk(uint32_t to_address, BF16* to, const BF16* fro
 }
 
 /// Starts loading rows [first, first + kRows) of one head into a tile; rows from `limit` on and columns from D on
-/// become zero. Called by all kThreads threads; the rows are complete after a wait for the group of copies and a
-/// barrier. `head` is row 0.
+/// become zero. `head` points to row 0. All kThreads threads must call it; the tile is complete after
+/// cp_async_wait_group and a barrier.
 template <int kRows, int kThreads, int kD>
 __device__ __forceinline__ void load_tile(const Tile<kD>& tile, const BF16* head, int64_t row_stride, int align,
                                           int first, int limit, int D) {
-  // Each pass loads a few whole rows; if their number is a multiple of 8, the destinations of a thread are equally
-  // spaced.
+  // Each pass loads kPass whole rows. If kPass is a multiple of 8, the destinations of a thread are equally spaced.
   constexpr int kChunks = Tile<kD>::kChunks;
   constexpr int kPass = kThreads / kChunks >= 8 ? kThreads / kChunks / 8 * 8 : kThreads / kChunks;
   static_assert(kRows % kPass == 0 || kRows < kPass);

@@ -8,11 +8,12 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Math functions on the accumulate types (fp32, fp64); they propagate NaN. They use only additions, multiplications
-/// and explicit fused multiply-adds (the compiler contracts nothing), so results are bit-identical under the emulator,
-/// in PTX and on every GPU, for every CUDA version. The polynomials are our own minimax fits, computed with the Remez
-/// exchange at 60 digits. `kFast` uses the GPU's approximate exponential and division (relative error about 2^-22 in
-/// fp32); use it only for results stored as bf16.
+/// Math functions on the accumulate types (fp32, fp64). All but logistic and normal_distribution propagate NaN. They
+/// use only correctly rounded operations: +, -, *, /, square root and explicit fused multiply-adds (contraction by the
+/// compiler is off). So results are bit-identical on the emulated device and on every GPU, for every CUDA version.
+/// Unless a comment says otherwise, the polynomials are our own minimax fits, computed with the Remez exchange at 60
+/// digits. With `kFast`, a function uses the GPU's approximate exponential and division instead (relative error about
+/// 2^-22 in fp32); use it only for results stored as bf16.
 namespace ashlar::ASHLAR_DEV {
 
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
@@ -23,15 +24,16 @@ __device__ __forceinline__ double root(double x) { return sqrt(x); }
 
 namespace internal {
 
-/// Horner's scheme: first x^n + ... + last.
+/// Evaluates a polynomial by Horner's scheme. `first` is the coefficient of the highest power, the last argument is the
+/// constant term.
 template <typename A, typename... Rest>
 __device__ __forceinline__ A polynomial(A x, A first, Rest... rest) {
   ((first = fused(first, x, rest)), ...);
   return first;
 }
 
-/// y 2^n for 1/2 < y < 2, rounded once; n up to where the result is zero or infinite. Two factors, since 2^n may
-/// overflow.
+/// Returns y * 2^n for 1/2 < y < 2, rounded once. n may be so low or high that the result is zero or infinite. 2^n is
+/// split into two factors, since it may overflow where the result does not.
 __device__ __forceinline__ float scaled(float y, int n) {
   const int half = n >> 1;
   return y * std::bit_cast<float>(static_cast<uint32_t>(half + 127) << 23) *
@@ -45,14 +47,14 @@ __device__ __forceinline__ double scaled(double y, int n) {
 
 }  // namespace internal
 
-/// exp(x) = 2^n exp(r), r = x - n ln 2, exp(r) = 1 + r + r^2 q(r). fp32: within 1.05 ulp, q of degree 4 (3.2e-9); fp64:
-/// within 1.01 ulp, q of degree 10 (5.5e-20). Infinity and zero beyond the type's range; subnormal results are rounded
-/// once.
+/// Returns exp(x) = 2^n exp(r), where r = x - n ln 2 and exp(r) = 1 + r + r^2 q(r). In fp32 the polynomial q has degree
+/// 4 (fit error 3.2e-9), and the result is within 1.05 ulp. In fp64 q has degree 10 (fit error 5.5e-20), and the result
+/// is within 1.01 ulp. Beyond the type's range the result is infinity or zero. Subnormal results are rounded once.
 template <bool kFast = false>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (kFast) return ex2(x * 1.44269504F);
-  const float bounded = x > 89.0F ? 89.0F : x < -105.0F ? -105.0F : x;  // this order keeps NaN
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  const float bounded = x > 89.0F ? 89.0F : x < -105.0F ? -105.0F : x;  // this order of comparisons keeps NaN
+  // Adding 1.5 * 2^23 rounds to an integer and leaves this integer in the low bits of the sum.
   const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
   const float n = shifted - 0x1.8p23F;
   const float r = fmaf(n, 0x1.05c61p-29F, fmaf(n, -0x1.62e43p-1F, bounded));
@@ -74,10 +76,10 @@ __device__ __forceinline__ double exponential(double x) {
   return internal::scaled(y, static_cast<int>(std::bit_cast<uint64_t>(shifted) - 0x4338000000000000ULL));
 }
 
-/// exp(x) - 1 of x <= 0, without cancellation: with exp(x) = 2^n (1 + p), p = r + r^2 q(r) as above, 2^n p + (2^n - 1).
-/// Error at most 2 ulp; exactly -1 where the result rounds to -1.
+/// Returns exp(x) - 1 for x <= 0 without cancellation. With exp(x) = 2^n (1 + p), where p = r + r^2 q(r) as in
+/// exponential(), the result is 2^n p + (2^n - 1). The error is at most 2 ulp. Results that round to -1 are exactly -1.
 __device__ __forceinline__ float exponential_minus_one(float x) {
-  const float bounded = x < -80.0F ? -80.0F : x;  // this order keeps NaN
+  const float bounded = x < -80.0F ? -80.0F : x;  // this order of operands keeps NaN
   const float shifted = fmaf(bounded, 1.44269504F, 0x1.8p23F);
   const float n = shifted - 0x1.8p23F;
   const float r = fmaf(n, 0x1.05c61p-29F, fmaf(n, -0x1.62e43p-1F, bounded));
@@ -101,7 +103,7 @@ __device__ __forceinline__ double exponential_minus_one(double x) {
 
 namespace internal {
 
-/// The logarithm's special values: for 0, negative numbers, infinity and NaN.
+/// Returns the logarithm of the special arguments: 0, negative numbers, infinity and NaN.
 template <typename A>
 __device__ __forceinline__ A special_logarithm(A x) {
   return x == A{0} ? -std::numeric_limits<A>::infinity() : x < A{0} ? std::numeric_limits<A>::quiet_NaN() : x;
@@ -109,9 +111,10 @@ __device__ __forceinline__ A special_logarithm(A x) {
 
 }  // namespace internal
 
-/// The natural logarithm. x = 2^e m, sqrt(1/2) <= m < sqrt(2), f = m - 1. fp32: log m = f + f^2 (f p(f) - 1/2), p of
-/// degree 8 (7.6e-10), within 0.901 ulp. fp64: with s = f/(2 + f), log m = f - (f^2/2 - s (f^2/2 + s^2 p(s^2))), p of
-/// degree 6 (1.3e-18), within 0.9 ulp.
+/// Returns the natural logarithm of x = 2^e m, where sqrt(1/2) <= m < sqrt(2), with f = m - 1 and a polynomial p.
+/// fp32: log m = f + f^2 (f p(f) - 1/2). p has degree 8 (fit error 7.6e-10); the result is within 0.901 ulp.
+/// fp64: log m = f - (f^2/2 - s (f^2/2 + s^2 p(s^2))) with s = f/(2 + f). p has degree 6 (fit error 1.3e-18); the
+/// result is within 0.9 ulp.
 __device__ __forceinline__ float logarithm(float x) {
   if (!(x > 0.0F && x < std::numeric_limits<float>::infinity())) return internal::special_logarithm(x);
   const bool subnormal = x < 0x1p-126F;
@@ -141,8 +144,8 @@ __device__ __forceinline__ double logarithm(double x) {
   return fma(e, 0x1.62e42fefa39efp-1, f + below);
 }
 
-/// cos and sin of 0 <= x <= 2 pi within 1.5 ulp, by polynomials of degree 6 in the square of |y| = |x - q pi/2| <=
-/// pi/4.
+/// Computes cos and sin of 0 <= x <= 2 pi within 1.5 ulp. Reduces x to y = x - q pi/2 with an integer q, so that |y| <=
+/// pi/4, and evaluates polynomials of degree 6 in y^2.
 __device__ __forceinline__ void cosine_and_sine(double x, double& cosine, double& sine) {
   const double q = fma(x, 0.63661977236758134308, 0x1.8p52) - 0x1.8p52;
   const double y = fma(q, -0x1.1a62633145c07p-54, fma(q, -0x1.921fb54442d18p+0, x)), z = y * y;
@@ -169,7 +172,7 @@ __device__ __forceinline__ bool is_finite(A x) {
   return fabs(x) < infinity<A>();
 }
 
-/// 1/x for 1 <= x < 2^126.
+/// Returns 1/x for 1 <= x < 2^126.
 template <bool kFast, typename A>
 __device__ __forceinline__ A reciprocal(A x) {
   if constexpr (kFast && sizeof(A) == 4) {
@@ -179,19 +182,20 @@ __device__ __forceinline__ A reciprocal(A x) {
   }
 }
 
-/// s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. They drop NaN, so the caller must multiply by x to keep
-/// it.
+/// Computes s = 1/(1+exp(-x)) and r = 1 - s, both without cancellation. s and r are not NaN where x is NaN, so a caller
+/// that must propagate NaN multiplies by x.
 template <bool kFast, typename A>
 __device__ __forceinline__ void logistic(A x, A& s, A& r) {
-  constexpr A kBound = sizeof(A) == 4 ? 86 : 700;  // beyond it exp(-x) nears overflow and s is 0
+  constexpr A kBound = sizeof(A) == 4 ? 86 : 700;  // below -kBound exp(-x) nears overflow, so s is set to 0
   const A e = exponential<kFast>(min(kBound, -x));
   const A inverse = reciprocal<kFast>(A{1} + e);
   r = e * inverse;
   s = x < -kBound ? A{0} : inverse;
 }
 
-/// tanh x. Below 0.625 an odd polynomial, x + x^3 p(x^2): p of degree 5 (5.9e-10) in fp32, of degree 12 (5.4e-20) in
-/// fp64, fitted at Chebyshev nodes in 60 digits; beyond it 1 - 2/(1 + exp(2 |x|)). Within 2 ulp.
+/// Returns tanh x within 2 ulp. For |x| <= 0.625 it is the odd polynomial x + x^3 p(x^2), fitted at Chebyshev nodes in
+/// 60 digits: p has degree 5 (fit error 5.9e-10) in fp32 and degree 12 (5.4e-20) in fp64. For larger |x| it is
+/// 1 - 2/(1 + exp(2 |x|)) with the sign of x.
 template <bool kFast, typename A>
 __device__ __forceinline__ A hyperbolic_tangent(A x) {
   const A size = fabs(x), z = x * x;
@@ -206,17 +210,17 @@ __device__ __forceinline__ A hyperbolic_tangent(A x) {
                              -0x1.ba1ba1ba1aff0p-5, 0x1.111111111110dp-3, -0x1.5555555555555p-2);
   }
   const A small = fused(x * z, p, x);
-  constexpr A kBound = sizeof(A) == 4 ? 20 : 40;  // tanh is 1 there
+  constexpr A kBound = sizeof(A) == 4 ? 20 : 40;  // tanh rounds to 1 from here on
   const A large = A{1} - A{2} * reciprocal<kFast>(A{1} + exponential<kFast>(A{2} * min(kBound, size)));
   if (size > A{0.625}) return x < A{0} ? -large : large;
-  return small;  // also for NaN
+  return small;  // reached by NaN too
 }
 
-/// Phi(x), the normal distribution, with relative accuracy in both tails, and its density phi(x).
-/// Phi(-t) = exp(-t^2/2) M(t). fp32: M a polynomial in k = 1/(1 + 0.24 t) times k with maximum relative error 4e-9,
-/// fitted at Chebyshev nodes for 0 <= t <= 15 (kernels/cpu/simd_math_inl.h has the same); beyond, exp underflows. fp64:
-/// M a polynomial in k = (t - 5)/(t + 5) divided by t + 5, with 1.2e-17, for 0 <= t <= 39. Phi within 8 ulp, phi
-/// within 3.5.
+/// Computes the normal distribution function Phi(x), with relative accuracy in both tails, and its density phi(x).
+/// For t = |x|, Phi(-t) = exp(-t^2/2) M(t). fp32: M(t) is k times a polynomial in k = 1/(1 + 0.24 t), fitted at
+/// Chebyshev nodes for 0 <= t <= 15 with maximum relative error 4e-9 (kernels/cpu/simd_math_inl.h uses the same
+/// polynomial); beyond 15 exp underflows. fp64: M(t) is a polynomial in k = (t - 5)/(t + 5), divided by t + 5, with
+/// relative error 1.2e-17 for 0 <= t <= 39. Phi is within 8 ulp, phi within 3.5 ulp.
 template <bool kFast>
 __device__ __forceinline__ void normal_distribution(float x, float& distribution, float& density) {
   const float t = min(40.0F, fabsf(x));

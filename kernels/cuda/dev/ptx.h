@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/dev/kernel.h"
 
-/// The inline PTX of the kernels, one small function for each instruction. Functions have the names of the instructions
-/// in the PTX ISA.
+/// The inline PTX of the kernels, one small function for each instruction. Most functions have the name of their
+/// instruction in the PTX ISA.
 namespace ashlar::ASHLAR_DEV {
 
 #if defined(__CUDACC__)
@@ -27,10 +27,12 @@ ASHLAR_PTX uint32_t shared_address(const void* pointer ASHLAR_PTX_LOC) {
 #endif
 }
 
-/// d [16, 8] fp32 = a [16, 16] bf16 times b [16, 8] bf16 plus c, by one warp. With g = lane / 4 and q = lane % 4:
-/// a[0..3] are the pairs (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8) of row and first column, the lower column
-/// in the lower half; b[0..1] the pairs (2q, g), (2q + 8, g) of first row and column; d[0..3] are (g, 2q), (g, 2q + 1),
-/// (g + 8, 2q), (g + 8, 2q + 1). d may be c.
+/// One warp computes d [16, 8] fp32 = a [16, 16] bf16 times b [16, 8] bf16 plus c [16, 8] fp32. d may be c.
+/// The elements of a lane, by (row, column), with g = lane / 4 and q = lane % 4:
+/// - a[0..3]: two adjacent columns each, the lower one in the low half, from (g, 2q), (g + 8, 2q), (g, 2q + 8) and
+///   (g + 8, 2q + 8)
+/// - b[0..1]: two adjacent rows each, the lower one in the low half, from (2q, g) and (2q + 8, g)
+/// - c[0..3] and d[0..3]: one element each, (g, 2q), (g, 2q + 1), (g + 8, 2q) and (g + 8, 2q + 1)
 ASHLAR_PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                              const float (&c)[4] ASHLAR_PTX_LOC) {
 #if defined(__CUDACC__)
@@ -44,9 +46,9 @@ ASHLAR_PTX void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
 #endif
 }
 
-/// Loads 4 matrices of 8 x 8 values of 16 bits. Lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i, 16
-/// bytes each. r[i] of lane l becomes the pair at row l / 4, columns 2 (l % 4) and the next, of matrix i, or with
-/// `trans` of its transpose.
+/// Loads 4 matrices of 8 x 8 values of 16 bits from shared memory. Lanes 8 * i to 8 * i + 7 pass the addresses of the
+/// rows of matrix i, which have 16 bytes each. In lane l, r[i] receives two values of matrix i: row l / 4, columns
+/// 2 * (l % 4) and 2 * (l % 4) + 1. ldmatrix_x4_trans receives the same values of the transposed matrices.
 ASHLAR_PTX void ldmatrix_x4(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_LOC) {
 #if defined(__CUDACC__)
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -68,8 +70,9 @@ ASHLAR_PTX void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address ASHLAR_PTX_
 #endif
 }
 
-/// Starts a copy of kBytes (4, 8 or 16) from global to shared memory, both aligned to kBytes. Only `source_bytes` are
-/// read, and the rest becomes zero. With 0 nothing is read, and `from` may be any address.
+/// Starts a copy of kBytes (4, 8 or 16) bytes from global to shared memory. Both addresses are aligned to kBytes. Only
+/// the first `source_bytes` bytes are read; the rest of the destination becomes zero. With source_bytes = 0 nothing is
+/// read, and `from` may be any address.
 template <int kBytes>
 ASHLAR_PTX void cp_async(uint32_t to, const void* from, int source_bytes ASHLAR_PTX_LOC) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -85,7 +88,7 @@ ASHLAR_PTX void cp_async(uint32_t to, const void* from, int source_bytes ASHLAR_
 #endif
 }
 
-/// Closes this thread's group of copies.
+/// Puts this thread's cp_async copies since its last commit into one group.
 ASHLAR_PTX void cp_async_commit_group() {
 #if defined(__CUDACC__)
   asm volatile("cp.async.commit_group;\n" ::: "memory");
@@ -94,7 +97,8 @@ ASHLAR_PTX void cp_async_commit_group() {
 #endif
 }
 
-/// Waits until at most kPending of this thread's groups are pending. Other threads see the data after a barrier.
+/// Waits until at most kPending of this thread's copy groups are pending. Other threads see the copied data only after
+/// a barrier.
 template <int kPending>
 ASHLAR_PTX void cp_async_wait_group(ASHLAR_PTX_ONLY_LOC) {
 #if defined(__CUDACC__)
@@ -104,7 +108,7 @@ ASHLAR_PTX void cp_async_wait_group(ASHLAR_PTX_ONLY_LOC) {
 #endif
 }
 
-/// 2 to the x, about 2 units in the last place; denormals are zero.
+/// Returns 2^x within about 2 ulp. Subnormal arguments and results are flushed to zero.
 ASHLAR_PTX float ex2(float x) {
 #if defined(__CUDACC__)
   float y;
@@ -115,8 +119,8 @@ ASHLAR_PTX float ex2(float x) {
 #endif
 }
 
-/// Stores a word of up to 16 bytes, 32 bits per member, to global memory by one instruction. The compiler would
-/// otherwise split it where stores follow a branch.
+/// Stores a word of up to 16 bytes to global memory by one instruction. After a branch the compiler would split a plain
+/// store of the word into one store per member.
 template <typename Word>
 ASHLAR_PTX void store_global(Word* to, const Word& word) {
 #if defined(__CUDACC__)

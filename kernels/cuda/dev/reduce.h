@@ -12,27 +12,28 @@ struct Add {
     return a + b;
   }
 };
-/// The maximum. Of NaN and a number it is the number.
+/// The maximum of two numbers. If exactly one of them is NaN, the result is the other number.
 struct Max {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
   __device__ __forceinline__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
-/// Reduces over `lanes` adjacent lanes, a power of two up to 32. All of them get the same bits. Called by the whole
-/// warp.
+/// Reduces `value` over each group of `lanes` adjacent lanes; `lanes` is a power of two up to 32. All lanes of a group
+/// get the same bits. The whole warp must call it.
 template <typename Op, typename A>
 __device__ __forceinline__ A warp_reduce(A value, Op op, int lanes = 32) {
   for (int offset = lanes / 2; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));
   return value;
 }
 
-/// A block's threads, divided into groups of `lanes` that share a row: a power of two up to 32, or whole warps. `index`
-/// is this thread's group, `rank` its index in the group.
+/// The group of threads that processes one row together. A block is divided into `count` groups of `lanes` threads,
+/// where `lanes` is a power of two up to 32 or a multiple of 32. `index` is the index of this thread's group in the
+/// block, `rank` is the index of this thread in its group.
 template <typename A>
 class RowGroup {
  public:
-  static constexpr int kValues = 2;             ///< numbers reduced at once
-  static constexpr int kShared = kValues * 64;  ///< elements of `shared`: one for each warp, in two buffers
+  static constexpr int kValues = 2;             ///< maximum number of values of one call of reduce
+  static constexpr int kShared = kValues * 64;  ///< size of `shared`: kValues for each of 32 warps, in two buffers
 
   __device__ RowGroup(int lanes_in, A* shared)
       : lanes(lanes_in),
@@ -41,7 +42,8 @@ class RowGroup {
         count(static_cast<int>(blockDim.x) / lanes_in),
         shared_(shared) {}
 
-  /// Reduces each value over the group; every thread of it gets the result. Called by all threads of the block.
+  /// Reduces each of K values over the group. Every thread of the group gets the results. All threads of the block must
+  /// call it.
   template <typename Op, int K>
   __device__ __forceinline__ void reduce(A (&values)[K], Op op) {
     static_assert(K <= kValues);
@@ -79,8 +81,10 @@ class RowGroup {
   bool use_second_ = false;
 };
 
-/// Adds each value over the groups of a block, pairs of groups first; group 0 gets the sums. `shared` has room for K
-/// values of half the threads. Called by all threads of the block.
+/// Sums each of K values over the groups of a block. `index`, `rank` and `count` mean the same as in RowGroup: `rank`
+/// is the index of a thread in its group. Thread `rank` of group 0 gets the sum of the values of thread `rank` of all
+/// groups, added as a binary tree; the values of other groups are undefined afterwards. `shared` has room for K values
+/// for each of half the block's threads. All threads of the block must call it.
 template <typename A, int K>
 __device__ __forceinline__ void add_groups(A (&values)[K], int lanes, int index, int rank, int count, A* shared) {
   int half = 1;

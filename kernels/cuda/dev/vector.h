@@ -10,22 +10,22 @@
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/ptx.h"
 
-/// Rows of storage in a kernel: vectors of up to 16 bytes, conversions between storage and arithmetic types, and the
-/// rows themselves.
+/// How kernels read and write rows of storage types: vectors of up to 16 bytes, conversions between storage and
+/// arithmetic types, and rows of a matrix.
 namespace ashlar::ASHLAR_DEV {
 
-/// The arithmetic type for the given storage types: double if one of them is double.
+/// The arithmetic type for the given storage types: double if one of them is double, otherwise float.
 template <typename... T>
 using AccumulateOf = std::conditional_t<(std::is_same_v<T, double> || ...), double, float>;
 
-/// Elements of a vector: 16 bytes of the widest type. Narrower types use 8 or 4 bytes, so that a warp's vectors are
-/// contiguous in every type.
+/// Number of elements of a vector, such that a vector of the widest given type has 16 bytes. A vector of a narrower
+/// type has the same number of elements in 8 or 4 bytes, so that the vectors of a warp are contiguous in every type.
 template <typename... T>
 inline constexpr int kWidth = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
 namespace internal {
 
-// The word moved by one instruction. It may alias every type.
+// The word that one load or store instruction moves. It may alias every type.
 template <int kBytes>
 struct Word;
 template <>
@@ -61,7 +61,7 @@ __device__ __forceinline__ float widen(BF16 v) { return std::bit_cast<float>(sta
 __device__ __forceinline__ float widen(float v) { return v; }
 __device__ __forceinline__ double widen(double v) { return v; }
 
-/// W elements in registers.
+/// A vector of W elements in registers.
 template <typename T, int W>
 struct alignas(std::min<size_t>(16, sizeof(T) * W)) Vec {
   T v[W];
@@ -70,7 +70,7 @@ struct alignas(std::min<size_t>(16, sizeof(T) * W)) Vec {
   __device__ __forceinline__ void set(int i, T value) { v[i] = value; }
   __device__ __forceinline__ auto wide(int i) const { return widen(v[i]); }
 };
-/// Holds two elements per register. Without this the compiler would use a register for each.
+/// Packs two bf16 elements into one register. With an array of BF16 the compiler would use one register per element.
 template <int W>
 requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
   uint32_t pair[W / 2];
@@ -80,7 +80,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
     out.bits = static_cast<uint16_t>(pair[i / 2] >> (i % 2 * 16));
     return out;
   }
-  /// Sets an element of a vector that must be zero before.
+  /// Sets element i, which must be zero before the call.
   __device__ __forceinline__ void set(int i, BF16 value) { pair[i / 2] |= uint32_t{value.bits} << (i % 2 * 16); }
   __device__ __forceinline__ float wide(int i) const {
     return std::bit_cast<float>(i % 2 == 0 ? pair[i / 2] << 16 : pair[i / 2] & 0xffff0000U);
@@ -89,7 +89,7 @@ requires(W % 2 == 0) struct alignas(std::min(16, 2 * W)) Vec<BF16, W> {
 
 namespace internal {
 
-/// Checks the alignment: a GPU faults at an unaligned address, but the host does not.
+/// Reports an unaligned address on an emulated device. A GPU faults there by itself, but the host does not.
 template <typename Word>
 __device__ __forceinline__ void check_aligned(const void* p) {
 #if !defined(__CUDACC__)
@@ -103,7 +103,7 @@ __device__ __forceinline__ void check_aligned(const void* p) {
 
 }  // namespace internal
 
-/// Loads W elements from p, which is aligned to the size of the vector or to 16 bytes.
+/// Loads W elements from p, which is aligned to the size of the vector, or to 16 bytes if that is less.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load(const T* p) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
@@ -113,7 +113,7 @@ __device__ __forceinline__ Vec<T, W> load(const T* p) {
   for (int i = 0; i < Words::kCount; ++i) words.word[i] = reinterpret_cast<const typename Words::Word*>(p)[i];
   return std::bit_cast<Vec<T, W>>(words);
 }
-/// Writes to global memory.
+/// Stores a vector to global memory, with the alignment that load() requires.
 template <int W, typename T>
 __device__ __forceinline__ void store(T* p, const Vec<T, W>& vec) {
   using Words = internal::Words<static_cast<int>(sizeof(T)) * W>;
@@ -129,8 +129,8 @@ __device__ __forceinline__ void store_shared(T* p, const Vec<T, W>& vec) {
   for (int i = 0; i < Words::kCount; ++i) reinterpret_cast<typename Words::Word*>(p)[i] = words.word[i];
 }
 
-/// Keeps a vector packed. Otherwise the compiler hoists the widening of loop-invariant vectors, which needs twice the
-/// registers.
+/// Forces the compiler to keep a vector in its storage type. Otherwise the compiler moves the widening of
+/// loop-invariant vectors out of the loop, which needs twice the registers.
 template <typename T, int W>
 __device__ __forceinline__ void keep_packed(Vec<T, W>& vec) {
 #if defined(__CUDACC__)
@@ -143,7 +143,8 @@ __device__ __forceinline__ void keep_packed(Vec<T, W>& vec) {
 #endif
 }
 
-/// The first `count` elements of a vector one by one, zeros after them; count may be below 0 or above W.
+/// Loads the first `count` elements of a vector one by one and sets the others to zero. `count` may be negative or
+/// above W.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_part(const T* p, int count) {
   Vec<T, W> vec{};
@@ -161,7 +162,8 @@ __device__ __forceinline__ void store_part(T* p, const Vec<T, W>& vec, int count
   }
 }
 
-/// `count` elements by one instruction or one by one. With kVector count is at least W, or at most 0.
+/// Loads the first `count` elements of a vector: with kVector by vector loads, otherwise one by one. With kVector,
+/// count must be at least W or at most 0.
 template <bool kVector, int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_row(const T* p, int count) {
   if constexpr (kVector) {
@@ -179,7 +181,8 @@ __device__ __forceinline__ void store_row(T* p, const Vec<T, W>& vec, int count)
   }
 }
 
-/// load_row and store_row with a run-time choice: a whole vector if `vector` is true and count is at least W.
+/// Like load_row and store_row, but chooses at run time: uses vector instructions if `vector` is true and count is at
+/// least W.
 template <int W, typename T>
 __device__ __forceinline__ Vec<T, W> load_some(const T* p, int count, bool vector) {
   return vector && count >= W ? load<W>(p) : load_part<W>(p, count);
@@ -217,7 +220,7 @@ __host__ __device__ __forceinline__ BF16 to_bf16(double value) {
 
 }  // namespace internal
 
-/// The nearest number of T: the single rounding of a store.
+/// Rounds to the nearest number of type T. Kernels use it once per result, at the store.
 template <typename T, typename A>
 __host__ __device__ __forceinline__ T narrow(A value) {
   if constexpr (std::is_same_v<T, BF16>) {
@@ -230,7 +233,7 @@ template <typename T, typename A, int W>
 __device__ __forceinline__ Vec<T, W> narrow(const A (&values)[W]) {
   Vec<T, W> out{};
 #if defined(__CUDACC__)
-  if constexpr (std::is_same_v<T, BF16> && std::is_same_v<A, float> && W % 2 == 0) {  // two by one instruction
+  if constexpr (std::is_same_v<T, BF16> && std::is_same_v<A, float> && W % 2 == 0) {  // one instruction rounds two
     ASHLAR_UNROLL
     for (int i = 0; i < W; i += 2) {
       const __nv_bfloat162 both = __floats2bfloat162_rn(values[i], values[i + 1]);
@@ -251,7 +254,8 @@ __device__ __forceinline__ void widen(const Vec<T, W>& vec, A (&values)[W]) {
   for (int i = 0; i < W; ++i) values[i] = static_cast<A>(vec.wide(i));
 }
 
-/// A view as a kernel argument: rows of T, `stride` elements apart. False if the view is absent.
+/// A view in the form of a kernel argument: rows of T that are `stride` elements apart. Converts to false if the view
+/// is absent.
 template <typename T>
 struct Rows {
   T* data = nullptr;
@@ -269,7 +273,7 @@ Rows<T> rows_of(const MutView& v) {
   return {static_cast<T*>(v.data), v.stride};
 }
 
-/// True if vectors of `width` elements are aligned in every row of a view. True for an absent one.
+/// True if vectors of `width` elements are aligned in every row of a view. True for an absent view.
 inline bool rows_aligned(const ConstView& v, int64_t width) {
   const int64_t bytes = std::min<int64_t>(16, width * size_of(v.dtype));
   return reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(bytes) == 0 &&

@@ -6,7 +6,7 @@
 
 #include "core/device/shared_library.h"
 
-/// The used functions of cublasLt: FUNCTION(name of the member, name in the library).
+/// The functions of cublasLt that are used, as FUNCTION(name of the member of CublasLt, name in the library).
 #define ASHLAR_CUBLASLT(FUNCTION)                                  \
   FUNCTION(create, cublasLtCreate)                                 \
   FUNCTION(destroy, cublasLtDestroy)                               \
@@ -23,10 +23,11 @@
 
 namespace ashlar::cuda {
 
-/// cublasLt, loaded at first use: from the path in ASHLAR_CUBLASLT, else from the linker's and CUDA's folders.
+/// The library cublasLt, loaded at run time: from the path in the environment variable ASHLAR_CUBLASLT, or else from
+/// the folders of the dynamic linker and of CUDA.
 class CublasLt {
  public:
-  /// Throws input_error if it is missing or older than 12.0.
+  /// Throws input_error if the library is missing or older than 12.0.
   CublasLt();
 
 #define ASHLAR_MEMBER(member, name) decltype(&name) member = nullptr;
@@ -35,7 +36,8 @@ class CublasLt {
 
   const std::string& version() const { return version_; }  ///< "cublasLt 13.1.0"
   const std::string& path() const { return library_.path(); }
-  /// Throws if `status` is not success: a resource_error when out of memory, else a Bug that names `what`.
+  /// Throws if `status` is not success: a resource_error if memory ran out, otherwise a Bug. `what` names the failed
+  /// call.
   void check(cublasStatus_t status, const std::string& what) const;
 
  private:

@@ -14,22 +14,23 @@
 
 namespace ashlar::cuda {
 
-/// The matrix products of a device by cublasLt. It keeps the library's descriptors and the selected algorithm for each
-/// kind of product, so that a known kind needs no query to the library and no allocation.
+/// Runs the matrix products of a device with cublasLt. Caches a plan for each GemmKey: the library's descriptors and
+/// the selected algorithm. A product with a cached plan needs no query to the library and no allocation.
 class CublasLtPlans final : public Tuner {
  public:
-  /// For the current device of the calling thread. Loads the library.
+  /// `device` is the current CUDA device of the calling thread. Loads the library.
   explicit CublasLtPlans(Device& device);
   ~CublasLtPlans() override;
   CublasLtPlans(const CublasLtPlans&) = delete;
   CublasLtPlans& operator=(const CublasLtPlans&) = delete;
 
   void run(const Gemm& gemm, Stream& stream);
-  /// True if the library supports product and epilogue in one call.
+  /// True if the library supports the product and its epilogue in one call.
   bool fuses(const Gemm& gemm);
   const CublasLt& library() const { return lt_; }
 
-  /// Section "gemm": a product by GemmKey::text, an algorithm as 128 hexadecimal digits.
+  /// Returns the products that have plans. Section "gemm" maps GemmKey::text of a product to the chosen algorithm as
+  /// 128 hexadecimal digits, or to an empty text if none is chosen.
   TunedChoices met() const override;
   /// Times the library's suggestions, at most 16 algorithms per product, on random numbers, and selects the fastest one
   /// that gives the same bits ten times. If the operands do not fit into memory, selects the library's first
@@ -40,7 +41,7 @@ class CublasLtPlans final : public Tuner {
  private:
   struct Plan {
     cublasLtMatmulDescOpaque_t desc{};
-    cublasLtMatrixLayoutOpaque_t a{}, b{}, c{};  ///< in the library's naming: its a is our b
+    cublasLtMatrixLayoutOpaque_t a{}, b{}, c{};  ///< named as in the library: its a is b of Gemm, and its b is a
     cublasLtMatmulAlgo_t algo{};
     size_t workspace_bytes = 0;
     bool supported = false;
@@ -48,14 +49,15 @@ class CublasLtPlans final : public Tuner {
   class Trial;
   static constexpr int kSuggestions = 16;
 
-  /// Everything except the algorithm.
+  /// Returns a plan without an algorithm.
   Plan describe(const GemmKey& key) const;
   std::vector<cublasLtMatmulHeuristicResult_t> suggestions(Plan& plan, const GemmKey& key, int most);
-  Plan suggested(const GemmKey& key);  ///< with the library's first suggestion, if any
-  /// Throws a damaged-data error if the library refuses the algorithm.
+  /// Returns a plan with the library's first suggestion. `supported` is false if the library has no suggestion.
+  Plan suggested(const GemmKey& key);
+  /// Returns a plan with the given algorithm. Throws a damaged-data error if the library refuses the algorithm.
   Plan chosen(const GemmKey& key, const std::string& algorithm) const;
   Plan& plan_of(const GemmKey& key);
-  /// Uses `result` instead of the product's c, and `workspace` of the plan's size.
+  /// Runs the product, but writes to `result` instead of gemm.c. `workspace` has plan.workspace_bytes bytes.
   void multiply(Plan& plan, const Gemm& gemm, const MutView& result, void* workspace, Stream& stream);
   void run_and_finish(const Gemm& gemm, Stream& stream);
   std::string measure(const GemmKey& key, Stream& stream);
@@ -66,7 +68,7 @@ class CublasLtPlans final : public Tuner {
   cublasLtHandle_t handle_ = nullptr;
   std::string device_name_;
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans_;
-  std::map<std::string, std::string> choices_;  ///< active, including those for products not used yet
+  std::map<std::string, std::string> choices_;  ///< active choices, also for products without a plan yet
 };
 
 }  // namespace ashlar::cuda

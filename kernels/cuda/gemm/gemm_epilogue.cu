@@ -1,6 +1,6 @@
-// Completes a matrix product if the library's epilogue cannot: converts sums in the accumulate type to the result.
-// Memory-bound, 10 B per element from fp32 sums to bf16; only for rare types, so plain loops: a thread processes every
-// (blocks * 256)-th element.
+// Completes a matrix product whose bias the library's epilogue does not support: adds the bias to the product's sums in
+// the accumulate type, and rounds. Memory-bound. Only rare combinations of dtypes need it, so the loops are plain: a
+// thread processes every (blocks * 256)-th element.
 
 #include "kernels/cuda/gemm/gemm_epilogue.h"
 
@@ -13,19 +13,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// 1. sum, bias and previous content  2. one rounding
+/// For each element:  1. adds product, bias and the previous content of c  2. rounds once and stores
 template <typename T, typename B>
 __global__ void finish_gemm_kernel(const AccumulateOf<T, B>* sums, int64_t sums_stride, const B* bias, T* c,
                                    int64_t stride, int64_t rows, int64_t cols, bool accumulate) {
   using A = AccumulateOf<T, B>;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * cols; i += int64_t{gridDim.x} * kThreads) {
     const int64_t row = i / cols, col = i % cols;
-    // 1. sum
+    // 1. add
     A value = sums != nullptr ? sums[row * sums_stride + col] : A{0};
     if (bias != nullptr) value += static_cast<A>(widen(bias[col]));
     T& out = c[row * stride + col];
     if (accumulate) value += static_cast<A>(widen(out));
-    // 2. store
+    // 2. round and store
     out = narrow<T>(value);
   }
 }

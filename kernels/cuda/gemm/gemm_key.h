@@ -10,8 +10,8 @@ namespace ashlar::cuda {
 
 struct Gemm;
 
-/// Everything that a library's choice of an algorithm may depend on: the product without its addresses, whose alignment
-/// is kept (the largest power of two up to 256 that divides the address; 0 if absent).
+/// Everything on which cublasLt's choice of an algorithm may depend: dtypes, shapes, strides and alignments of a
+/// product. An alignment is the largest power of two up to 256 that divides the address, or 0 for an absent operand.
 struct GemmKey {
   DType storage = DType::kFloat32, result = DType::kFloat32;
   int64_t n = 0, m = 0, k = 0;
@@ -20,9 +20,10 @@ struct GemmKey {
   int64_t align_a = 0, align_b = 0, align_c = 0, align_bias = 0, align_pre = 0;
 
   static GemmKey of(const Gemm& gemm);
-  /// Converts a key to text, "bf16 fp32 n=1024 m=768 ...", which names an operation in the section "gemm" of
-  /// TunedChoices, and back. Damaged-data error for any other text.
+  /// Converts a key to text, such as "bf16 fp32 n=1024 m=768 ...". The text names the product in section "gemm" of
+  /// TunedChoices.
   std::string text() const;
+  /// Converts the result of text() back to a key. Throws a damaged-data error for any other text.
   static GemmKey parse(std::string_view text);
 
   bool operator==(const GemmKey&) const = default;

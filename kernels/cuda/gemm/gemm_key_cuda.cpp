@@ -40,7 +40,8 @@ int64_t alignment_of(const void* p) {
   return address == 0 ? 0 : static_cast<int64_t>(std::min(address & (~address + 1), kMostAlignment));
 }
 
-/// A matrix of one row may have any stride; a leading dimension may not.
+/// Returns the leading dimension for cublasLt. It must be at least the number of columns, but the stride of a matrix of
+/// one row may be smaller.
 int64_t stride_of(const ConstView& v) { return v ? std::max(v.stride, v.cols) : 0; }
 
 /// Removes and returns the next word of `text`.

@@ -13,18 +13,18 @@
 #include "core/device/memory_source.h"
 #include "kernels/cuda/host/device.h"
 
-/// The state of a GPU device, for the host files of the `cuda` namespace.
+/// The state of a GPU, for the host files of the `cuda` namespace.
 namespace ashlar::ASHLAR_DEV {
 
-/// The calls of one device, and the errors of failed ones.
+/// Checks the CUDA calls of one device, and throws the errors of failed calls.
 class DeviceCalls {
  public:
-  /// Sets the name of the device for errors.
+  /// Sets the name of the device in error messages.
   void name_device(std::string name) { device_ = std::move(name); }
-  /// Records work that was just queued. `name` is a literal.
+  /// Records the name of work that was just queued, for error messages. `name` must be a string literal.
   void queued(const char* name) { last_[static_cast<size_t>(count_++) % last_.size()] = name; }
   /// Throws if the call failed: resource_error when out of memory or the hardware failed, else a Bug. Errors of queued
-  /// work are returned by later calls, so the text names the last queued work.
+  /// work are returned by later calls, so the error text names the last queued work.
   void check(cudaError_t status, const char* call) const {
     if (status != cudaSuccess) [[unlikely]]
       fail(status, call);
@@ -39,15 +39,16 @@ class DeviceCalls {
   int64_t count_ = 0;
 };
 
-/// A first-fit allocator in slabs of device (or pinned) memory, which are never returned. So a step that repeats its
-/// sizes gets the same addresses without driver calls. A released block may be reused while queued work still uses it;
-/// the new user must be ordered after that work, by stream or event.
+/// A first-fit allocator in slabs of device (or pinned) memory. Slabs are freed only by the destructor, so a step that
+/// allocates the same sizes as the step before gets the same addresses without driver calls. A released block may be
+/// reused while queued work still uses it; the new user must be ordered after that work, by stream or event.
 class SlabAllocator final : public Allocator {
  public:
-  /// `max_bytes` of device memory are shared by all its allocators; `taken` counts them. 0 = no limit.
+  /// `max_bytes` limits the device memory of all allocators of a device together; 0 = no limit. `taken` counts the
+  /// bytes of device memory that these allocators have taken.
   SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_bytes, int64_t& taken);
   ~SlabAllocator() override;
-  /// After this, slabs come from the source, or from the driver if the source has no memory.
+  /// Later slabs come from `source`, or from the driver if the source has no memory.
   void set_memory_source(std::shared_ptr<MemorySource> source) { source_ = std::move(source); }
   SlabAllocator(const SlabAllocator&) = delete;
   SlabAllocator& operator=(const SlabAllocator&) = delete;
@@ -61,8 +62,8 @@ class SlabAllocator final : public Allocator {
  private:
   struct Slab {
     char* base;
-    std::map<int64_t, int64_t> free;       ///< offset -> bytes, never adjacent
-    std::shared_ptr<MemorySource> source;  ///< null: from the driver
+    std::map<int64_t, int64_t> free;       ///< free ranges, offset -> bytes; adjacent ones are merged
+    std::shared_ptr<MemorySource> source;  ///< null if the slab is from the driver
   };
   struct Live {
     size_t slab;
@@ -88,16 +89,16 @@ struct Device::State {
   std::array<std::optional<SlabAllocator>, kNumMemoryKinds> allocators;
 };
 
-/// "NVIDIA H100 80GB HBM3, device 1, UUID GPU-...", as nvidia-smi writes them.
+/// Returns "device 1 (NVIDIA H100 80GB HBM3, GPU-...)", with the name and the UUID as nvidia-smi writes them.
 std::string name_of_device(const cudaDeviceProp& properties, int ordinal);
 std::string uuid_text(const cudaUUID_t& uuid);
 
-/// The number of visible devices, at least one. Throws a one-line input_error if there is no driver, the driver is too
-/// old for this program, or there is no device.
+/// Returns the number of visible devices, at least one. Throws a one-line input_error if there is no driver, the driver
+/// is too old for this program, there is no device, or the CUDA runtime does not start.
 int count_devices();
 
-/// Makes the device current, creates its context, and reads its properties. Throws like count_devices, and if this
-/// device is missing or too old.
+/// Makes the device current, creates its context, and returns its properties. Throws for the same reasons as
+/// count_devices, and if this device is missing or too old.
 cudaDeviceProp open_device(int ordinal);
 
 }  // namespace ashlar::ASHLAR_DEV

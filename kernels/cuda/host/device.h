@@ -8,19 +8,19 @@
 #include "core/device/stream.h"
 #include "kernels/cuda/dev/kernel.h"
 
-/// The device interface of the host side of the backend: memory, streams, copies; launches are in launch_kernel.h.
-/// Implemented with the CUDA runtime (device_cuda.cpp), or by the device that a test is compiled for.
+/// The interface through which the backend's host code uses a device: memory, streams and copies. Launches are in
+/// launch_kernel.h. device_cuda.cpp implements it with the CUDA runtime; tests link an emulated device instead.
 namespace ashlar::ASHLAR_DEV {
 
 /// Selects a device and its options.
 struct DeviceOptions {
-  int ordinal = 0;                      ///< index among the visible devices
-  int64_t max_memory_bytes = 0;         ///< 0 = all device memory
-#if !defined(ASHLAR_ON_CUDA)            // an emulated device
-  std::string schedule = "fifo";        ///< order of a kernel's threads: fifo, lifo, random or pct
-  std::string stream_order = "random";  ///< order of stream work: random, or at_once (each call when it is queued)
-  uint64_t seed = 1;                    ///< seed of both orders
-  emulator::KernelSubstitute substitute = {};  ///< replaces kernels
+  int ordinal = 0;                ///< index among the visible devices
+  int64_t max_memory_bytes = 0;   ///< limit for all kinds of device memory together; 0 = no limit
+#if !defined(ASHLAR_ON_CUDA)      // an emulated device
+  std::string schedule = "fifo";  ///< order of a kernel's threads: fifo, lifo, random, or pct (by random priorities)
+  std::string stream_order = "random";         ///< order of queued work: random, or at_once (runs when it is queued)
+  uint64_t seed = 1;                           ///< seed of both orders
+  emulator::KernelSubstitute substitute = {};  ///< may replace kernels by other code
 #endif
 };
 
@@ -41,13 +41,13 @@ class Device {
   /// Queues a copy. The addresses determine its direction. Pinned host memory must not be used until the stream has
   /// executed the copy. For other host memory the call returns after the memory was read or written.
   void copy(void* to, const void* from, int64_t bytes, Stream& stream);
-  /// Returns memory that belongs to the stream, aligned to 256. The next call on the same stream gets the same memory.
-  /// It grows when needed (the host then waits for the stream) and never shrinks.
+  /// Returns scratch memory of the stream, aligned to 256 bytes. The next call on the same stream gets the same memory.
+  /// The memory grows when needed (the host then waits for the stream) and never shrinks.
   void* scratch(Stream& stream, int64_t bytes);
 
-  int64_t num_gemms() const { return num_gemms_; }  ///< so far
+  int64_t num_gemms() const { return num_gemms_; }  ///< number of matrix products so far
   void count_gemm() { num_gemms_ += 1; }
-  /// State of gemm.h for this device; null until needed.
+  /// The cublasLt plans of this device; null until the first use of gemm.h.
   std::shared_ptr<CublasLtPlans>& cublaslt_plans() { return cublaslt_plans_; }
 
   struct State;

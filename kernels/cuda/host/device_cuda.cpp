@@ -1,4 +1,5 @@
-// The device of device.h and its launches through the CUDA runtime. Compiled by the host's compiler: no kernel is here.
+// Implements device.h and launches of kernels with the CUDA runtime. The host's compiler compiles this file, since it
+// has no kernels.
 #include <memory>
 
 #include "kernels/cuda/host/cuda_state.h"
@@ -8,7 +9,7 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int64_t kPlainSharedBytes = 48 << 10;  // more needs an opt-in per kernel
+constexpr int64_t kPlainSharedBytes = 48 << 10;  // a kernel that uses more shared memory needs an opt-in
 
 class CudaEvent final : public Event {
  public:
@@ -39,7 +40,7 @@ class CudaStream final : public Stream {
   }
   ~CudaStream() override {
     if (scratch_ != nullptr) {
-      cudaStreamSynchronize(stream_);  // released memory may be reused
+      cudaStreamSynchronize(stream_);  // queued work may still use the memory
       device_.allocator(MemoryKind::kWorkspace).release(scratch_);
     }
     cudaStreamDestroy(stream_);
@@ -58,7 +59,7 @@ class CudaStream final : public Stream {
 
   void* scratch(int64_t bytes) {
     if (bytes <= scratch_bytes_) return scratch_;
-    synchronize();  // queued work may use the released memory
+    synchronize();  // queued work may still use the memory that is released next
     Allocator& memory = device_.allocator(MemoryKind::kWorkspace);
     memory.release(scratch_);
     scratch_ = nullptr;
