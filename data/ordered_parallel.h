@@ -16,10 +16,11 @@
 namespace ashlar::data {
 
 /// For i in [0, count): calls `produce(i, worker)` on several threads, and `consume(i, result)` in ascending order of
-/// i. A thread holds its result until it is consumed, so the memory is one result per thread. `produce(i, worker,
-/// turn)` may call `turn()`, which returns when all earlier i are consumed. The code after `turn()` therefore runs on
-/// one thread at a time, in order. The exception of the lowest i is rethrown and nothing more is consumed, so errors do
-/// not depend on the number of threads. Throws resource_error when the system refuses a thread.
+/// i. `worker` is the index of the thread, in [0, threads). A thread takes its next i only after its result is
+/// consumed, so that at most one result per thread is in memory. `produce(i, worker, turn)` may call `turn()`, which
+/// returns when the results of all smaller i are consumed. The code after `turn()` therefore runs on one thread at a
+/// time, in order of i. If calls throw, the exception of the smallest i is rethrown and no later result is consumed, so
+/// that errors do not depend on the number of threads. Throws resource_error when the system cannot create a thread.
 template <typename Produce, typename Consume>
 void ordered_parallel(int threads, int64_t count, const Produce& produce, const Consume& consume) {
   std::atomic<int64_t> next{0};
@@ -27,7 +28,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
   std::condition_variable turn_changed;
   int64_t turn = 0;
   std::exception_ptr failure;
-  struct Abandoned {};  // thrown to stop the work after an earlier failure
+  struct Abandoned {};  // thrown by turn() to stop `produce` after a smaller i has failed
   const auto run = [&](int64_t i, int worker) {
     if constexpr (std::is_invocable_v<Produce, int64_t, int>) {
       return produce(i, worker);
@@ -52,7 +53,7 @@ void ordered_parallel(int threads, int64_t count, const Produce& produce, const 
       turn_changed.wait(lock, [&] { return turn == i || failure != nullptr; });
       if (failure != nullptr) return;
       if (error == nullptr) {
-        // No lock is needed: only the thread that is next in order gets here. The others keep producing.
+        // `consume` needs no lock: only the thread whose i is next gets here. The other threads continue to produce.
         lock.unlock();
         try {
           consume(i, std::move(result));

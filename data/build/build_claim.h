@@ -9,9 +9,10 @@
 
 namespace ashlar::data {
 
-/// Knows which files of the output folder a build may delete or overwrite: those that its journal names, and the shards
-/// of a valid manifest. A folder that has other files with such names is refused before anything is changed. The
-/// destructor removes the copy of standard input, and the journal of a build that cannot be resumed.
+/// Decides which files in the output folder a build may delete or overwrite: the files that the journal in the folder
+/// names, and the shards of a valid manifest. If the folder has other files with names that a build uses, the build
+/// stops with an error before it changes anything. The destructor removes the copy of standard input. If the journal is
+/// then the only remaining file of the build, nothing can be resumed, and the destructor removes the journal too.
 class BuildClaim {
  public:
   explicit BuildClaim(const OutputFolder& folder);
@@ -22,18 +23,20 @@ class BuildClaim {
   BuildJournal& journal() { return journal_; }
   const BuildJournal& journal() const { return journal_; }
 
-  /// Input error when the folder has shards, a plan, a spool or any build.* file that neither journal nor manifest
-  /// names; `old` is the existing manifest, or null.
+  /// Throws an input error when the folder has a shard, a plan, a copy of standard input or another build.* file that
+  /// neither the journal nor the manifest `old` names. `old` is null if the folder has no manifest.
   void refuse_foreign(const Manifest* old) const;
-  /// Input error when a file with the name of a shard is damaged, or is not the shard in the manifest to be replaced.
-  /// Reads no tokens.
+  /// Throws an input error when a file that has the name of a shard in `old` does not have the identity, size and shape
+  /// that `old` records for this shard. `old` is the manifest of the dataset that the build replaces. Reads no tokens.
+  /// Skips files that the journal names.
   void refuse_replaced(const Manifest& old) const;
-  /// Creates the journal. From then on, a kill at any moment leaves only files that the journal names.
+  /// Creates the journal. From then on the journal names every file that a build leaves in the folder when its process
+  /// is killed.
   void begin() { journal_.begin(); }
 
-  void remove_dataset(const Manifest& old);  ///< removes its manifest first
-  void remove_unfinished();                  ///< removes shards and plan of an unfinished build
-  void finish();                             ///< removes all files except the dataset
+  void remove_dataset(const Manifest& old);  ///< removes a finished dataset, its manifest first
+  void remove_unfinished();                  ///< removes all files of an unfinished build except the copy of stdin
+  void finish();                             ///< removes all files of the build except the dataset
 
  private:
   void remove_named(const std::function<bool(const std::string&)>& keep);
@@ -42,8 +45,8 @@ class BuildClaim {
   BuildJournal journal_;
 };
 
-/// The manifest of a finished dataset in the folder, to replace or compare with. Input error when it is not a valid
-/// manifest.
+/// Reads the manifest of the finished dataset that the build replaces. Throws an input error when the file is not a
+/// valid manifest.
 Manifest manifest_to_replace(const OutputFolder& folder);
 
 }  // namespace ashlar::data

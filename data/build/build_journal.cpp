@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHeader = "ashlar.build.journal 2\n";
-/// Other files that a build writes.
+/// Names of the auxiliary files of a build: every file except the shards and the finished manifest.
 constexpr std::array<std::string_view, 7> kOwn = {
     "build.journal", "build.journal.partial", "build.plan",           "build.plan.partial",
     "stdin.spool",   "stdin.spool.partial",   "manifest.json.partial"};
@@ -91,8 +91,8 @@ void BuildJournal::believe(const std::string& line) {
 
 void BuildJournal::begin() {
   if (whole_) return;
-  // Only a part of the first line exists. A kill cannot have left other files, since they are created after the line is
-  // durable.
+  // If the journal exists here, its header line is incomplete: a process was killed while it wrote this line. That
+  // process has created no other files, since a build creates them only after the header line is durable.
   if (exists_) fs::remove(path_);
   io::append_durably(path_, kHeader);
   io::sync_directory(directory_);
@@ -155,7 +155,7 @@ const Digest* BuildJournal::block(int64_t block) const {
 }
 
 void BuildJournal::append(const std::vector<std::string>& lines) {
-  std::string text = "\n";  // ends an incomplete last line
+  std::string text = "\n";  // ends a last line that a kill has left incomplete
   for (const std::string& line : lines) text += str_cat(line, " ", hex32(io::crc32(line)), "\n");
   io::append_durably(path_, text);
 }

@@ -16,7 +16,8 @@ namespace ashlar::data {
 /// of the input. Each entry is a line with a checksum, so that an incomplete line is detected.
 class BuildJournal {
  public:
-  /// Reads an existing journal. Input error when it is not a journal of this program.
+  /// Reads the journal in `directory` if there is one. Throws an input error when the file is not a journal of this
+  /// version.
   explicit BuildJournal(const std::string& directory);
 
   struct Entry {
@@ -30,20 +31,22 @@ class BuildJournal {
   void remove();
   void start_over();  ///< empties the journal
 
-  /// True if a file of that name belongs to the build: an auxiliary file, or a shard of name_shards, finished or not.
-  /// False without a journal.
+  /// True if the file name `file` belongs to the build: an auxiliary file, or a shard announced with name_shards,
+  /// finished or not. False if there is no journal.
   bool names(const std::string& file) const;
-  void name_shards(Part part, int64_t count);  ///< durable on return, before the first shard is created
+  /// Records that the build will create shards 0 to count - 1 of a part. Called before the first shard is created. The
+  /// record is durable on return.
+  void name_shards(Part part, int64_t count);
   int64_t named_shards(Part part) const { return named_[static_cast<int>(part)]; }
 
   /// Returns the entries whose file exists and has the recorded size and checksum. Other shards are built again.
   std::vector<Entry> finished_shards() const;
-  /// Adds a finished shard. On return, it and all digests recorded before are durable.
+  /// Records a finished shard. On return this record and all block digests recorded before it are durable.
   void add(const Entry& entry);
 
   /// Records the digest of the text in block `block` of the plan.
   void note_block(int64_t block, const Digest& digest);
-  const Digest* block(int64_t block) const;  ///< recorded by an earlier process; null if none
+  const Digest* block(int64_t block) const;  ///< digest recorded by an earlier process; null if there is none
 
  private:
   void append(const std::vector<std::string>& lines);
@@ -51,20 +54,20 @@ class BuildJournal {
 
   std::string directory_, path_;
   bool exists_ = false;
-  bool whole_ = false;  ///< the first line is complete; a kill may leave none or a part of it
+  bool whole_ = false;  ///< true if the header line is complete; a killed process may leave a part of it
   int64_t named_[2] = {0, 0};
   std::vector<Entry> entries_;
   std::map<int64_t, Digest> blocks_;
-  std::vector<std::string> unwritten_;  ///< lines from note_block
+  std::vector<std::string> unwritten_;  ///< lines of note_block that are not yet in the file
 };
 
-std::string shard_file(Part part, int64_t shard);  ///< "train-00000.h5"
+std::string shard_file(Part part, int64_t shard);  ///< returns a file name such as "train-00000.h5"
 
 struct ShardName {
   Part part;
   int64_t shard;
 };
-/// Parses a name made by shard_file; nothing for any other text.
+/// Parses a name that shard_file returns. Returns nothing for any other name.
 std::optional<ShardName> shard_named(std::string_view file);
 
 }  // namespace ashlar::data

@@ -23,7 +23,7 @@ OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
   if (::access(path_.c_str(), W_OK | X_OK) != 0) throw io::system_error("data build", "write to", path_, errno);
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw io::system_error("data build", "open", path_, errno);
-  // On a file system without locks no lock is used.
+  // On a file system without locks, flock fails with another error and the build runs without a lock.
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd);
     created_.clear();  // these folders belong to the other build
@@ -34,7 +34,7 @@ OutputFolder::OutputFolder(const std::string& path) : OutputFolder() {
 
 OutputFolder::~OutputFolder() {
   for (const fs::path& folder : created_) ::rmdir(folder.c_str());  // fails for a folder that is not empty
-  // The lock is released last, so that a build that starts now does not lose the folder.
+  // The lock is released last. Otherwise a second build could lock the folder just before rmdir removes it.
   if (fd_ >= 0) ::close(fd_);
 }
 

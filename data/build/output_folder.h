@@ -6,12 +6,14 @@
 
 namespace ashlar::data {
 
-/// The folder that a build writes to. It is created with its parents if needed, and locked, so that only one build uses
-/// it at a time. The destructor removes the folders that this object created if they are empty. So a build that fails
-/// early leaves nothing, and a build that can be resumed keeps its plan, journal and shards.
+/// The folder that a build writes to. The constructor creates it with its parents if needed, and locks it, so that only
+/// one build uses it at a time. The destructor removes those folders that the constructor created and that are empty: a
+/// build that fails before it writes files leaves nothing. A folder with the plan, journal and shards of a build that
+/// can be resumed is not empty, so it stays.
 class OutputFolder {
  public:
-  /// Throws an input error when another build holds the folder, system errors when it cannot be created or written.
+  /// Throws an input error when another build has locked the folder, and a system error when the folder cannot be
+  /// created or written.
   explicit OutputFolder(const std::string& path);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -25,8 +27,8 @@ class OutputFolder {
   OutputFolder() = default;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> created_;  ///< innermost first
-  int fd_ = -1;                                 ///< holds the lock
+  std::vector<std::filesystem::path> created_;  ///< folders that the constructor created, innermost first
+  int fd_ = -1;                                 ///< descriptor of the folder, which is locked
 };
 
 }  // namespace ashlar::data

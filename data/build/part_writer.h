@@ -13,8 +13,9 @@
 
 namespace ashlar::data {
 
-/// Writes the shards of one part from its token stream, in order. Shards that an earlier run has finished are skipped.
-/// A full shard is closed, made durable, renamed and recorded in the journal by a second thread.
+/// Writes the shards of one dataset part (train or validation) from its token stream, in order. Shards that an earlier
+/// run has finished are skipped. When a shard is full, a second thread computes its checksum, makes it durable and
+/// renames it to its final name. The journal records the shard when the next shard is full, or in `finish`.
 class PartWriter {
  public:
   struct Args {
@@ -26,17 +27,17 @@ class PartWriter {
   };
   explicit PartWriter(const Args& args);
 
-  /// Marks a shard that exists. Called before the first `feed`.
+  /// Marks a shard that an earlier run has finished. Called before the first `feed`.
   void mark_done(int64_t shard, const ShardInfo& info);
   int64_t tokens_missing() const;
-  /// True if any of the tokens [begin, end) was missing at the start. The result does not change while shards are
-  /// written, so the call is thread-safe.
+  /// True if any of the tokens [begin, end) belongs to a shard that was not marked as done before the first `feed`. The
+  /// result does not change while shards are written, so the call is thread-safe.
   bool needs(int64_t begin, int64_t end) const;
 
-  /// Passes the tokens [position, position + tokens.size()) of the part. Documents begin at `starts`, counted from
-  /// `position`.
+  /// Takes the tokens [position, position + tokens.size()) of the part. `starts` are the positions where documents
+  /// begin, counted from `position`.
   void feed(int64_t position, std::span<const int32_t> tokens, std::span<const int64_t> starts);
-  /// Returns all shards. Called after all tokens were passed.
+  /// Returns the entries of all shards for the manifest. Called after all tokens were passed to `feed`.
   std::vector<ShardInfo> finish();
 
  private:
@@ -46,8 +47,8 @@ class PartWriter {
 
   Args args_;
   int64_t total_;
-  std::vector<ShardInfo> shards_;  ///< file is empty until done
-  std::vector<bool> kept_;         ///< finished by an earlier run
+  std::vector<ShardInfo> shards_;  ///< `file` of an entry is empty until the shard is finished
+  std::vector<bool> kept_;         ///< true for a shard that an earlier run has finished
   std::unique_ptr<ShardWriter> writer_;
   std::future<ShardInfo> publishing_;
   int64_t publishing_shard_ = -1;

@@ -13,61 +13,67 @@
 
 namespace ashlar::data {
 
-/// A source of micro-batches. Used by one thread, in order.
+/// A source of micro-batches. Not thread-safe.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Writes the next micro-batch of this dp index into `batch`, whose buffers are reused. Returns false at the end.
+  /// Writes the next micro-batch of this data-parallel (dp) index into `batch`, whose buffers are reused. Returns false
+  /// at the end.
   virtual bool next(Batch& batch) = 0;
 };
 
-/// The samples that one data-parallel index reads. Micro-step m at position p has global samples [p + m*B*dp_size, +
-/// B*dp_size); index d gets rows [d*B, (d+1)*B) of them, so the samples of a step are the same on any mesh.
+/// Determines which samples one data-parallel (dp) index reads. In a micro-step, every dp index reads one micro-batch.
+/// From position p on, micro-step m has the B*dp_size global samples that begin at p + m*B*dp_size. Index d reads
+/// samples [d*B, (d+1)*B) of a micro-step. A step of n samples that begins at position p therefore always reads the
+/// samples [p, p + n), however the run is divided among ranks.
 struct StreamOptions {
-  int64_t sequence_length = 0;  ///< T
-  int64_t micro_batch = 0;      ///< B, rows of one micro-batch on one index
+  int64_t sequence_length = 0;  ///< T, tokens per sample
+  int64_t micro_batch = 0;      ///< B, rows of one micro-batch on one dp index
   int64_t dp_index = 0;
   int64_t dp_size = 1;
   DocumentRule documents;
-  int64_t vocab_size = 0;  ///< vocabulary of the model; a dataset with a larger one is an error
-  /// The number of ranks that shard the rows of a micro-batch. The number of tokens in each micro-batch of a
-  /// ValidationStream is a multiple of it, also in short ones.
+  int64_t vocab_size = 0;  ///< vocabulary size of the model; a dataset with a larger vocabulary is an error
+  /// Number of ranks among which the tokens of a micro-batch are sharded. In every micro-batch of a ValidationStream,
+  /// also in a short one, the number of tokens is a multiple of this number.
   int64_t rows_multiple = 1;
 };
 
-/// A dataset of a mixture. A stream owns its datasets, since a reader is for one thread.
+/// A dataset of a mixture and its weight. A stream owns its datasets, since a TokenDataset is not thread-safe.
 struct WeightedDataset {
   std::unique_ptr<TokenDataset> dataset;
   double weight = 1;
 };
 
-/// Throws the input errors that a TrainStream over these datasets would throw, from the manifests alone: no dataset,
-/// weights that no sampler can represent exactly, a train part shorter than a window, or a vocabulary larger than the
-/// model's.
+/// Checks, from the manifests alone, whether a TrainStream can read these datasets. Throws an input error if there is
+/// no dataset, if a Mixture cannot represent the weights exactly, if a train part is shorter than one window
+/// (sequence_length + 1 tokens), or if a vocabulary is larger than the model's. Does not compare the tokenizers.
 void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
 
-/// The endless training stream over one dataset or a mixture. The datasets of a mixture must have the same tokenizer
-/// (hash); otherwise an input error names both. The position is one integer, counted in global samples.
+/// The endless training stream over one dataset or a mixture. The datasets of a mixture must have the same tokenizer;
+/// otherwise the constructor throws an input error that names two of them. The position of the stream is one integer,
+/// the index of the next global sample.
 class TrainStream final : public BatchSource {
  public:
   TrainStream(std::vector<WeightedDataset> datasets, const StreamOptions& options, uint64_t seed, int64_t position);
 
-  bool next(Batch& batch) override;               ///< always true
-  int64_t position() const { return position_; }  ///< the next global sample
+  bool next(Batch& batch) override;               ///< always returns true
+  int64_t position() const { return position_; }  ///< index of the next global sample
   const TokenDataset& dataset(int64_t i) const { return *inputs_[i].dataset; }
   int64_t windows(int64_t i) const { return inputs_[i].order.windows(); }
 
-  /// The bytes of tokens that are held now, and their maximum. At most two groups per dataset are held.
+  /// resident_bytes: bytes of the tokens that are in memory now. max_resident_bytes: an upper bound of this number. At
+  /// most two groups per dataset are in memory (a group is 64 chunks, see WindowOrder).
   int64_t resident_bytes() const;
   int64_t max_resident_bytes() const;
 
  private:
-  /// The windows of one chunk: n*T + 1 consecutive tokens, so that each window is contiguous.
+  /// The tokens of the n windows that begin in one chunk: n*T + 1 consecutive tokens, so that each window is
+  /// contiguous.
   using Run = std::vector<int32_t>;
   struct Group {
     int64_t epoch = -1, group = -1;
     int64_t last_use = 0;
-    std::map<int64_t, Run> runs;  ///< indexed by chunk
+    std::map<int64_t, Run> runs;  ///< key: index of the chunk
   };
   struct Input {
     std::unique_ptr<TokenDataset> dataset;
@@ -84,12 +90,14 @@ class TrainStream final : public BatchSource {
   std::vector<int32_t> counts_;
 };
 
-/// Reads the sequences of the validation part of one dataset once, in order. Window w is tokens [wT, wT+T]. The last
-/// window may be short, so every token except the first is a target exactly once (apart from document masking). If
-/// `max_sequences` is n, n of the W windows are read, spread evenly: windows floor(i W / n). With n = 0 or n >= W all
-/// are read. The windows are the same on any mesh and for any micro-batch size, and are divided among the dp indices. A
-/// batch has no empty row or column, as far as `rows_multiple` allows. So the last batch may be smaller, and a dp index
-/// may have fewer batches than another, or none. Needs at least two tokens.
+/// Reads the sequences of the validation part of one dataset once, in order. Window w is tokens w*T to w*T + T
+/// inclusive, that is, T inputs and their targets. The last window may be short. So if all windows are read, every
+/// token except the first is a target exactly once (apart from document masking). If 0 < max_sequences = n < W, where W
+/// is the number of windows, only n evenly spread windows are read: floor(i*W/n) for i in [0, n). Which windows are
+/// read does not depend on the micro-batch size or on how the run is divided among ranks. The windows are divided among
+/// the dp indices. Batches are not filled with empty rows or columns, except where `rows_multiple` requires this. So
+/// the last batch may be smaller, and a dp index may have fewer batches than another, or none. The validation part must
+/// have at least two tokens.
 class ValidationStream final : public BatchSource {
  public:
   ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options, int64_t max_sequences = 0);
@@ -98,18 +106,18 @@ class ValidationStream final : public BatchSource {
 
   bool next(Batch& batch) override;
   void rewind() { step_ = 0; }
-  int64_t num_batches() const { return num_batches_; }  ///< on this dp index
-  int64_t num_sequences() const { return sequences_; }  ///< over all dp indices
+  int64_t num_batches() const { return num_batches_; }  ///< number of batches of this dp index
+  int64_t num_sequences() const { return sequences_; }  ///< number of sequences of all dp indices together
   const TokenDataset& dataset() const { return *dataset_; }
 
  private:
   void size_batch(Batch& batch, int64_t rows) const;
   int64_t window_of(int64_t sequence) const;
-  int64_t length_of(int64_t window) const;  ///< number of its targets, at most T
+  int64_t length_of(int64_t window) const;  ///< number of targets of `window`, at most T
 
   StreamOptions options_;
   std::unique_ptr<TokenDataset> dataset_;
-  int64_t windows_ = 0;    ///< number of windows of the part
+  int64_t windows_ = 0;    ///< number of windows of the validation part
   int64_t sequences_ = 0;  ///< number of windows that are read
   int64_t num_batches_ = 0;
   int64_t step_ = 0;

@@ -10,12 +10,13 @@ struct VerifyReport {
   int64_t files = 0;
   int64_t bytes = 0;
   int64_t chunks = 0;
-  std::vector<std::string> damage;  ///< one line each: file, then dataset and chunk if known
+  std::vector<std::string> damage;  ///< one line per error, at most 100: file, HDF5 dataset, chunk
 };
 
-/// Reads every byte of a dataset and finds any flipped bit. Checks the manifest against its checksum; each shard
-/// against its size and the checksum of the file; each chunk of each HDF5 dataset; that the ids are in the vocabulary;
-/// and that the starts of documents ascend. Throws an input error when there is no dataset.
+/// Reads every byte of a dataset and finds any flipped bit. Checks the manifest against its checksum, each shard file
+/// against its size and checksum, and the checksum of each chunk of each HDF5 dataset. Also checks that the ids are in
+/// the vocabulary and that the starts of documents ascend. The report lists the damage. Throws an input error when
+/// there is no dataset.
 VerifyReport verify_dataset(const std::string& directory);
 
 }  // namespace ashlar::data

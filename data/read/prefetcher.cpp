@@ -25,7 +25,7 @@ Prefetcher::~Prefetcher() {
 }
 
 void Prefetcher::run() {
-  pthread_setname_np(pthread_self(), "ashlar-reader");  // name for reports of hangs
+  pthread_setname_np(pthread_self(), "ashlar-reader");  // thread name in the reports of hangs
   const auto depth = static_cast<int64_t>(ring_.size());
   try {
     for (;;) {

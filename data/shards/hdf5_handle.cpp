@@ -31,7 +31,7 @@ bool Hdf5Handle::close() {
 }
 
 Hdf5Quiet::Hdf5Quiet() {
-  H5dont_atexit();  // before any call that initialises the library; later calls have no effect
+  H5dont_atexit();  // must precede every call that initialises the library; later calls have no effect
   H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -45,7 +45,7 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
-  // HDF5 describes a failed system call in a paragraph. The quoted text after these words is the reason.
+  // HDF5 describes a failed system call in a paragraph. The reason is the quoted text after `error message = `.
   static constexpr std::string_view kQuoted = "error message = '";
   const size_t quoted = reason.find(kQuoted);
   if (quoted != std::string::npos) {

@@ -33,7 +33,7 @@ bool write_text(const Hdf5Handle& file, const char* name, const std::string& val
   return type.valid() && write_attribute(file, name, {type.get(), type.get()}, value.data());
 }
 
-/// An attribute of one value.
+/// Opens an attribute that has exactly one value. The handle is invalid if there is no such attribute.
 Hdf5Handle open_attribute(const Hdf5Handle& file, const char* name) {
   if (H5Aexists(file.get(), name) <= 0) return {};
   Hdf5Handle attribute(H5Aopen(file.get(), name, H5P_DEFAULT), H5Aclose);

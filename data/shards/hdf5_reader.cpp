@@ -26,7 +26,7 @@ Error damaged(const std::string& path, std::string_view what, std::string_view r
 }
 
 /// HDF5 dereferences null pointers if an allocation fails while a file is opened. This function first allocates and
-/// releases the memory that opening needs, so that a lack of memory is reported before.
+/// releases the memory that opening needs, so that a lack of memory gives an error message and not a crash.
 void require_memory_to_open() {
   constexpr size_t kBytes = size_t{16} << 20;
   void* const probe =
@@ -45,12 +45,13 @@ Hdf5Handle open_file(const std::string& path) {
                       " distribution's libhdf5");
   }
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Locks are off. A shard is never modified once it has its name, and some file systems refuse locks.
+  // File locks are off, since some file systems refuse them. They are not needed: a shard is never modified after it is
+  // renamed to its final name.
   H5Pset_file_locking(access.get(), false, true);
   return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
 }
 
-/// Opens the file and checks that it is the shard in the manifest.
+/// Opens the file and checks that it is the shard that the manifest lists.
 Hdf5Handle open_shard(const ShardReader::Args& args) {
   const ShardInfo& info = args.manifest.part(args.part).shards[static_cast<size_t>(args.index)];
   std::error_code error;
@@ -62,8 +63,7 @@ Hdf5Handle open_shard(const ShardReader::Args& args) {
                         "; the manifest lists it; restore the file or build the dataset again");
   Hdf5Handle file = open_file(args.path);
   const std::string reason = file.valid() ? "" : hdf5_reason();
-  // The identity is checked before the size, since another complete shard may have another size without being truncated
-  // or too long.
+  // The identity is checked before the size, so that another intact shard is not reported as truncated or too long.
   const auto found = file.valid() && !args.manifest.old_form() ? read_identity(file) : std::nullopt;
   const ShardIdentity expected{std::string(name_of(args.part)), args.index, info.digest};
   if (found && *found != expected) {
@@ -128,15 +128,16 @@ uint32_t fletcher32(std::span<const uint8_t> bytes) {
     first = (first + ((uint32_t{bytes[i]} << 8) | low)) % 65535;
     second = (second + first) % 65535;
   }
-  // HDF5 adds the upper 16 bits to the lower ones instead of dividing. So if a sum is a multiple of 65535 and not all
-  // bytes are zero, its result is 65535, not 0.
+  // HDF5 reduces a sum modulo 65535 by adding its upper 16 bits to its lower 16 bits. So if the sum is a multiple of
+  // 65535 and not all bytes are zero, the result is 65535, not 0.
   const bool any = std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
   if (any && first == 0) first = 65535;
   if (any && second == 0) second = 65535;
   return static_cast<uint32_t>(second << 16 | first);
 }
 
-/// Returns why a chunk cannot be read. Examines its bytes in the file, without HDF5's filters.
+/// Returns why a chunk cannot be read. Examines the bytes of the chunk in the file, without HDF5's filters. `reason` is
+/// HDF5's own message. It is returned if the bytes show no more exact cause.
 std::string chunk_damage(const OpenDataset& set, int64_t chunk, const std::string& reason) {
   const auto offset = static_cast<hsize_t>(chunk * set.chunk);
   const size_t size = static_cast<size_t>(set.chunk) * H5Tget_size(set.type.get());
@@ -192,7 +193,7 @@ ShardReader::~ShardReader() = default;
 
 bool ShardReader::accepts(const Args& args) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(args.path, error)) return false;  // HDF5 would block on a pipe
+  if (!std::filesystem::is_regular_file(args.path, error)) return false;  // HDF5 would block when it opens a pipe
   try {
     const ShardReader opened(args);
     return true;

@@ -5,7 +5,7 @@ namespace {
 
 bool white(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/// The end of the string whose opening quote is at `at`, after its closing quote; npos if unterminated.
+/// Returns the position after the closing quote of the string that opens at `at`; npos if the string is not closed.
 size_t string_end(std::string_view text, size_t at) {
   for (++at; at < text.size(); ++at) {
     at = text.find_first_of("\"\\", at);

@@ -12,15 +12,17 @@ struct JsonField {
   int64_t replaced = 0;  ///< number of U+FFFD inserted for invalid characters
 };
 
-/// Reads one string field of a JSON object on one line and validates the rest of the line as JSON. The text overwrites
-/// its escaped form in `line`, so that only one copy of a long text is in memory. If U+FFFD make it longer than the
-/// escaped form, it is in `room`. NaN, Infinity and -Infinity are values, as Python writes them. Throws TextError with
-/// the offset in the line: not an object, broken JSON, invalid UTF-8 or a lone surrogate in the field, the field
-/// missing (lists those present) or not a string. If a field is given twice, the last counts. Source: RFC 8259. With
-/// `replace`, U+FFFD replaces invalid UTF-8 and lone surrogates.
+/// Reads one string field of a JSON object on one line and validates the rest of the line as JSON. The unescaped text
+/// overwrites the escaped text in `line`, so that only one copy of a long text is in memory. If inserted U+FFFD make
+/// the text longer than the escaped text, the text is written to `room` instead. NaN, Infinity and -Infinity are
+/// accepted, since Python writes them. If the field occurs twice, the last value is used. Throws TextError, with the
+/// offset in the line, if the line is not an object or is broken JSON, and if the field is missing (the error lists the
+/// fields that are present) or is not a string. Invalid UTF-8 and lone surrogates are replaced by U+FFFD if `replace`
+/// is true; otherwise they also throw TextError. Source: RFC 8259.
 JsonField read_json_field(std::span<char> line, std::string_view field, std::string& room, bool replace = false);
 
-/// The end of the JSON value at the beginning of `text`, after white space. Throws TextError if it is invalid.
+/// Returns the end of the first JSON value in `text`. White space may precede the value. Throws TextError if the value
+/// is invalid.
 size_t json_value_end(std::string_view text);
 
 }  // namespace ashlar::data

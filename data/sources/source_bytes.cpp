@@ -7,7 +7,8 @@ namespace ashlar::data {
 namespace {
 
 constexpr int64_t kPiece = int64_t{256} << 10;
-constexpr int64_t kLookBack = 8;  ///< bytes that a block reads before its begin: a line break, an id
+/// Reading a block may need up to this many bytes before the block: one for a line break, at most 8 for an id.
+constexpr int64_t kLookBack = 8;
 
 }  // namespace
 

@@ -11,13 +11,15 @@ using namespace std::string_view_literals;
 
 constexpr int64_t kWindow = 4096;
 constexpr int64_t kTextPerControl = 64;
-constexpr int64_t kShortWindow = 1024;  ///< minimum length of the last window, so that a single byte cannot decide
+/// A window with fewer than kShortWindow bytes is treated as if it had kShortWindow bytes, so that one control
+/// character does not make the window binary. The first window of the file is an exception: its real size counts.
+constexpr int64_t kShortWindow = 1024;
 
 struct Magic {
   size_t offset;
   std::string_view bytes;
   std::string_view what;
-  bool always = false;  ///< never text, although the bytes are letters
+  bool always = false;  ///< true if such a file is never text, although `bytes` are printable
 };
 constexpr Magic kMagics[] = {
     {0, "\177ELF"sv, "an ELF program or library"},

@@ -7,20 +7,22 @@ namespace ashlar::data {
 
 /// A binary format that `data build` does not read.
 struct BinaryForm {
-  std::string_view what;  ///< "a PNG image"; empty for an unknown format
-  bool certain = false;   ///< never text; otherwise TextCheck decides
+  std::string_view what;  ///< name of the format, such as "a PNG image"; empty if unknown
+  bool certain = false;   ///< true if such a file is never text; otherwise TextCheck decides
 };
 /// Detects the format from the first bytes of a file.
 BinaryForm known_binary(std::string_view head);
 
-/// Distinguishes text from binary data by control characters other than white space, backspace and escape: text has at
-/// most one in 64 bytes of every 4 KB window. A stray NUL in a corpus is still text; compressed, encrypted or numeric
-/// data exceeds the limit except in very short pieces.
+/// Distinguishes text from binary data by control characters other than white space, backspace and escape. A file is
+/// text if no 4 KB window has more than one such character per 64 bytes. A file with a stray NUL is therefore still
+/// text. Compressed, encrypted or numeric data exceeds the limit except in very short pieces.
 class TextCheck {
  public:
-  /// Checks bytes at `offset` of the file. If they follow the previous bytes, they belong to the same window.
+  /// Counts the control characters of `bytes`, which are at `offset` of the file. If `bytes` directly follow the bytes
+  /// of the previous call, they continue the last window of that call. Otherwise a new window begins.
   void look(int64_t offset, std::string_view bytes);
-  /// Start of the first window that is not text; -1 if none. Includes the last, incomplete window.
+  /// Returns the offset of the first window that is not text, or -1 if there is none. The last window is checked even
+  /// if it is incomplete.
   int64_t first_binary() const;
 
  private:

@@ -12,7 +12,7 @@ namespace ashlar::data {
 namespace {
 
 constexpr std::string_view kWhitespace = " \t\r\n";
-/// A value truncated by the end of the head is invalid at most this many bytes before that end.
+/// If the end of the examined bytes truncates a value, the parse error is at most this many bytes before the end.
 constexpr size_t kTruncationMargin = 16;
 
 std::string_view trimmed(std::string_view text) {
@@ -21,11 +21,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kWhitespace) + 1 - begin);
 }
 
-/// The JSON value at the beginning of a text.
+/// Result of parsing the JSON value at the beginning of a text.
 struct Value {
-  bool good = false;       ///< valid, or valid up to the end of the text
+  bool good = false;       ///< the value is valid, or valid up to the end of the text
   size_t end = 0;          ///< end of a complete value
-  bool truncated = false;  ///< the text ends inside it
+  bool truncated = false;  ///< the text ends inside the value
 };
 
 Value value_at(std::string_view text, bool whole) {
@@ -37,7 +37,7 @@ Value value_at(std::string_view text, bool whole) {
   }
 }
 
-/// The numbers of lines by their first character. Blank lines do not count.
+/// Numbers of lines that are JSON objects, JSON arrays, and other lines. Blank lines do not count.
 struct Lines {
   int64_t objects = 0, arrays = 0, others = 0;
   bool first_is_object = false;
@@ -84,7 +84,7 @@ ShapeFound of_objects(std::string_view text, bool whole, Hint hint) {
   if (lines.objects > 0 && (bad == 0 || (hint == Hint::kJson && lines.first_is_object)))
     return {TextShape::kJsonLines, ""};
   if (lines.first_is_object) {
-    if (lines.objects > 4 * bad) return {TextShape::kJsonLines, ""};  // one or two are invalid; reading reports them
+    if (lines.objects > 4 * bad) return {TextShape::kJsonLines, ""};  // reading reports the invalid lines
     if (lines.objects >= bad && hint != Hint::kText)
       return {TextShape::kText, "has lines of JSON objects and other lines"};
     return {};

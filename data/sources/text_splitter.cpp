@@ -7,14 +7,15 @@
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kFar = size_t{64} << 10;  // distance without a split before white space
-constexpr int64_t kStride = 251;           // after that, test one byte in this many
+constexpr size_t kFar = size_t{64} << 10;  // after this many bytes without a split point, more places are tested
+// The additional places: every kStride-th byte of the file.
+constexpr int64_t kStride = 251;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool continuation(char c) { return (static_cast<uint8_t>(c) & 0xC0U) == 0x80U; }
 
-/// True if a text might be split here, so that the tokenizer is asked: before white space, or before a full stop or
-/// comma of Chinese and Japanese, which are written without spaces.
+/// True if the tokenizer is asked whether `text` may be split at `at`. The place must be before a space, a line break,
+/// or a full stop or comma of Chinese and Japanese (which are written without spaces), and not after white space.
 bool worth_asking(std::string_view text, size_t at) {
   if (is_space(text[at - 1])) return false;
   return text[at] == ' ' || text[at] == '\n' || text.substr(at).starts_with("\xe3\x80\x82") ||
@@ -38,7 +39,7 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
   }
   for (size_t line = from; blank_line_ && line < text.size();) {
     if (line_begins) {
-      size_t end = line;  // of the blank lines
+      size_t end = line;  // end of the run of blank lines
       for (size_t at = line; at < text.size();) {
         at = text.find_first_not_of(" \t\r", at);
         if (at == std::string_view::npos || text[at] != '\n') break;
@@ -57,8 +58,8 @@ std::optional<DocumentSeparator::Found> DocumentSeparator::find(std::string_view
 bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
   if (at == 0 || is_space(text[at - 1])) return false;
   if (text_.empty()) return true;
-  // No separator, including its line break, may cross the place. The searched range contains every separator that
-  // could.
+  // A separator, or the line break after it, must not extend across `at`. The searched range contains every separator
+  // that could do so.
   const size_t reach = text_.size() + 2;
   const size_t begin = at - std::min(at, reach - 1);
   const size_t found = text.substr(0, std::min(text.size(), at - 1 + text_.size())).find(text_, begin);
@@ -67,7 +68,7 @@ bool DocumentSeparator::may_split(std::string_view text, size_t at) const {
 
 std::optional<size_t> TextSplitter::joint(std::string_view text, size_t at) const {
   const size_t low = at - std::min(at, kContext), high = std::min(text.size(), at + kContext);
-  // The valid UTF-8 text around the place.
+  // Finds the range [begin, end) of valid UTF-8 around `at`.
   size_t begin = low, end = high;
   while (begin < at && continuation(text[begin])) ++begin;
   while (end > at && end < text.size() && continuation(text[end])) --end;

@@ -10,27 +10,28 @@
 
 namespace ashlar::data {
 
-/// Separator of documents in a text file: none, blank lines, or a text given by the user.
+/// Separator of documents in a text file: none, blank lines, or a text that the user gives.
 class DocumentSeparator {
  public:
   static constexpr size_t kMaxBytes = 128;
 
   DocumentSeparator() = default;
-  /// "none", "blank-line" or the text itself.
+  /// `option` is "none", "blank-line" or the text of the separator.
   explicit DocumentSeparator(const std::string& option);
 
   explicit operator bool() const { return blank_line_ || !text_.empty(); }
-  /// True if two adjacent separators enclose an empty document; otherwise they are one wide separator.
+  /// True if two adjacent separators enclose an empty document. False if they count as one wide separator.
   bool counts_empty() const { return !text_.empty(); }
-  /// The bytes of `text` between two documents: a run of blank lines, or the separator's text and one line break after
-  /// it.
+  /// The bytes [begin, end) that separate two documents of a text: a run of blank lines, or the text of the separator
+  /// and one line break after it.
   struct Found {
     size_t begin = 0, end = 0;
   };
-  /// Finds the first separator at or after `from`; `line_begins`: a line begins at `from`.
+  /// Finds the first separator at or after `from`. `line_begins` is true if a line begins at `from`.
   std::optional<Found> find(std::string_view text, size_t from, bool line_begins) const;
-  /// True if a file may be split at `at` into blocks that find the same separators as the whole: in the middle of a
-  /// line, after a byte of a document, not near the separator's text.
+  /// True if a file may be split at `at` such that a search in each block finds the same separators as a search in the
+  /// whole file. The place must follow a character other than white space and must not be inside or directly after a
+  /// separator.
   bool may_split(std::string_view text, size_t at) const;
 
  private:
@@ -38,32 +39,35 @@ class DocumentSeparator {
   std::string text_;
 };
 
-/// Finds places where a long text may be split into blocks. The decision depends only on the bytes around a place, so
-/// that blocks read by different threads agree.
+/// Finds places where a long text may be split into blocks. Whether the text may be split at a place depends only on
+/// the bytes around the place. Therefore the threads that read two adjacent blocks find the same split point between
+/// these blocks.
 class TextSplitter {
  public:
-  static constexpr size_t kContext = 512;  ///< bytes on each side that decide
+  static constexpr size_t kContext = 512;  ///< number of bytes examined on each side of a place
 
   struct SplitPoint {
-    size_t at = 0;      ///< end of the piece before
-    size_t resume = 0;  ///< begin of the piece after
+    size_t at = 0;      ///< end of the piece before the split
+    size_t resume = 0;  ///< beginning of the piece after the split
   };
 
   /// `tokenizer` is used for kWords. `rule` must not be kNowhere.
   TextSplitter(SplitPoints rule, const Tokenizer* tokenizer, DocumentSeparator separator)
       : rule_(rule), tokenizer_(tokenizer), separator_(std::move(separator)) {}
 
-  /// Bytes of text that must precede the first tested place.
+  /// Number of bytes of text that must precede the first tested place.
   size_t context() const { return rule_ == SplitPoints::kWords || separator_ ? kContext : 0; }
-  /// Where a search began in `text`, and the position of `text` in its file. After a long stretch without a split, the
-  /// tokenizer is also asked about some characters that no white space precedes. Their positions in the file decide
-  /// which ones, so that a search that began earlier never finds a later split than another search.
+  /// Where a search began in `text`, and the offset of `text` in its file. After 64 KB without a split, the search also
+  /// tests some places that are not before white space or punctuation. These places are chosen by their offsets in the
+  /// file. A search that begins earlier therefore tests every place that a later search tests, and never finds a later
+  /// split point than the later search.
   struct Search {
     size_t begin = 0;
     int64_t text_offset = 0;
   };
-  /// Finds the first split point at or after `from`, and advances `from` to the first untested place. Returns nothing
-  /// if `text` has no split point. `last`: the text ends where the document or file ends; otherwise more may be read.
+  /// Returns the first split point at or after `from`. Returns nothing if no tested place is a split point; then `from`
+  /// is advanced to the first untested place, if there is one. `last` is true if `text` ends where the document or file
+  /// ends; otherwise the caller may read more text and search again.
   std::optional<SplitPoint> find(std::string_view text, size_t& from, bool last, const Search& search) const;
 
  private:

@@ -16,29 +16,32 @@ int64_t bytes_of(TokenType type);
 int64_t largest_of(TokenType type);
 std::string_view name_of(TokenType type);  ///< "uint16", ...
 
-/// Location of the ids in a file.
+/// Where and how a file stores its ids.
 struct TokenLayout {
   std::string_view form;  ///< "llm.c", "nanoGPT", "Megatron", "NumPy", "raw"
   TokenType type = TokenType::kUint16;
   int64_t offset = 0;  ///< offset of the first id, in bytes
   int64_t tokens = 0;
-  std::string index;  ///< Megatron: the .idx file with the document starts; empty otherwise
+  std::string index;  ///< Megatron: path of the .idx file with the document starts; empty otherwise
 };
 
 /// Detects NumPy arrays and llm.c shards from the first bytes of a file (about 64 KB, or all of it) and its size in
-/// bytes. Nothing if it is neither. Input error, naming the file, if it is one of them but not supported: truncated, of
-/// another type, not C-ordered, of a newer version.
+/// bytes. Returns nothing for any other file. Throws an input error that names the file if its size does not match its
+/// header, if its format version is not supported, or if the elements of an array are not of a TokenType or not in C
+/// order.
 /// Source: numpy/lib/format.py; llm.c, dev/data/data_common.py.
 std::optional<TokenLayout> recognised_tokens(std::string_view head, int64_t bytes, const std::string& shown);
 
-/// A file of ids without a header (nanoGPT's). Input error when its size is not a multiple of the type's.
+/// Returns the layout of a file of ids without a header, such as nanoGPT's. Throws an input error when the size of the
+/// file is not a multiple of the size of `type`.
 TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, const std::string& shown);
 
-/// X.bin with the index X.idx. Input error when they do not match.
+/// Returns the layout of Megatron's X.bin. `index` is the path of its index X.idx. Throws an input error when the two
+/// files do not match.
 TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::string& shown);
 bool is_megatron_index(std::string_view head);
 
-/// The documents of Megatron's X.idx, read from the file with constant memory.
+/// Reads the document starts in Megatron's X.idx, with constant memory.
 /// Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
 class MegatronIndex {
  public:
@@ -58,12 +61,13 @@ class MegatronIndex {
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
 };
 
-/// Appends the ids stored in `bytes` (whole ids) to `ids`. Stops at the first id outside [0, vocab_size) and returns
-/// its index and value.
+/// An id outside the vocabulary.
 struct OutsideVocabulary {
-  int64_t index = 0;
-  int64_t id = 0;  ///< values above 2^63 are given as 2^63 - 1
+  int64_t index = 0;  ///< index of the id in the bytes
+  int64_t id = 0;     ///< the id; ids of 2^63 and above are given as 2^63 - 1
 };
+/// Appends the ids stored in `bytes` (a whole number of ids) to `ids`. Stops at the first id outside [0, vocab_size)
+/// and returns it. Returns nothing if every id is in the vocabulary.
 std::optional<OutsideVocabulary> append_ids(std::string_view bytes, TokenType type, int64_t vocab_size,
                                             std::vector<int32_t>& ids);
 

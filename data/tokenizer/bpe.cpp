@@ -11,7 +11,7 @@ namespace ashlar::data {
 namespace {
 
 constexpr uint32_t kNoRank = ~uint32_t{0};
-constexpr size_t kShort = 48;  // symbols; up to here a scan for the best pair is faster than a heap
+constexpr size_t kShort = 48;  // number of symbols up to which a scan for the best pair is faster than a heap
 
 size_t table_size(size_t entries) {
   size_t size = 16;
@@ -78,7 +78,7 @@ void BpeModel::encode(std::string_view piece, Scratch& scratch, std::vector<int3
 }
 
 void BpeModel::symbols_of(std::string_view piece, std::vector<int32_t>& symbols) const {
-  bool unknown = false;  // an unknown token is pending
+  bool unknown = false;  // true while an unknown token waits to be appended
   const auto flush = [&] {
     if (unknown) symbols.push_back(unk_);
     unknown = false;
@@ -111,7 +111,7 @@ void BpeModel::symbols_of(std::string_view piece, std::vector<int32_t>& symbols)
     }
     const auto has = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)] >= 0; };
     if (options_.byte_fallback && std::all_of(character.begin(), character.end(), has)) {
-      // A pending unknown token follows them, as in the `tokenizers` library.
+      // A waiting unknown token is appended after these byte tokens, as in the `tokenizers` library.
       for (const char c : character) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
       continue;
     }
@@ -124,7 +124,7 @@ void BpeModel::merge_short(Scratch& scratch) const {
   std::vector<int32_t>& s = scratch.symbols;
   size_t n = s.size();
   if (n < 2) return;
-  uint32_t ranks[kShort];  // rank of the pair that begins at each place
+  uint32_t ranks[kShort];  // rank of the pair that begins at each symbol
   int32_t joined[kShort];
   const auto look = [&](size_t i) {
     const Slot* const slot = find(s[i], s[i + 1]);

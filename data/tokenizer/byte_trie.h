@@ -6,17 +6,17 @@
 
 namespace ashlar::data {
 
-/// Tokens by their bytes, as a trie with children in a hash table. Immutable after the last `add`.
+/// A trie of tokens by their bytes. One hash table contains the children of all nodes. Immutable after the last `add`.
 class ByteTrie {
  public:
   /// Reserves space for tokens of `bytes` bytes in total.
   explicit ByteTrie(size_t bytes = 0);
 
-  /// Empty tokens are ignored; of equal ones the last counts.
+  /// Adds a token. An empty token is ignored. If a token is added twice, the last id is used.
   void add(std::string_view token, int32_t id);
 
   static constexpr int32_t kRoot = 0;
-  /// The child of a node for a byte; -1: none.
+  /// Returns the child of a node for a byte; -1 if there is none.
   int32_t child(int32_t node, uint8_t byte) const {
     const uint64_t key = key_of(node, byte);
     for (size_t at = slot_of(key);; at = (at + 1) & mask_) {
@@ -24,7 +24,7 @@ class ByteTrie {
       if (keys_[at] == kFree) return -1;
     }
   }
-  /// The token that ends at a node; -1: none.
+  /// Returns the id of the token that ends at a node; -1 if there is none.
   int32_t id_at(int32_t node) const { return ids_[static_cast<size_t>(node)]; }
 
  private:
@@ -32,7 +32,7 @@ class ByteTrie {
   static uint64_t key_of(int32_t node, uint8_t byte) { return static_cast<uint64_t>(node) * 256 + byte; }
   size_t slot_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ULL >> 24) & mask_; }
 
-  std::vector<int32_t> ids_{-1};  ///< id of the token that ends at a node; -1: none
+  std::vector<int32_t> ids_{-1};  ///< id of the token that ends at a node; -1 if none
   std::vector<uint64_t> keys_;    ///< keys of the hash table
   std::vector<int32_t> children_;
   size_t mask_ = 0;

@@ -7,7 +7,7 @@
 
 namespace ashlar::data {
 
-/// Each byte is its own id; 256 ends a document. Accepts any input, text or not.
+/// The id of a byte is its value; 256 is the end-of-document id. Accepts any input, text or not.
 class BytesTokenizer final : public Tokenizer {
  public:
   static constexpr int32_t kEod = 256;
@@ -20,7 +20,7 @@ class BytesTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;
-  /// Byte-level BPE without merges, "<|endoftext|>" for the end of a document.
+  /// Returns a tokenizer.json of byte-level BPE without merges, in which "<|endoftext|>" is the end-of-document token.
   std::string tokenizer_json_text() const override;
 };
 

@@ -10,12 +10,12 @@ namespace {
 
 using nlohmann::json;
 
-/// A value of a model's field that equals an absent field.
+/// True if a field of `model` that has this value has the same effect as an absent field.
 bool says_nothing(const json& value) {
   return value.is_null() || value == json(false) || value == json("") || value == json(0);
 }
 
-/// Removes, at every depth, nulls and fields that affect offsets only.
+/// Returns `value` without nulls and without fields that affect only offsets, at every depth.
 json cleaned(const json& value) {
   if (value.is_array()) {
     json list = json::array();
@@ -30,7 +30,7 @@ json cleaned(const json& value) {
   return object;
 }
 
-/// ByteLevel decodes the same for all values of its fields.
+/// Returns a decoder in canonical form. The fields of ByteLevel are removed, since they do not affect decoding.
 json decoder_of(const json& value) {
   json made = cleaned(value);
   if (!made.is_object()) return made;

@@ -5,9 +5,10 @@
 
 namespace ashlar::data {
 
-/// The parts of a tokenizer.json that determine ids of texts and texts of ids, as a canonical text: independent of key
-/// order, white space, absent or null fields, and merges as "a b" or ["a", "b"]. Without the parts that affect neither:
-/// version, truncation, padding, offsets, and the template.
+/// Returns a canonical form of the parts of a tokenizer.json that determine encoding and decoding. The result does not
+/// depend on key order, white space, absent or null fields, or whether merges are written as "a b" or as ["a", "b"]. It
+/// leaves out the parts that affect neither encoding nor decoding: version, truncation, padding, offsets and the
+/// template.
 std::string canonical_tokenizer(std::string_view tokenizer_json);
 
 }  // namespace ashlar::data

@@ -7,11 +7,11 @@
 
 namespace ashlar::data {
 
-/// One id for each distinct Unicode code point of the corpus, in ascending order; the id after them ends a document.
-/// Texts are UTF-8; a code point that the corpus did not contain cannot be encoded.
+/// One id for each distinct Unicode code point of the corpus, in ascending order; the next id is the end-of-document
+/// id. Texts are UTF-8. A code point that the corpus did not contain cannot be encoded.
 class CharactersTokenizer final : public Tokenizer {
  public:
-  /// `vocabulary` ascending, distinct.
+  /// `vocabulary` must be in ascending order, without duplicates.
   explicit CharactersTokenizer(std::vector<char32_t> vocabulary);
 
   using Tokenizer::encode;
@@ -22,8 +22,8 @@ class CharactersTokenizer final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string to_json() const override;
-  /// BPE without merges over the characters, "<|endoftext|>" for the end of a document. Its readers drop characters
-  /// that are not in the vocabulary.
+  /// Returns a tokenizer.json of BPE without merges over the characters, in which "<|endoftext|>" is the
+  /// end-of-document token. Programs that read it drop characters that are not in the vocabulary.
   std::string tokenizer_json_text() const override;
 
  private:

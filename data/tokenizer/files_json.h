@@ -7,7 +7,7 @@
 
 namespace ashlar::data {
 
-/// The tokenizer from the output of FormTokenizer::to_json.
+/// Creates a tokenizer from the JSON that FormTokenizer::to_json writes.
 std::unique_ptr<Tokenizer> tokenizer_from_files_json(const nlohmann::json& json);
 
 }  // namespace ashlar::data

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Keys that every tokenizer class reads in the same way. Other keys belong to classes of one model, whose steps are in
-/// tokenizer.json.
+/// Keys of tokenizer_config.json that every tokenizer class reads in the same way. Other keys configure one class; the
+/// exported tokenizer.json already contains their effect.
 constexpr const char* kKept[] = {"bos_token",
                                  "eos_token",
                                  "unk_token",
@@ -30,7 +30,7 @@ constexpr const char* kKept[] = {"bos_token",
                                  "model_max_length"};
 constexpr const char* kConfig = "tokenizer_config.json";
 
-/// The object of a file that a form has parsed already; empty if absent.
+/// Returns the JSON object in a file, which was validated when the tokenizer was opened; empty if the file is absent.
 Json object_of(const HuggingFaceFiles& files, const char* name) {
   const auto at = files.bytes.find(name);
   return at == files.bytes.end() ? Json::object() : io::parse_ordered_json(at->second);

@@ -8,16 +8,17 @@
 
 namespace ashlar::data {
 
-/// The files of a Hugging Face folder that hold a tokenizer, by name.
+/// The tokenizer files of a Hugging Face folder, by name.
 struct HuggingFaceFiles {
   std::map<std::string, std::string> bytes;
   std::string note;  ///< a remark for the user; may be empty
 };
 
-/// A tokenizer as `AutoTokenizer` of transformers loads it: tokenizer.json, tokenizer_config.json with the class
-/// PreTrainedTokenizerFast (others build their own pipeline over tokenizer.json), and the chat template. A tokenizer
-/// that tokenizer.json cannot express is exported as its original files, with a note. `max_positions`, the longest
-/// context of the model in tokens, is written to tokenizer_config.json; 0: not written.
+/// Returns the files from which `AutoTokenizer` of transformers loads the tokenizer: tokenizer.json,
+/// tokenizer_config.json with the class PreTrainedTokenizerFast (other classes replace the pipeline in tokenizer.json
+/// by their own), and the chat template. If tokenizer.json cannot express the tokenizer, returns its original files and
+/// a note. `max_positions` is the longest context of the model in tokens. It is written to tokenizer_config.json as
+/// model_max_length, unless it is 0 or the files already have this key.
 HuggingFaceFiles hugging_face_files(const Tokenizer& tokenizer, int64_t max_positions);
 
 }  // namespace ashlar::data

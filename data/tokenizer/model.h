@@ -14,14 +14,14 @@
 
 namespace ashlar::data {
 
-/// Cache of ids of recent words: a new word replaces the one with the same hash. Text repeats the same few thousand
-/// words.
+/// Cache of the ids of recent words, since text repeats the same few thousand words. A new word replaces the word in
+/// the same entry of the hash table.
 class WordCache {
  public:
   WordCache() : entries_(kEntries) {}
   static constexpr size_t kMaxBytes = 23, kMaxIds = 9;
 
-  /// Appends the word's ids and returns true, or returns false.
+  /// Appends the ids of a cached word and returns true. Returns false if the word is not cached.
   bool find(std::string_view word, uint64_t hash, std::vector<int32_t>& ids) const {
     const Entry& e = entries_[hash % kEntries];
     if (e.bytes != word.size() || word != std::string_view(e.word, e.bytes)) return false;
@@ -41,10 +41,10 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-/// Encodes a piece of text; `model` of tokenizer.json. Immutable.
+/// Encodes a piece of text, as `model` of tokenizer.json defines. Immutable.
 class Model {
  public:
-  /// Memory of one thread.
+  /// Scratch memory of one thread.
   struct Scratch {
     WordCache cache;
     std::vector<int32_t> symbols;
@@ -53,29 +53,30 @@ class Model {
   };
 
   virtual ~Model() = default;
-  /// Appends the ids of a piece; `piece` is UTF-8, or bytes for a byte-level model.
+  /// Appends the ids of a piece. `piece` is UTF-8, or any bytes for a byte-level model.
   virtual void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const = 0;
 };
 
-/// Byte-pair encoding: repeatedly merges the adjacent pair with the lowest rank, from left to right, until no pair is
-/// in the list of merges. Source: Sennrich et al. 2016, arXiv:1508.07909, with ranks as in GPT-2.
+/// Byte-pair encoding: repeatedly merges the adjacent pair with the lowest rank (of equal ranks, the leftmost pair),
+/// until no adjacent pair is in the list of merges. Source: Sennrich et al. 2016, arXiv:1508.07909, with ranks as in
+/// GPT-2.
 class BpeModel final : public Model {
  public:
   struct Options {
     bool byte_fallback = false;  ///< a character without a token becomes the tokens <0x..> of its bytes
     bool fuse_unk = false;       ///< adjacent unknown characters are one unknown token
     bool ignore_merges = false;  ///< a piece that is a token is encoded as that token
-    std::string unk_token;       ///< empty: unknown characters have no id
+    std::string unk_token;       ///< empty: unknown characters are dropped
   };
   struct Merge {
     int32_t left = 0, right = 0;
-    uint32_t rank = 0;  ///< lower is merged first; equal ranks from left to right
+    uint32_t rank = 0;  ///< the pair with the lowest rank is merged first; equal ranks from left to right
     int32_t joined = 0;
   };
 
-  /// `whole` for a byte vocabulary: pieces are bytes, and it has the id of each token by its bytes.
   BpeModel(const Vocabulary& vocabulary, Options options, const std::vector<Merge>& merges);
-  /// Switches to pieces of bytes: `byte_ids` of each byte (-1: none), and tokens by their bytes.
+  /// Makes `encode` read pieces as bytes. `byte_ids` maps each byte to its id (-1: none). `tokens` maps the bytes of
+  /// each token to its id.
   void set_byte_vocabulary(std::array<int32_t, 256> byte_ids, absl::flat_hash_map<std::string, int32_t> tokens);
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
 
@@ -101,21 +102,21 @@ class BpeModel final : public Model {
   Options options_;
   int32_t unk_ = -1;
   bool of_bytes_ = false;
-  std::array<int32_t, 256> byte_ids_{};  ///< ids of bytes, or of the tokens <0x..>
+  std::array<int32_t, 256> byte_ids_{};  ///< byte-level: ids of the bytes; otherwise: ids of the tokens <0x..>
   absl::flat_hash_map<std::string, int32_t> tokens_;
   std::vector<Slot> slots_;
   size_t mask_ = 0;
 };
 
-/// The most probable segmentation of a piece into tokens, by the sum of their scores. Source: Kudo 2018,
-/// arXiv:1804.10959.
+/// Unigram language model. Encodes a piece as its most probable segmentation into tokens, which has the largest sum of
+/// token scores. Source: Kudo 2018, arXiv:1804.10959.
 class UnigramModel final : public Model {
  public:
   struct Options {
-    int32_t unk = -1;  ///< id of characters without a token; adjacent ones are one
+    int32_t unk = -1;  ///< id of the unknown token, which replaces a run of characters without a token
     bool byte_fallback = false;
   };
-  /// `scores` by id.
+  /// `scores` is indexed by id.
   UnigramModel(const Vocabulary& vocabulary, const std::vector<double>& scores, Options options);
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const override;
 
@@ -130,7 +131,8 @@ class UnigramModel final : public Model {
   ByteTrie tokens_;
 };
 
-/// `model` of tokenizer.json, BPE or Unigram; fills `vocabulary`, which must outlive it. Input errors name the field.
+/// Reads `model` of tokenizer.json, BPE or Unigram. Fills `vocabulary`, which must outlive the model. If `bytes` is
+/// true, a BPE model encodes raw bytes instead of the characters of ByteCharacters. Input errors name the field.
 std::unique_ptr<Model> read_model(Fields fields, Vocabulary& vocabulary, bool bytes);
 
 }  // namespace ashlar::data

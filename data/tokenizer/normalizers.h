@@ -8,28 +8,31 @@
 
 namespace ashlar::data {
 
-/// One step of `normalizer` of tokenizer.json: changes a valid UTF-8 text.
+/// One step of `normalizer` of tokenizer.json. It changes a valid UTF-8 text.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// False when the text's first character was removed without replacement: the new first character was not at the
-  /// start of the text, which matters to later steps (Metaspace "first").
+  /// Returns false if the first character of the text was removed without replacement. The new first character then
+  /// does not count as the start of the text, which matters to Metaspace with prepend_scheme "first".
   virtual bool apply(std::string& text, Regex::Scratch& scratch) const = 0;
 };
 
-/// Sequence, NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, Replace, Prepend, Precompiled. Another type or an unknown
-/// field is an input error with its name.
+/// Reads a normalizer: Sequence, NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, Replace, Prepend or Precompiled. Throws
+/// an input error that names any other type or an unknown field.
 std::unique_ptr<Normalizer> read_normalizer(Fields fields);
 
-/// The `precompiled_charsmap` of SentencePiece: rules from short texts to texts in a double array, as base64. A
-/// grapheme shorter than 6 bytes is looked up as a whole, otherwise character by character; the shortest rule that is a
-/// prefix replaces all of it. Source: SentencePiece, src/normalizer.cc; Darts-clone for the array's units.
+/// Reads the `precompiled_charsmap` of SentencePiece: a double-array trie, as base64, of rules that replace a short
+/// text by another text. A grapheme cluster shorter than 6 bytes is looked up as a whole. If no rule matches it, or if
+/// it is longer, each of its characters is looked up separately. The shortest rule that matches a prefix of the
+/// looked-up text replaces the whole looked-up text. Source: SentencePiece, src/normalizer.cc; Darts-clone for the
+/// units of the array.
 std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_base64, const Fields& fields);
 
-/// `content` of Replace, at most kMaxPatternBytes long.
+/// Reads `content` of Replace. Throws an input error if it is longer than kMaxPatternBytes.
 std::string read_content(Fields& fields);
-/// While it exists, rules may grow a text of `bytes` to at most 64 times its length (plus 64 KB): steps that double it
-/// could otherwise exhaust memory. The largest growth of a published rule is from 1 byte to 11.
+/// While an object of this class exists, the steps that change a text of `bytes` bytes may grow it to at most 64 times
+/// its length plus 64 KiB. Without the limit, steps that double the text could exhaust memory. The largest growth by a
+/// published normalization rule is from 1 byte to 11 bytes.
 class TextLimit {
  public:
   TextLimit(Regex::Scratch& scratch, size_t bytes) : scratch_(scratch) { scratch.most_bytes = 64 * bytes + 65536; }
@@ -40,14 +43,15 @@ class TextLimit {
  private:
   Regex::Scratch& scratch_;
 };
-/// Throws an input error when a text exceeds its limit.
+/// Throws an input error when a text of `bytes` bytes exceeds the limit in `scratch`.
 void check_growth(size_t bytes, const Regex::Scratch& scratch);
 
-/// `pattern` of Split and Replace: {"String": ...} literally, or {"Regex": ...}.
+/// Reads `pattern` of Split and Replace. A string or {"String": ...} is matched literally, {"Regex": ...} is a pattern.
 Regex read_pattern(Fields& fields, std::string_view key);
-/// A pattern that matches `text` itself.
+/// Returns a pattern that matches `text` literally.
 std::string regex_escaped(std::string_view text);
-/// Replaces every match. Returns false as in Normalizer::apply.
+/// Replaces every match by `by`. Like Normalizer::apply, returns false if the first character of the text was removed
+/// without replacement.
 bool replace_all(const Regex& pattern, std::string_view by, Regex::Scratch& scratch, std::string& text);
 
 }  // namespace ashlar::data

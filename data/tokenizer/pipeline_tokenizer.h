@@ -16,12 +16,13 @@
 
 namespace ashlar::data {
 
-/// A tokenizer defined by tokenizer.json: added tokens are matched in the text, the rest is normalized and split into
-/// pieces, and each piece is encoded by the model. The ids equal those of the Hugging Face library (0.23).
+/// A tokenizer defined by tokenizer.json. Added tokens are matched in the text. The rest of the text is normalized and
+/// split into pieces, and the model encodes each piece. The ids equal those of Hugging Face's `tokenizers` library
+/// (0.23).
 class PipelineTokenizer final : public FormTokenizer {
  public:
-  /// `text` is a tokenizer.json; `form` names the form it was read from. `beside`: files with further added tokens
-  /// (folder_tokens.h).
+  /// `text` is the content of a tokenizer.json. `form` is the name of the form (file format) from which the tokenizer
+  /// is read. `beside`, if not null, are files with further added tokens (folder_tokens.h).
   PipelineTokenizer(std::string text, std::string form, const TokenizerFiles* beside = nullptr);
 
   using FormTokenizer::encode;
@@ -41,16 +42,18 @@ class PipelineTokenizer final : public FormTokenizer {
   std::string tokenizer_json_text() const override { return text_; }
 
  private:
-  /// Memory of encode, reused between calls.
+  /// Scratch memory of encode, reused between calls.
   struct Scratch {
     Regex::Scratch regex;
     Model::Scratch model;
     Pieces pieces;
     std::string normal;
     std::vector<Segment> outer, inner;
-    std::vector<SpecialSpelling>* as_text = nullptr;  ///< not null: special tokens are text
-    bool apart = false;                               ///< the model may encode pieces as special tokens
-    size_t text_offset = 0;                           ///< offset of encode_text's text in the whole text
+    /// If not null, special tokens stay text and are recorded here.
+    std::vector<SpecialSpelling>* as_text = nullptr;
+    /// True: encode_apart encodes each piece, so that no piece becomes a special token.
+    bool apart = false;
+    size_t text_offset = 0;  ///< offset of the `text` of encode_text in the whole text
   };
   std::vector<AddedToken> added_tokens(Fields& fields, const TokenizerFiles* beside);
   std::unique_ptr<Scratch> acquire_scratch() const;
@@ -72,16 +75,19 @@ class PipelineTokenizer final : public FormTokenizer {
   std::unique_ptr<Decoder> decoder_;
   Template template_;
   bool model_reads_bytes_ = false;
-  bool marks_begin_words_ = false;  ///< no token has U+2581 after another character
-  std::vector<char> special_;       ///< indexed by id
-  int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;  ///< range of special ids
+  /// True if U+2581 is a token, no token has U+2581 after another character, and ignore_merges is false.
+  bool marks_begin_words_ = false;
+  std::vector<char> special_;  ///< indexed by id; 1 for a special token
+  /// Smallest and largest special id.
+  int32_t special_low_ = std::numeric_limits<int32_t>::max(), special_high_ = -1;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 
-/// Offset of the first invalid UTF-8 byte of `text` from `begin`; its size if valid.
+/// Returns the offset of the first invalid UTF-8 byte of `text` at or after `begin`, or the size of `text` if there is
+/// none.
 size_t valid_utf8_end(std::string_view text, size_t begin = 0);
-/// Throws a TextError when `text` is not UTF-8 or longer than 4 GB.
+/// Throws a TextError when `text` is not UTF-8 or is longer than 1 GiB.
 void check_text(std::string_view text);
 
 }  // namespace ashlar::data

@@ -13,29 +13,31 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// Syntax of a pattern. kOniguruma (tokenizer.json): `^` and `$` match at lines, `{1,3}+` is a repeated repetition,
-/// which is refused. kPerl (tiktoken): they match at the text's ends, and `{1,3}+` is possessive.
+/// Syntax of a pattern. kOniguruma (tokenizer.json): `^` and `$` match at line boundaries; `{1,3}+` would repeat a
+/// repetition and is refused. kPerl (tiktoken): `^` and `$` match at the ends of the text; `{1,3}+` is a possessive
+/// quantifier.
 enum class Dialect : uint8_t { kOniguruma, kPerl };
 
-/// The longest supported pattern, in bytes; published tokenizers have some hundreds.
+/// The longest supported pattern, in bytes. The patterns of published tokenizers have a few hundred bytes.
 inline constexpr size_t kMaxPatternBytes = 8192;
 
-/// A tokenizer's pattern, matched by PCRE2's JIT: character classes, `\p{..}` of general categories, `\s \d \w`,
-/// groups, lookaround, quantifiers. Character classes are those of Unicode 16, independent of PCRE2's version, and `\s`
-/// is White_Space without PCRE2's U+180E. Syntax with another meaning in PCRE2 is refused by name. Immutable; matching
-/// is thread-safe with one `Scratch` per thread. Source: pcre2pattern(3); Oniguruma, doc/RE.
+/// A tokenizer's pattern, matched by PCRE2's JIT. It may contain character classes, `\p{..}` of general categories, `\s
+/// \d \w`, groups, lookaround and quantifiers. Character classes are those of Unicode 16, independent of PCRE2's
+/// version. `\s` is White_Space, without U+180E, which PCRE2 includes. Syntax that means something else in PCRE2 than
+/// in the pattern's dialect is an input error that names the syntax. Immutable; matching is thread-safe with one
+/// `Scratch` per thread. Source: pcre2pattern(3); Oniguruma, doc/RE.
 class Regex {
  public:
-  /// `where` names the field, for errors (input errors).
+  /// `where` names the field in input errors.
   Regex(std::string_view pattern, Dialect dialect, const std::string& where);
   ~Regex();
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
 
-  /// Memory of one matching thread.
+  /// Scratch memory of one thread.
   class Scratch {
    public:
-    /// Limit on the length of a text that rules rewrite; see TextLimit.
+    /// Maximum length in bytes of a text that a step of the tokenizer makes; see TextLimit.
     size_t most_bytes = ~size_t{0};
     Scratch();
     ~Scratch();
@@ -48,8 +50,9 @@ class Regex {
     std::unique_ptr<Parts> parts_;
   };
 
-  /// Calls `match` with the bounds of each match of `text`, valid UTF-8, from left to right, including empty ones.
-  /// Throws an input error when a match takes more steps than PCRE2 allows (10 million) or more than 64 MiB of stack.
+  /// Calls `match` with the bounds of each match in `text`, from left to right, including empty matches. `text` must be
+  /// valid UTF-8. Throws an input error when a match takes more steps than PCRE2 allows (10 million) or more than 64
+  /// MiB of stack.
   template <typename Match>
   void find_all(std::string_view text, Scratch& scratch, Match match) const {
     Finder finder{text};
@@ -70,7 +73,8 @@ class Regex {
   std::string where_;
 };
 
-/// The pattern for PCRE2: properties and `\s \d \w` as sets of Unicode 16. For tests.
+/// Returns the pattern in the syntax of PCRE2, with properties and `\s \d \w` as sets of Unicode 16. Declared here
+/// since tests call it too.
 std::string translated_pattern(std::string_view pattern, Dialect dialect, const std::string& where);
 
 }  // namespace ashlar::data

@@ -27,15 +27,16 @@ bool has(const SentencePieceModelFile& model, Type type) {
 std::string obstacle(const SentencePieceModelFile& model) {
   if (model.space_as_suffix) return "treat_whitespace_as_suffix";
   if (!model.escape_spaces) return "escape_whitespaces = false";
-  // The library splits such a piece again if it would be the result; tokenizer.json cannot express that.
+  // If the result contains an unused piece, the library splits it again. tokenizer.json cannot express this.
   if (has(model, Type::kUnused)) return "pieces that are marked as unused";
-  // They are matched in the text first, and each remainder would begin with a space.
+  // With a tokenizer.json, user-defined symbols are matched before normalization, so each part between them would get a
+  // space at its start. The library adds a space only at the start of the whole text.
   if (has(model, Type::kUserDefined) && model.dummy_prefix) return "user-defined symbols with add_dummy_prefix";
   return "";
 }
 
-/// The steps before splitting into pieces. The space at the start is added here and not by the pre-tokenizer: Metaspace
-/// adds none if the first characters were removed.
+/// Returns the normalizer. It also adds the space at the start of a text. The pre-tokenizer Metaspace cannot add this
+/// space: it adds none if the normalizer has removed the first characters.
 Json normalizer(const SentencePieceModelFile& model) {
   Json steps = Json::array();
   if (model.charsmap.size() > 4)
@@ -52,7 +53,7 @@ Json normalizer(const SentencePieceModelFile& model) {
 }
 
 Json bpe(const SentencePieceModelFile& model) {
-  absl::flat_hash_map<std::string_view, int32_t> ids;  // pieces that can be merged
+  absl::flat_hash_map<std::string_view, int32_t> ids;  // ids of the normal pieces; merges join only these
   Json vocab = Json::object();
   std::string unknown;
   for (size_t i = 0; i < model.pieces.size(); ++i) {
@@ -61,7 +62,8 @@ Json bpe(const SentencePieceModelFile& model) {
     if (piece.type == Type::kNormal) ids.emplace(piece.text, static_cast<int32_t>(i));
     if (piece.type == Type::kUnknown) unknown = piece.text;
   }
-  /// One way to make a piece. Of several ways to make the same piece, the one with the better parts comes first.
+  /// A merge of the pieces `left` and `right` into the piece `joined`, whose score is `score`. Merges are sorted by
+  /// descending score. Of several merges into the same piece, the merge of the pieces with lower ids comes first.
   struct Merge {
     float score;
     int32_t joined, left, right;
@@ -138,7 +140,7 @@ Json decoder(const SentencePieceModelFile& model) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-/// The model's own tokens that are matched in a text, and the added ones; both with the flags of added tokens.
+/// Returns the list of added tokens: the tokens of the model that are matched in a text, and `added`.
 Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToken> added) {
   Json list = Json::array();
   const auto is_added = [&](size_t id) {
@@ -152,7 +154,7 @@ Json added_tokens(const SentencePieceModelFile& model, std::span<const AddedToke
       list.push_back(added_token_json(piece.text, static_cast<int64_t>(i), special));
   }
   for (AddedToken token : added) {
-    token.normalized = false;  // they are matched in the original text, before a space is added at the start
+    token.normalized = false;  // matched in the original text, before a space is added at the start
     list.push_back(json_of(token));
   }
   return list;

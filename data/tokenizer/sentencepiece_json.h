@@ -10,12 +10,13 @@
 
 namespace ashlar::data {
 
-/// A SentencePiece model as a tokenizer.json with the same ids: its pieces and scores (BPE: a merge for each way to
-/// make a piece of two, the best score first), and its normalization as steps. `before` and `after` are the ids of its
-/// template. Two differences: the spelling of a control token (Unigram: also of a byte token) in a text is read as the
-/// token there, and where a normalization rule meets combining marks, tokenizer.json uses whole characters. Input error
-/// for what tokenizer.json cannot express.
-/// `added`: tokens that are matched in a text besides the model's own.
+/// Returns a SentencePiece model as a tokenizer.json that gives the same ids as the library, except in two cases: the
+/// spelling of a control token (Unigram: also of a byte token) in a text becomes the token; and if a normalization rule
+/// matches only the beginning of a character with combining marks, tokenizer.json replaces the whole character. The
+/// tokenizer.json contains the pieces and scores, and the normalization as steps. For BPE, each way to make a piece
+/// from two other pieces becomes a merge, in descending order of score. `before` and `after` are the ids that the
+/// template adds around a text. `added` are tokens that are matched in a text besides the tokens of the model. Throws
+/// an input error for a model that tokenizer.json cannot express.
 std::string tokenizer_json_of_sentencepiece(const SentencePieceModelFile& model, const std::vector<int32_t>& before,
                                             const std::vector<int32_t>& after, std::span<const AddedToken> added = {});
 

@@ -9,7 +9,7 @@
 namespace ashlar::data {
 namespace {
 
-/// The message of an error, without the source position in the library.
+/// Returns the message of an error without the position in the library's source; empty on success.
 std::string wrong(const sentencepiece::util::Status& status) {
   if (status.ok()) return "";
   std::string text = status.ToString();

@@ -13,7 +13,8 @@ struct Template {
   std::vector<int32_t> before, behind;
 };
 
-/// TemplateProcessing, RobertaProcessing, BertProcessing, Sequence of them; ByteLevel adds nothing.
+/// Reads `post_processor`: TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel (adds nothing), or a
+/// Sequence of these.
 Template read_template(Fields fields, const Vocabulary& vocabulary);
 
 }  // namespace ashlar::data

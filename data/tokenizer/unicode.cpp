@@ -95,7 +95,7 @@ bool is_punctuation(char32_t c) {
   if (c < 0x80) {
     return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
   }
-  if (c == 0x166D || c == 0x111C9) return true;  // punctuation until reclassified as a symbol and a mark
+  if (c == 0x166D || c == 0x111C9) return true;  // punctuation in Unicode 8, later a symbol and a mark
   return category_of(c)[0] == 'P' && !contains(tables::kPunctuationSince9, c);
 }
 
@@ -128,7 +128,7 @@ void append_lower(char32_t c, std::string& out) {
   const auto runs = tables::kLowerRuns;
   const auto after = std::upper_bound(runs.begin(), runs.end(), c,
                                       [](char32_t value, const tables::LowerRun& r) { return value < r.first; });
-  // A stride-2 run may surround other runs.
+  // A run of stride 2 may enclose other runs, so the last three runs that begin at or before c are tried.
   for (auto at = after; at != runs.begin() && after - at < 3;) {
     --at;
     if (c <= at->last && (c - at->first) % static_cast<uint32_t>(at->stride) == 0) {
@@ -161,7 +161,7 @@ std::string normalised(NormalForm form, std::string_view text) {
       UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
   std::string out;
   out.reserve(text.size());
-  // Characters newer than version 9 map to themselves, and nothing is reordered or composed across them.
+  // Characters newer than Unicode 9 map to themselves, and nothing is reordered or composed across them.
   size_t from = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = next_code_point(text.substr(at));

@@ -8,7 +8,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr double kUnknownTokenPenalty = 10;  // below the lowest score
+constexpr double kUnknownTokenPenalty = 10;  // an unknown character scores this much below the lowest score
 
 }  // namespace
 
@@ -22,7 +22,7 @@ UnigramModel::UnigramModel(const Vocabulary& vocabulary, const std::vector<doubl
 }
 
 void UnigramModel::put_unknown(std::string_view text, std::vector<int32_t>& ids) const {
-  // Several unknown characters may together spell a token that no path used.
+  // Adjacent unknown characters may together spell a token that the best segmentation does not use.
   if (const auto id = vocabulary_.find(text)) {
     ids.push_back(*id);
     return;
@@ -40,7 +40,8 @@ void UnigramModel::encode(std::string_view piece, Scratch& scratch, std::vector<
   const uint64_t hash = cached ? XXH3_64bits(piece.data(), piece.size()) : 0;
   if (cached && scratch.cache.find(piece, hash, ids)) return;
   constexpr uint32_t kNone = ~uint32_t{0};
-  // The best path to each byte: its score, its last token, and the start of that token.
+  // Three arrays of `scratch` describe the best segmentation up to each byte: its score (scores), its last token
+  // (symbols), and the start of this token (ranks).
   const size_t n = piece.size();
   scratch.scores.assign(n + 1, 0);
   scratch.symbols.assign(n + 1, -1);

@@ -11,13 +11,13 @@
 
 namespace ashlar::data {
 
-/// Counts the words of texts, split by ByteLevel's pattern (GPT-2's). One object per thread.
+/// Counts the words of texts. GPT-2's pattern splits a text into words. One object per thread.
 class WordCounter {
  public:
   WordCounter();
   /// Throws TextError for a text that is not UTF-8.
   void add(std::string_view text);
-  void merge(WordCounter& other);   ///< adds the other's counts
+  void merge(WordCounter& other);   ///< adds the counts of `other` and clears `other`
   std::vector<WordCount> finish();  ///< sorted by word
 
  private:
