@@ -11,8 +11,8 @@ namespace ashlar::launch {
 std::optional<std::string> refused_by_system(const std::exception& error);
 
 /// After this call an uncaught exception in any thread, e.g. an out-of-memory error in a library's thread, ends the
-/// process as it would in the main thread: its line is printed, and the exit code is that of the Error, or 6 if the
-/// system refused memory or a thread.
+/// process as in the main thread: the process prints the error in one line and exits with the code of the Error, or
+/// with 6 if the system refused memory or a thread. Any other exception aborts the process.
 void report_what_nobody_catches();
 
 }  // namespace ashlar::launch

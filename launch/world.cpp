@@ -16,7 +16,8 @@ int64_t number_from(std::initializer_list<const char*> names, int64_t otherwise)
   return otherwise;
 }
 
-// The tasks on this machine from Slurm's list: "4(x2),3" is 4, 4 and 3; 1 without a list.
+// Returns the number of tasks on this machine. Slurm's list has the tasks of each machine: "4(x2),3" means 4, 4 and 3.
+// Returns 1 without a list.
 int64_t slurm_tasks_here() {
   const char* list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
   int64_t machine = number_from({"SLURM_NODEID"}, 0);
@@ -33,7 +34,7 @@ int64_t slurm_tasks_here() {
 
 World world_from_environment() {
   World world{.host = comm::Bootstrap::host_name(), .under_mpirun = comm::launched_by_mpi()};
-  if (!world.under_mpirun) return world;  // a batch script has Slurm's variables too
+  if (!world.under_mpirun) return world;  // a batch script has Slurm's variables too, but is not a rank
   world.ranks = number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}, 1);
   world.rank = number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}, 0);
   world.local_ranks = number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, slurm_tasks_here());

@@ -9,16 +9,15 @@
 
 namespace ashlar::launch {
 
-/// Runs `ashlar WORDS...` and returns its exit code. One table lists the subcommands, for the dispatch and the
-/// overview.
+/// Runs `ashlar WORDS...` and returns its exit code. A table in commands.cpp lists the subcommands.
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log);
 
-/// Throws input_error if there is no subcommand of that name.
+/// Throws an input error if there is no subcommand of that name.
 void check_command(const std::string& name);
 
-/// True if the result of a command is its output: for all commands except train, and for --help. The result of train is
-/// in files, and its lines only report progress, so it continues when standard output is lost.
+/// True if the result of the command is what it prints. This is false only for train without --help: the result of
+/// train is in files, and its lines only report progress, so train continues when standard output is lost.
 bool prints_its_result(const std::vector<std::string>& words);
 
 }  // namespace ashlar::launch

@@ -15,19 +15,19 @@ namespace ashlar::launch {
 class JobProcesses {
  public:
   /// A variable in the environment of mpirun and of all ranks; its value identifies one launch. A rank that has the
-  /// variable treats repeated SIGUSR1 of its launcher as one signal (SignalWatch::Reporter::resent).
+  /// variable treats repeated SIGUSR1 from its launcher as one signal (SignalWatch::Reporter::resent).
   static constexpr const char* kVariable = watch::kLaunchVariable;
 
-  JobProcesses();  ///< creates a unique name
+  JobProcesses();  ///< makes a unique value for kVariable
 
   const std::string& name() const { return name_; }
-  /// Running processes except this one and `mpirun`.
+  /// Returns the running processes of the job, except this one and `mpirun`.
   std::vector<pid_t> living(pid_t mpirun) const;
-  void end_all(pid_t mpirun) const;  ///< SIGKILL
-  /// Records the shared files of the ranks: those of Open MPI, its transports and NCCL in /dev/shm, and Open MPI's
-  /// session directory of `mpirun`.
+  void end_all(pid_t mpirun) const;  ///< sends SIGKILL to living(mpirun)
+  /// Records the files that killed ranks would leave behind: in /dev/shm the files of Open MPI, of its transports and
+  /// of NCCL, and the session directory that Open MPI creates for `mpirun`.
   void look(pid_t mpirun);
-  /// Removes the recorded files that still exist. Only after all processes have ended.
+  /// Removes the recorded files that still exist. Call it only after all processes of the job have ended.
   void remove_leftovers();
 
  private:

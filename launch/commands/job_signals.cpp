@@ -14,8 +14,8 @@ namespace {
 
 bool ends_the_job(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1; }
 
-constexpr int kDiedOfIt = 128 + SIGUSR1;  // a rank killed by the signal before its handler was installed
-constexpr int kAborted = 1;               // mpirun's own code; no rank exits with it
+constexpr int kDiedOfIt = 128 + SIGUSR1;  // code of a rank that SIGUSR1 killed before its handler was installed
+constexpr int kAborted = 1;               // exit code of mpirun itself; no rank exits with it
 
 }  // namespace
 

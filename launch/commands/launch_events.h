@@ -8,12 +8,13 @@
 
 namespace ashlar::launch {
 
-// Messages of `ashlar launch` while a job runs: each function formats a line, without "ashlar: " and line break.
+// Messages of `ashlar launch` while a job runs: each function formats a line, without the prefix "ashlar: " and without
+// a line break.
 
 /// A signal has arrived, and the ranks are asked to save and stop.
 std::string ranks_asked_to_stop(int signal);
 
-/// A signal ends the ranks. `saves`: they save if they get the signal in time.
+/// A signal ends the ranks. `saves`: true if the job saves checkpoints; the line then says that unsaved steps are lost.
 std::string ranks_ended(int signal, bool saves);
 
 /// A signal has killed mpirun, and so its ranks.
@@ -21,8 +22,8 @@ std::string mpirun_killed(int signal);
 
 /// Standard output or standard error could not be forwarded.
 struct OutputLost {
-  int why = 0;        ///< errno; 0: it had no reader
-  int64_t lines = 0;  ///< dropped without a reader; 0: dropping starts now
+  int why = 0;        ///< errno of the failed write; 0: the stream has no reader
+  int64_t lines = 0;  ///< number of lines dropped; 0: dropping begins now
   int fd = 1;         ///< 1: standard output, 2: standard error
 };
 std::string output_lost(const OutputLost& lost);
@@ -30,7 +31,7 @@ std::string output_lost(const OutputLost& lost);
 /// A run is restarted after a lost rank. `restart` counts from 1; `committed` is the step of its newest checkpoint.
 std::string run_restarted(int64_t restart, int64_t committed, std::chrono::milliseconds wait);
 
-/// A run is not restarted, after this number of restarts in a row.
+/// A run is not restarted again, after `restarts` restarts in a row.
 std::string restarts_ended(int64_t restarts, int64_t committed);
 
 /// Steps and time of a run with restarts.

@@ -12,16 +12,16 @@
 namespace ashlar::launch {
 
 /// Runs mpirun as a child process, once or repeatedly. Standard error passes through MpirunFilter. JobSignals handles
-/// the signals to this process, and a line reports each, because mpirun forwards no output of the ranks while it ends
-/// them. For jobs that save, the terminal's Ctrl-C does not reach mpirun, and the ranks do not read the terminal. A
-/// standard output without a reader does not block signals: lines of a job that saves are dropped and counted; other
-/// jobs wait for the reader.
+/// the signals to this process; the lines that it returns are printed on standard error, because mpirun forwards no
+/// output of the ranks while it ends them. For jobs that save, the terminal's Ctrl-C does not reach mpirun, and the
+/// ranks do not read the terminal. If nothing reads standard output, a job without a printed result (train) continues,
+/// and its lines are dropped and counted; any other job waits for the reader. Signals are handled in both cases.
 ///   Signals are handled from construction to finish(); SIGHUP only if it was not ignored (nohup).
 class MpirunChild {
  public:
   struct Args {
     bool prints_result = true;  ///< lost lines of standard output are an error, not a warning
-    bool saves = false;         ///< SIGUSR1 makes the ranks save and stop, with 75
+    bool saves = false;         ///< SIGUSR1 makes the ranks save and exit with code 75
   };
   explicit MpirunChild(const Args& args);
   MpirunChild(const MpirunChild&) = delete;
@@ -33,14 +33,15 @@ class MpirunChild {
   /// a signal ended the job (JobSignals), and 5 if a rank was lost or a signal killed mpirun. Throws an input error if
   /// the command cannot be started.
   int run(std::vector<std::string> line);
-  /// Waits for `time` or until a signal ends the job; true in the latter case.
+  /// Waits for `time`, or until a signal ends the job; returns true if a signal has ended it.
   bool wait(std::chrono::milliseconds time);
   void print(const std::string& text);       ///< prints "ashlar: " and text on standard error
   void print_line(const std::string& text);  ///< prints a line on standard error
   int exit_code(int code) const { return job_signals_.exit_code(code); }  ///< JobSignals::exit_code
   bool asked_to_end() const { return job_signals_.ending(); }
-  /// Restores signal handling and waits until the output is written, at most 2 s if it may be dropped. Resource error
-  /// when a result could not be written.
+  /// Restores signal handling and waits until the output is written. For output that may be dropped (a job without a
+  /// printed result, or a job that a signal ends), waits at most 2 s. Throws a resource error if the command has
+  /// succeeded (`code` is 0) but its printed result could not be written.
   void finish(int code);
 
  private:

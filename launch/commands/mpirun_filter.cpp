@@ -8,7 +8,7 @@ namespace ashlar::launch {
 
 namespace {
 
-constexpr size_t kRule = 20;  // a line of this many dashes begins and ends a paragraph of mpirun
+constexpr size_t kRule = 20;  // a line of at least this many dashes begins and ends a paragraph of mpirun
 
 constexpr std::string_view kRankPrefix = "ashlar: ";  // prefix of a rank's error
 
@@ -40,7 +40,7 @@ bool repeats_an_exit_code(std::string_view paragraph) {
   return false;
 }
 
-/// The number after `words`.
+/// Returns the number that follows `words` in the text.
 std::optional<int64_t> number_after(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
   if (at == std::string_view::npos) return std::nullopt;
@@ -50,28 +50,29 @@ std::optional<int64_t> number_after(std::string_view text, std::string_view word
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-/// The rank that a signal has killed, according to mpirun.
+/// Returns the rank that a signal has killed, according to a paragraph of mpirun.
 std::optional<int64_t> killed_rank(std::string_view paragraph) {
   if (paragraph.find("exited on signal") == std::string_view::npos) return std::nullopt;
   return number_after(paragraph, "noticed that process rank ");
 }
 
-/// The rank that another rank reports as lost (Watchdog::leave).
+/// Returns the rank that the line of another rank reports as lost (Watchdog::leave).
 std::optional<int64_t> lost_rank(std::string_view line) {
   if (line.find("; the job ends here: ") == std::string_view::npos) return std::nullopt;
   return number_after(line, "ashlar: [rank ");
 }
 
-/// The rank that reports its own fatal signal (FatalSignals).
+/// Returns the rank that reports its own fatal signal in the line (FatalSignals).
 std::optional<int64_t> crashed_rank(std::string_view line) {
   const size_t end = line.find("] signal SIG");
   return end == std::string_view::npos ? std::nullopt : number_after(line.substr(0, end), "ashlar: [rank ");
 }
 
-/// A line in which a rank answers SIGUSR1 (SignalWatch).
+/// True for a line in which a rank answers SIGUSR1 (SignalWatch).
 bool answers_sigusr1(std::string_view line) { return line.find(" SIGUSR1: ") != std::string_view::npos; }
 
-/// Exit codes 75 to 77: the run has saved after a signal and reported it on standard output.
+/// True if the paragraph reports an exit code from 75 to 77. The run has then saved after a signal, and has reported
+/// the signal and the save on standard output.
 bool tells_of_a_saved_run(std::string_view paragraph) {
   constexpr std::string_view kBefore = "Exit code:";
   const size_t at = paragraph.find(kBefore);
@@ -137,7 +138,7 @@ void MpirunFilter::end_of_line() {
   }
 }
 
-/// Handles a part of a rank's own line.
+/// Handles a part of a line that a rank has printed.
 void MpirunFilter::read_rank_line(std::string_view part) {
   rank_printed_ = true;
   rank_line_ += part;

@@ -16,7 +16,7 @@ namespace ashlar::launch {
 
 namespace {
 
-// Major version of Open MPI; 0 for another MPI.
+// Returns the major version of Open MPI; 0 for another MPI.
 int64_t open_mpi_major(const std::string& version) {
   constexpr std::string_view kName = "(Open MPI) ";
   const size_t at = version.find(kName);
@@ -24,7 +24,7 @@ int64_t open_mpi_major(const std::string& version) {
 }
 
 struct Hosts {
-  std::string text;  ///< hosts with their numbers of ranks
+  std::string text;  ///< hosts and their numbers of ranks, e.g. "a:2,b:4"
   int64_t slots = 0;
 };
 
@@ -49,13 +49,13 @@ Hosts distribute(const std::string& hosts, int64_t ranks) {
   return result;
 }
 
-// Environment variables that ranks on other machines need and that a remote shell does not pass.
+// True for environment variables that ranks on other machines need and that a remote shell does not pass on.
 bool is_exported(const std::string& name) {
   return name == "LD_LIBRARY_PATH" || name.starts_with("ASHLAR_") || name.starts_with("OMP_") ||
          name.starts_with("ONEDNN_");
 }
 
-/// The command line of Hydra, MPICH's mpirun.
+/// Returns the command line for Hydra, MPICH's mpirun.
 std::vector<std::string> hydra_line(const RequestedRanks& wanted, const LocalMpirun& here) {
   std::vector<std::string> line = {here.path};
   const auto add = [&](std::initializer_list<std::string> words) { line.insert(line.end(), words); };
@@ -94,20 +94,22 @@ std::vector<std::string> mpirun_line(const RequestedRanks& wanted, const LocalMp
   add({"--bind-to", "none"});
   const bool several = given || here.allocated;
   if (!several) {
-    if (!new_names) add_mca("plm", "isolated");  // this machine only: needs no ssh
-    add_mca("pml", "ob1");  // ranks of one machine need no fabric; skipping the search saves 0.2 s per start
+    if (!new_names) add_mca("plm", "isolated");  // the ranks run on this machine only, without ssh
+    add_mca("pml", "ob1");  // ranks of one machine need no network; not searching for one saves 0.2 s
   }
   add_mca("btl", new_names ? "self,sm,tcp" : "self,vader,tcp");
   if (new_names) add({"--prtemca", "prte_abort_on_non_zero_status", "1"});
   if (!new_names) add_mca("orte_abort_on_non_zero_status", "1");
   if (several) {
-    // A machine that loses power sends nothing. With these settings mpirun polls the machine and gives up after 4 s. By
-    // default mpirun would wait for the TCP timeout, a quarter of an hour, after the other ranks have ended.
+    // A machine that loses power sends nothing, so mpirun does not notice the loss by itself. With these settings
+    // mpirun polls each machine and gives up after 4 s without an answer. By default, mpirun would wait a quarter of an
+    // hour (the TCP timeout) after the other ranks have ended.
     for (const auto& [key, value] : {std::pair("time", "1"), std::pair("intvl", "1"), std::pair("probes", "3")}) {
       if (new_names) add({"--prtemca", str_cat("prte_keepalive_", key), value});
       if (!new_names) add_mca(str_cat("oob_tcp_keepalive_", key), value);
     }
-    // Seconds between SIGTERM and SIGKILL: with the default of one, a slow machine cannot always report the lost rank.
+    // Sets the time between SIGTERM and SIGKILL to 2 s. With the default of 1 s a slow machine cannot always report the
+    // lost rank.
     constexpr const char* kPatience = "odls_base_sigkill_timeout";
     if (new_names) add({"--prtemca", kPatience, "2"});
     if (!new_names) add_mca(kPatience, "2");
@@ -135,7 +137,7 @@ std::string shell_line(const std::vector<std::string>& words) {
       line += word;
       continue;
     }
-    // $'...' has escapes for terminal control characters.
+    // A word with control characters is quoted as $'...', where they can be written as escapes such as \x1b.
     const bool acts = std::ranges::any_of(word, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
     line += acts ? "$'" : "'";
     for (const char c : word) {

@@ -35,7 +35,8 @@ OutputQueue::~OutputQueue() {
   state_->changed.notify_all();
 }
 
-/// The part of `bytes` that goes into the queue. After dropped lines it begins with a line that counts them.
+/// Returns the part of `bytes` that goes into the queue. If lines were dropped before this part, it begins with a line
+/// that gives their number.
 std::string OutputQueue::kept(State& state, std::string_view bytes) {
   if (!state.dropping) {
     if (state.bytes < kMost) return std::string(bytes);

@@ -12,9 +12,10 @@
 
 namespace ashlar::launch {
 
-/// Bytes on their way to a descriptor whose reader may stop (Ctrl-S, a pager) or exit. A thread writes them, so that
-/// the caller never waits. Holds about kMost bytes; data that arrives while it is full is dropped up to the end of a
-/// line, and replaced by a line with the number of dropped lines (io::LinesLeftOut). Its thread receives no signals.
+/// A queue of bytes for a file descriptor whose reader may stop reading (Ctrl-S, a pager) or exit. A thread writes the
+/// bytes, so that the caller never blocks. The queue has room for about kMost bytes. Data that arrives while the queue
+/// is full is dropped up to the end of a line; a line with the number of dropped lines (io::LinesLeftOut) takes its
+/// place. The writing thread receives no signals.
 class OutputQueue {
  public:
   static constexpr size_t kMost = 1 << 20;
@@ -25,9 +26,9 @@ class OutputQueue {
   ~OutputQueue();  ///< does not wait: a blocked thread ends with the process
 
   void add(std::string_view bytes);
-  bool full() const;        ///< a caller that must not lose bytes waits while it is full
+  bool full() const;        ///< a caller that must not lose bytes waits while this is true
   int error() const;        ///< errno of the write that stopped the output, or 0
-  int64_t dropped() const;  ///< lines dropped because it was full
+  int64_t dropped() const;  ///< number of lines dropped because the queue was full
   /// Waits until everything is written or an error occurs. Returns false if that takes longer than `patience`.
   bool drain(std::chrono::milliseconds patience);
 
@@ -43,7 +44,7 @@ class OutputQueue {
     bool stop = false;
     bool mid_line = false;  ///< the last byte, kept or dropped, is not the end of a line
     bool dropping = false;
-    bool broken = false;  ///< the bytes kept before end within a line
+    bool broken = false;  ///< the queued bytes before the dropped ones end within a line
   };
   static std::string kept(State& state, std::string_view bytes);
   static void write_all(State& state, int fd);

@@ -13,31 +13,33 @@
 
 namespace ashlar::launch {
 
-/// Steps and time of a run under `ashlar launch --restarts`. A step that a later attempt repeats from a checkpoint
-/// counts as made, but not as kept.
+/// Steps and time of a run under `ashlar launch --restarts`. Every executed step counts as made. It counts as kept only
+/// if a checkpoint has saved its result, so that no later attempt repeats it.
 struct Goodput {
   int64_t kept_steps = 0, made_steps = 0;
   double kept_seconds = 0;  ///< time of the kept steps
-  double seconds = 0;       ///< since the launch, including starts and waits
+  double seconds = 0;       ///< time since the launch, including starts and waits
   double steps() const {
     return made_steps == 0 ? 1 : static_cast<double>(kept_steps) / static_cast<double>(made_steps);
   }
   double time() const { return seconds <= 0 ? 1 : kept_seconds / seconds; }
 };
 
-/// Follows a run by its directory, without owning it: the step of its newest checkpoint, and the rows of metrics.jsonl
-/// that each attempt has added. Reads each row once.
+/// Watches a run through the files in its directory, without taking the directory's lock: reads the step of the newest
+/// checkpoint, and counts the rows that each attempt adds to metrics.jsonl, each row once.
 class RunProgress {
  public:
   explicit RunProgress(std::filesystem::path run_dir);
 
   int64_t committed() const { return committed_; }  ///< step of the newest checkpoint; 0: none
   const Goodput& goodput() const { return goodput_; }
-  /// True if the directory was replaced since the beginning: `train --restart` has renamed the old one.
+  /// True if the directory was replaced since the construction or the last `look`: `train --restart` has renamed the
+  /// old one.
   bool renewed() const;
-  /// Called after an attempt: counts its rows; those up to the newest checkpoint are kept.
+  /// Called after an attempt: counts the steps in its rows. Steps up to the newest checkpoint count as kept.
   void look();
-  /// Appends a row with the step of the newest checkpoint, so that a resume keeps it. No effect if there is no file.
+  /// Appends the row `json` to metrics.jsonl; no effect if the file does not exist. The row must have the step of the
+  /// newest checkpoint, because a resume keeps only the rows up to that step.
   void append(const std::string& json);
 
  private:
@@ -47,12 +49,12 @@ class RunProgress {
   std::optional<uint64_t> inode_;
   int64_t committed_ = 0;
   std::optional<io::FileStamp> stamp_;  ///< stamp of metrics.jsonl at the last read
-  uint64_t read_to_ = 0;                ///< bytes of metrics.jsonl that are counted and final
+  uint64_t read_to_ = 0;                ///< bytes of metrics.jsonl whose rows are counted and will not change
   Goodput goodput_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
-/// The run directory of `train WORDS`. Throws the errors that `train` would throw.
+/// Returns the run directory of `train WORDS`. Throws the errors that `train` would throw.
 std::filesystem::path run_directory_of(std::span<const std::string> words);
 
 /// Parameters of a run that is restarted; the actions are callbacks.
@@ -61,14 +63,15 @@ struct RestartArgs {
   std::filesystem::path run_dir;
   std::vector<std::string> words;                                 ///< arguments of `train`
   std::function<int(const std::vector<std::string>& words)> run;  ///< runs an attempt; returns its exit code
-  std::function<bool()> asked_to_end;                             ///< a signal has asked the job to end
-  std::function<bool(std::chrono::milliseconds)> wait;            ///< true: a signal arrived meanwhile
+  std::function<bool()> asked_to_end;                             ///< returns true if a signal has asked the job to end
+  std::function<bool(std::chrono::milliseconds)> wait;            ///< waits; returns true if a signal ended the wait
   std::function<void(const std::string&)> say;                    ///< prints a line
 };
 
-/// Runs attempts until one ends with a code other than 5, a signal arrives, or `restarts` attempts in a row have
-/// committed nothing new. Waits 1 s before a restart, doubled for each in a row, at most 60 s. Records goodput in
-/// metrics.jsonl after each attempt and prints it at the end. Returns the code of the last attempt.
+/// Runs attempts until one ends with a code other than 5, a signal arrives, or `restarts` restarted attempts in a row
+/// have committed no new step. Waits 1 s before a restart; while no new step is committed, the wait doubles with each
+/// restart, up to 60 s. Records goodput in metrics.jsonl after each attempt that ended with code 5 and after each
+/// restarted attempt, and prints it at the end. Returns the code of the last attempt.
 int keep_alive(const RestartArgs& args);
 
 }  // namespace ashlar::launch

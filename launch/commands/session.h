@@ -13,19 +13,20 @@
 
 namespace ashlar::launch {
 
-/// Shared by all commands.
+/// Context that run_command() passes to every command.
 struct Session {
   watch::SignalWatch& signals;
   comm::Bootstrap& bootstrap;
   Log& log;
   std::istream& in;
-  std::ostream& out;  ///< standard output on rank 0; on other ranks what is written is dropped
+  std::ostream& out;  ///< standard output on rank 0; a stream that drops its text on other ranks
   std::ostream& err;
-  Cores cores;                              ///< cores of this rank
-  std::unique_ptr<watch::RankWatch> watch;  ///< watch over all ranks: under a launcher, and in `train`
+  Cores cores;  ///< cores of this rank
+  /// Watches all ranks. Null if mpirun did not start this process and the command is not `train`.
+  std::unique_ptr<watch::RankWatch> watch;
 };
 
-/// Publishes the phase of this rank, for the report of other ranks if it is lost.
+/// Publishes the phase of this rank, so that other ranks can report it if this rank is lost.
 inline void enter(Session& session, watch::Phase phase, int64_t number = -1) {
   if (session.watch) session.watch->flight_recorder().enter(phase, number);
 }

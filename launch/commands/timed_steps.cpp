@@ -50,7 +50,8 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
                       .local_ranks = bootstrap.local_size(),
                       .hardware_threads = session.cores.machine,
                       .purpose = config::Purpose::kStep};
-  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;  // the bytes tokenizer's: no dataset is opened here
+  // Without vocab.size the vocabulary is that of the bytes tokenizer, since no dataset is opened.
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;
   config::RunConfig config = config::resolve(raw, facts).config;
   if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
     throw input_error(command, "train.sequence_length and train.micro_batch are needed; set both in ", file,
@@ -65,7 +66,7 @@ Log log_to_stderr() {
   return Log([](std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); });
 }
 
-/// Connects the devices of all ranks.
+/// Connects the devices of all ranks and returns their communicator.
 comm::Communicator& connected(training::RunDevice& device) {
   device.connect();
   return device.ranks();
@@ -95,7 +96,8 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
   auto* const tunable = dynamic_cast<Tunable*>(&device_.backend());
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
   if (tuner == nullptr) return;
-  training::Tuning tuning(*tuner, bootstrap.control(), log_, {});  // as in training, but not saved
+  // Algorithms are chosen as in training, but the choices are not saved.
+  training::Tuning tuning(*tuner, bootstrap.control(), log_, {});
   const std::vector<pipeline::MicroBatch> batches = training::micro_batches(slots_);
   do {
     engine_.forward_backward(batches, steps_);
@@ -140,7 +142,8 @@ void TimedSteps::step(bool timed) {
   total_ms_.push_back(end - begin);
   gemms_ += device_.backend().num_gemms() - gemms;
   allocator_calls_ += allocator_calls() - allocations;
-  // Measured between the steps, at the same clock: cores that were idle reach a peak that no step can sustain.
+  // The peak is measured right after each step, while the cores still have the clock frequency that they had during the
+  // step. Cores that have rested reach a higher peak, which no step can sustain.
   const double seconds = std::clamp(1e-4 * total_ms_.back(), 0.005, 0.05);
   peaks_.push_back(training::peak_flops(bootstrap_, device_.backend(), config_.run.dtype,
                                         static_cast<int>(config_.run.threads), seconds));

@@ -14,8 +14,8 @@
 
 namespace ashlar::launch {
 
-/// The configuration of a benchmark of training steps; no dataset is needed. Input error, of `command`, when sizes of a
-/// step are missing.
+/// Reads the configuration for a benchmark of training steps, which needs no dataset. Throws an input error with the
+/// prefix `command` if the sequence length or the batch size is missing.
 config::RunConfig config_of_steps(std::string_view command, const std::string& file,
                                   const std::vector<std::string>& overrides, const Session& session);
 
@@ -29,21 +29,21 @@ class TimedSteps {
   /// Traffic of this rank over one communicator per step.
   struct Traffic {
     int64_t operations = 0;
-    int64_t bytes = 0;  ///< bytes of whole vectors
+    int64_t bytes = 0;  ///< sizes of the vectors of all operations, summed
   };
   struct Result {
     double step_ms = 0, step_ms_min = 0, step_ms_max = 0;
     double forward_backward_ms = 0;
     double tokens_per_sec = 0;
     double peak_flops = 0;  ///< peak FLOP/s of all ranks, measured between the steps
-    double share = 0;       ///< share of the peak; 6 N + attention in full
+    double share = 0;       ///< share of the peak, with attention counted in full
     double share_causal = 0;
     int64_t gemms = 0;                       ///< matrix products of this rank, per step
     std::map<std::string, Traffic> traffic;  ///< traffic of this rank, per step, by communicator
     int64_t allocator_calls = 0;             ///< system allocations during the timed steps
   };
   Result result() const;                                            ///< medians of the timed steps
-  const std::vector<double>& step_ms() const { return total_ms_; }  ///< each timed step
+  const std::vector<double>& step_ms() const { return total_ms_; }  ///< milliseconds of each timed step
 
   const config::RunConfig& config() const { return config_; }
   training::Engine& engine() { return engine_; }
@@ -57,7 +57,7 @@ class TimedSteps {
   const config::RunConfig config_;
   comm::Bootstrap& bootstrap_;
   const int64_t global_batch_;
-  Log log_;  ///< to standard error
+  Log log_;  ///< writes to standard error
   training::RunDevice device_;
   mesh::Mesh mesh_;
   training::Engine engine_;

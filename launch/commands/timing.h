@@ -12,15 +12,17 @@ using training::now_sec;
 
 inline double now_ms() { return 1e3 * now_sec(); }
 
-/// The quantile `share` in [0, 1) of at least one value: the nearest of the values, without interpolation.
+/// Returns the quantile `share`, in [0, 1), of the values. The result is one of the values; nothing is interpolated.
+/// Requires at least one value.
 inline double quantile(std::vector<double> values, double share) {
   const auto at = static_cast<int64_t>(share * static_cast<double>(values.size()));
   std::nth_element(values.begin(), values.begin() + at, values.end());
   return values[static_cast<size_t>(at)];
 }
 
-/// The lower quartile of the times of repeated calls: at least eight calls in about `budget` seconds, after two warm-up
-/// calls. The lower quartile, because disturbances of a shared machine can only make a call slower.
+/// Returns the lower quartile of the times of repeated calls, in seconds: at least eight calls in about `budget`
+/// seconds, after two warm-up calls. The lower quartile is more stable than the median, because other load on the
+/// machine only makes calls slower.
 template <typename Call>
 double quartile_seconds(double budget, const Call& call) {
   call();

@@ -65,7 +65,7 @@ int run_tokenizer_train(Words words, Session& session) {
   wanted.bad_lines = given.choice("--bad-lines", wanted.bad_lines);
   wanted.overwrite = given.flag("--overwrite");
   const bool bytes = wanted.kind == TokenizerKind::kBytesBpe;
-  // Options of the other kind are refused like unknown ones.
+  // An option of another --kind is not read and is therefore refused as unknown.
   if (bytes) wanted.min_frequency = given.integer("--min-frequency", wanted.min_frequency, 0, int64_t{1} << 40);
   if (!bytes) wanted.sentences = given.integer("--sentences", wanted.sentences, 1, int64_t{1} << 32);
   if (!bytes && !special.empty())

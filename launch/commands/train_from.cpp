@@ -9,13 +9,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The last component of a path, with or without a trailing slash.
+/// Returns the last component of a path, which may have a trailing slash.
 std::string name_of_folder(const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-/// Checks that the import at `out` is complete and of this directory. Input error otherwise.
+/// Throws an input error unless the import at `out` is complete and comes from `hf_directory`.
 void check_imported(const fs::path& hf_directory, const fs::path& out) {
   const checkpoint::CheckpointReader reader(out);
   const auto source = reader.metadata().find(hf::kSourceKey);

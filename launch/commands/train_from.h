@@ -8,8 +8,8 @@
 
 namespace ashlar::launch {
 
-/// The result of `ashlar train --from HF_DIR`: the configuration that the import wrote, and overrides that precede the
-/// user's.
+/// The result of `ashlar train --from HF_DIR`: the path of the configuration that the import wrote, and overrides to be
+/// placed before the user's overrides.
 struct TrainFrom {
   std::string config;
   std::vector<std::string> overrides;
@@ -18,13 +18,13 @@ struct TrainFrom {
 struct TrainFromArgs {
   std::filesystem::path hf_directory;
   std::vector<std::string> overrides;
-  std::vector<std::string> ignored_keys;  ///< keys of its config.json, as for `ashlar import`
+  std::vector<std::string> ignored_keys;  ///< keys of config.json to ignore, as for `ashlar import`
 };
 
-/// Called by all ranks; rank 0 imports (`import` true). The checkpoint goes to RUN_DIR.import, next to the run's
-/// directory (run.dir of `overrides`, else runs/NAME of the Hugging Face directory). If an earlier start has imported
-/// the same directory, its import is reused. Input error when RUN_DIR.import holds the import of another model, or
-/// anything else.
+/// Called by all ranks; only rank 0 sets `import`, and so imports the model. The checkpoint goes to RUN_DIR.import,
+/// next to the run's directory RUN_DIR. RUN_DIR is run.dir of `overrides`, else runs/NAME, where NAME is the last
+/// component of HF_DIR. If an earlier start has imported HF_DIR, its import is reused. Throws an input error if
+/// RUN_DIR.import exists but is not a complete import of HF_DIR.
 TrainFrom train_from(const TrainFromArgs& args, bool import, Log& log);
 
 }  // namespace ashlar::launch

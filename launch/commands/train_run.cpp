@@ -22,7 +22,7 @@ bool is_run_directory(const fs::path& dir) {
          fs::exists(dir / training::DirectoryLock::kFile, none);
 }
 
-/// The run directory given by its path or its config.toml; empty for another file.
+/// Returns the run directory that `path` names, directly or by its config.toml; an empty path for any other file.
 fs::path run_directory_of(const fs::path& path) {
   std::error_code none;
   if (fs::is_directory(path, none)) {

@@ -7,8 +7,8 @@
 namespace ashlar::config {
 namespace {
 
-/// True if the value is below the key's minimum, which means it was never set: e.g. the vocabulary size and sequence
-/// length stay 0 in a configuration that has only a model.
+/// True if the value is below the key's minimum, which means that it was never set. For example, train.sequence_length
+/// stays 0 in a configuration that has only a model.
 bool is_missing(const KeySpec& spec, const Value& value) {
   const auto below = [&](double v) { return v < spec.low || (spec.low_open && v == spec.low); };
   if (const int64_t* v = std::get_if<int64_t>(&value)) return below(static_cast<double>(*v));
@@ -68,7 +68,9 @@ std::vector<ModelDifference> compare_models(const model::ModelConfig& left, cons
   };
   const std::vector<Entry> others = model_entries(right);
   std::vector<ModelDifference> differences;
-  // The entries of `have` that `lack` does not have. An empty list and an absent optional key have no entry.
+  // Adds a difference for each key that has an entry in `have` and none in `lack`, if the key is optional or its value
+  // is a list of numbers: such a key is absent in the model of `lack`. Any other key without an entry in `lack` does
+  // not apply to that model, and is left out.
   const auto lacking = [&](const std::vector<Entry>& have, const std::vector<Entry>& lack, bool is_left) {
     for (const Entry& entry : have) {
       const bool may_be_absent =
@@ -133,7 +135,7 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
   std::vector<std::string> errors;
   const bool same_optimizer = stored.optimizer.rule.kind == wanted.optimizer.rule.kind;
   for (ConfigChange& change : compare_configs(stored, wanted)) {
-    // A different optimizer kind is one error. Differences of the defaults that follow from it are not listed.
+    // If optimizer.kind differs, keys whose defaults depend on optimizer.kind are not compared.
     if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
       errors.push_back(str_cat(change.key, " = ", change.after, ": expected ", change.before,

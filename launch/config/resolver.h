@@ -13,7 +13,8 @@ namespace ashlar::config {
 
 /// Reads raw values with their defaults, records derived values and collects errors. A key is invalid when its value is
 /// wrong, missing, or derived from an invalid key. Checks that involve invalid keys are skipped, so that one mistake
-/// gives one error. Reading an invalid key gives some value in its range.
+/// gives one error. An invalid key reads as its default, and an invalid integer without a default reads as 1, so that
+/// rules can compute with it.
 class Resolver {
  public:
   Resolver(const RawValues& raw, const Facts& facts);
@@ -25,7 +26,7 @@ class Resolver {
   const Facts& facts() const { return facts_; }
   const RawValues& raw() const { return raw_; }
   bool given(std::string_view key) const;
-  /// " (KEY is that of ...)" for a key whose value apply_run_values gave; else nothing.
+  /// Returns " (KEY comes from CHECKPOINT)" for a key that apply_run_values() has set; "" for others.
   std::string origin(std::string_view key) const;
   bool valid(std::initializer_list<std::string_view> keys) const;
 
@@ -42,7 +43,8 @@ class Resolver {
   Value value_of(std::string_view key) const { return value_of(schema()[key_index(key)]); }
   Value value_of(const KeySpec& spec) const;
 
-  /// Sets a derived key that was not given and records the rule. It becomes invalid when a dependency is.
+  /// Sets a derived key that was not given, and records its rule for printing. The key becomes invalid if a key in
+  /// `from` is invalid.
   void derive(std::string_view key, const Value& value, std::initializer_list<std::string_view> from,
               std::string_view rule);
   void set(std::string_view key, const Value& value) { schema()[key_index(key)].member.set(config_, value); }
@@ -50,7 +52,7 @@ class Resolver {
               std::string_view rule);
 
   /// Adds an error when `key` is given although its condition (the schema's `when`) does not hold. Needed only for keys
-  /// whose condition a rule tests; the constructor checks the others.
+  /// whose condition is tested by a rule in resolve*.cpp; the constructor checks the other keys.
   void only_when(std::string_view key, bool condition, std::initializer_list<std::string_view> from) {
     if (given(key) && !condition && valid(from)) not_applicable(schema()[key_index(key)]);
   }

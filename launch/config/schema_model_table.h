@@ -6,7 +6,7 @@
 
 namespace ashlar::config {
 
-/// The keys that define a model: sections model to init, a part of schema().
+/// The keys of the sections from model to init, which define a model. schema() contains them.
 std::span<const KeySpec> model_keys();
 
 }  // namespace ashlar::config

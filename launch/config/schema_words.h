@@ -2,7 +2,7 @@
 
 #include "launch/config/schema.h"
 
-/// Short names in which the rows of the schema are written.
+/// Short names that the rows of the schema tables use.
 namespace ashlar::config::schema_words {
 
 inline constexpr double kMega = 1 << 20;
@@ -15,7 +15,7 @@ inline constexpr auto kOptional = Need::kOptional;
 
 }  // namespace ashlar::config::schema_words
 
-/// The member of RunConfig that a key sets.
+/// Makes KeySpec::member from a path in RunConfig, e.g. MEMBER(model.d_model).
 #define MEMBER(path)                               \
   member < [](auto& c) -> auto& { return c.path; } \
   > ()

@@ -49,7 +49,7 @@ class DepthScan {
     opened_.pop_back();
   }
 
-  /// Advances to the closing quote of a string, or to where the string breaks off.
+  /// Advances to the closing quote of a string, or to the end of the line or text if the quote is missing.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool lines = text_.substr(at_, 3) == three;
@@ -69,9 +69,9 @@ class DepthScan {
 
   std::string_view text_;
   size_t at_ = 0, line_ = 0;
-  int64_t levels_ = 0;           // open levels
+  int64_t levels_ = 0;           // number of open levels
   int64_t dots_ = 0;             // dots in the current key
-  std::vector<int64_t> opened_;  // levels that each open bracket adds, including those of its key
+  std::vector<int64_t> opened_;  // levels that each open bracket adds: one, and one more for each dot of its key
 };
 
 }  // namespace

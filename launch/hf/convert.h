@@ -8,7 +8,8 @@
 
 namespace ashlar::hf {
 
-/// Calls io::convert. Returns the index of the first finite element that became infinite, or -1.
+/// Converts elements to another dtype with io::convert. Returns the index of the first finite element that became
+/// infinite; -1 if there is none.
 int64_t convert_elements(io::FileDType from, std::span<const std::byte> in, io::FileDType to, std::span<std::byte> out);
 
 /// Transposes: dst [cols, rows] = src [rows, cols]^T. element_bytes: 1, 2, 4 or 8.

@@ -11,11 +11,12 @@
 
 namespace ashlar::hf {
 
-/// The folder that an export writes to. One process holds it; other ranks may write the files that it has claimed. Its
-/// journal is written before any other file. It lists the number of shards and the extra files, and so the names of all
-/// files of the export: the shards, the index, the tokenizer's files, and config.json, which is written last. An export
-/// that was killed leaves a journal and no config.json: no reader takes that for a model, and the next export to the
-/// folder removes it. A file that no journal names is never deleted or overwritten.
+/// The folder that an export writes to. Only rank 0 has this object and the folder's lock; other ranks may write the
+/// files that the journal lists. A journal is written before any other file. It lists the number of shards and the
+/// extra files, which determine the names of all files of the export: the shards, the index, the tokenizer's files, and
+/// config.json, which is written last. A killed export leaves a journal and no config.json: no program reads such a
+/// folder as a model, and the next export to the folder removes the files. A file that no journal lists is never
+/// deleted or overwritten.
 class ExportFolder {
  public:
   static constexpr std::string_view kJournalFile = ".ashlar-export";
@@ -23,12 +24,12 @@ class ExportFolder {
   /// Files that an export will write in addition to config.json.
   struct Names {
     size_t shards = 0;
-    std::set<std::string> beside;  ///< extra files, not part of a model: those of a tokenizer
+    std::set<std::string> beside;  ///< names of extra files, e.g. the tokenizer's
   };
 
-  /// Creates the folder if it is missing and claims the names. First removes the files of a killed export, with a line
-  /// in the log. Input error, before anything is changed, for a folder that another export writes to, or that holds a
-  /// model, a part of one, one of the extra files, or a journal of another program.
+  /// Creates the folder if it is missing, removes the files of a killed export (with a line in the log), and writes the
+  /// journal. Throws an input error, before anything is changed, if another export writes to the folder, or if the
+  /// folder contains files of a model, one of the extra files, or a journal that Ashlar did not write.
   ExportFolder(std::filesystem::path path, Names names, Log& log);
   /// Leaves the files and the journal if neither finish() nor remove() was called.
   ~ExportFolder();
@@ -48,9 +49,9 @@ class ExportFolder {
   void claim();
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> created_;  // innermost first
+  std::vector<std::filesystem::path> created_;  // folders made by the constructor, innermost first
   Names names_;
-  int fd_ = -1;  // of the folder, holds the lock
+  int fd_ = -1;  // the folder's file descriptor, which carries the lock
 };
 
 }  // namespace ashlar::hf

@@ -4,8 +4,8 @@
 
 namespace ashlar::hf {
 
-// One line for each family, with the function in its file. An export takes the first family that can have the model, so
-// the simplest layout of a kind of model comes first.
+// One line for each family: the name of its function. An export takes the first family that can represent the model, so
+// a simple family comes before the families that extend it.
 #define ASHLAR_HF_FAMILIES(X) \
   X(llama)                    \
   X(qwen2)                    \

@@ -13,45 +13,49 @@ namespace ashlar::hf {
 
 struct ImportOptions {
   std::vector<std::string> ignored_keys;  ///< keys of config.json to ignore
-  bool tokenizer = true;                  ///< false: its files are not read
+  bool tokenizer = true;                  ///< false: the tokenizer's files are not read
 };
 
 /// Result of the import of a directory.
 struct ImportReport {
-  HfConfig config;        ///< with its notes
+  HfConfig config;        ///< config of the model, with the notes of the import
   std::string tokenizer;  ///< description of the tokenizer; empty if there is none
   int64_t tensors = 0;
   int64_t parameters = 0;
   int64_t bytes = 0;
 };
 
-/// Writes a Hugging Face directory as a checkpoint of weights at `out`. Each tensor keeps the dtype of the file. The
-/// checkpoint's configuration has the model sections, its metadata the class and token ids (keys `hf.*`), and it has
-/// the files of the tokenizer. Memory: two tensors. Errors as import_hf; input error when `out` is not empty or the
-/// kind of tokenizer is not supported; exit 6 for a full disk.
+/// Converts a Hugging Face directory to a checkpoint of weights at `out`. Each tensor keeps the dtype of the file. The
+/// checkpoint also contains a configuration with the model sections, the class and the token ids as metadata (keys
+/// `hf.*`), and the tokenizer. Needs host memory for a few tensors. Throws the errors of import_hf, an input error if
+/// `out` is not empty or the kind of tokenizer is not supported, and an error with exit code 6 if the disk is full.
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
                                   const ImportOptions& options = {});
 
-/// One line for the user: class, parameters, bytes, tokenizer.
+/// Returns one line for the user: class, parameters, bytes, tokenizer.
 std::string summary(const ImportReport& report, const std::filesystem::path& out);
 
-/// A digest that identifies a Hugging Face directory independently of its path. It covers config.json, and of each file
-/// of weights the name, the size, and the first and last 64 KiB. The metadata of an import has it under kSourceKey.
+/// A digest that identifies a Hugging Face directory independently of its path. It covers config.json and, for each
+/// weight file, the name, the size, and the first and last 64 KiB. An import stores the digest in the checkpoint's
+/// metadata, under kSourceKey.
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
 
-/// The end-of-text ids in the metadata of an import: those of generation_config.json if it had some, otherwise those
-/// of config.json; none for a checkpoint that was not imported. Damaged error for metadata of another form.
+/// Returns the end-of-text ids in the metadata of an imported checkpoint: the ids of generation_config.json if it had
+/// any, otherwise the ids of config.json. Empty for a checkpoint that was not imported. Throws a damaged-data error for
+/// malformed metadata.
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
 struct ExportOptions {
-  /// Null: the family it was imported from, or for other checkpoints the first family that can hold the model.
+  /// If null, the export uses the family from which the checkpoint was imported or, if it was not imported, the first
+  /// family that can represent the model.
   const Family* family = nullptr;
-  std::optional<io::FileDType> dtype;  ///< absent: as stored
-  /// Longest context to write; 0: that of the imported model, or train.sequence_length if the import recorded none.
+  std::optional<io::FileDType> dtype;  ///< absent: the dtype of the checkpoint's tensors
+  /// Longest context, in tokens, to write to config.json. If 0, the export writes the longest context of the imported
+  /// model, or train.sequence_length if the checkpoint does not record it.
   int64_t max_positions = 0;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
-  bool tokenizer = true;                         ///< false: the model alone
+  bool tokenizer = true;                         ///< false: only the model is written
 };
 
 struct ExportReport {
@@ -59,9 +63,10 @@ struct ExportReport {
   Exported files;
 };
 
-/// Called by all ranks. Writes the weights of a checkpoint (of a run directory, its newest valid one) as a Hugging Face
-/// directory, without the optimizer state. Every byte read is compared with its checksum. Errors as export_hf; input
-/// error that names the settings in the way when no family can have the model.
+/// Called by all ranks. Converts the weights of a checkpoint, without the optimizer state, to a Hugging Face directory.
+/// If `checkpoint` is a run directory, its newest valid checkpoint is converted. Every byte that is read is verified
+/// against its checksum. Throws the errors of export_hf, and an input error that names the unsupported settings if no
+/// family can represent the model.
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
                                const ExportOptions& options, Log& log, comm::ControlPlane& ranks);
 

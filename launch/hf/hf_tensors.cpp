@@ -13,12 +13,12 @@ namespace {
 using model::ModelConfig;
 using model::Topology;
 
-/// Row blocks of q, k and v in the one tensor that holds them: group after group (TensorNames::qkv_groups).
-///   GPT-2, Phi3, MPT   one group: all queries, all keys, all values
-///   NeoX, Falcon,      one group for each KV head: its queries, its key, its value. (Falcon's three layouts are this
-///   GPTBigCode, BLOOM, one: multi-query is one group, one KV head a head is n_heads groups of three.)
-///   Persimmon
-///   CodeGen            four groups of heads, in each the values before the keys
+/// Returns the row blocks of q, k and v in the fused tensor of all three, group after group (TensorNames::qkv_groups):
+///   GPT-2, Phi3, MPT: one group with all queries, then all keys, then all values.
+///   NeoX, Falcon, GPTBigCode, BLOOM, Persimmon: one group per KV head with its queries, its key and its value. This
+///   covers Falcon's three layouts: multi-query attention has one group, multi-head attention has n_heads groups, and
+///   grouped-query attention has n_kv_heads groups.
+///   CodeGen: four groups of heads; in each group the values come before the keys.
 std::array<std::vector<RowBlock>, 3> fused_rows(const ModelConfig& m, const TensorNames& names) {
   const int64_t groups = names.qkv_groups > 0 ? names.qkv_groups : m.n_kv_heads;
   const int64_t queries = m.q_width() / groups, keys = m.kv_width() / groups;
@@ -72,7 +72,7 @@ class Builder {
     if (m_.norm.affine == model::NormAffine::kScaleBias) whole(hf + ".bias", ours + ".bias", {m_.d_model});
   }
 
-  /// Adds the norm of the queries or keys of `heads` heads.
+  /// Adds the norm of the queries or keys of a layer with `heads` heads.
   void head_norm(const std::string& hf, const std::string& ours, int64_t heads, int64_t head_dim) {
     if (!model::qk_norm_has_gain(m_)) return;
     const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads, head_dim);
@@ -81,12 +81,12 @@ class Builder {
   }
 
   struct Part {
-    std::string name;  ///< ours, without .weight
+    std::string name;  ///< Ashlar name, without .weight or .bias
     int64_t rows;
     std::vector<RowBlock> blocks;
   };
 
-  /// Adds a linear layer of the file that holds one or more Ashlar layers. All of them have `in` inputs.
+  /// Adds a linear layer of the file, which is one Ashlar layer or several fused ones. Each has `in` inputs.
   void linear(const std::string& hf, const std::vector<Part>& parts, int64_t in, bool bias) {
     int64_t out = 0;
     for (const Part& part : parts) out += part.rows;
@@ -140,15 +140,15 @@ class Builder {
     if (m_.ffn.act == Activation::kXielu) xielu(hf + "mlp.act_fn.", ours + "ffn.");
   }
 
-  /// The two scalars of xIELU, and the constants that the class stores in addition.
+  /// Adds the two learned scalars of xIELU, and the two constants that the class also stores as tensors.
   void xielu(const std::string& hf, const std::string& ours) {
     for (const char* scalar : {"alpha_p", "alpha_n"}) whole(hf + scalar, ours + scalar, {1});
     list_.push_back({.hf_name = hf + "beta", .constant = kXieluBeta});
     list_.push_back({.hf_name = hf + "eps", .constant = kXieluEps});
   }
 
-  /// In the file the rotated columns of a head are its last columns; in Ashlar they are its first. The file has the
-  /// keys of a head beside its values; Ashlar has all keys in one tensor and all values in another.
+  /// In the file, the rotated dimensions of a head come last; in Ashlar they come first. The file has keys and values
+  /// in one tensor, head by head; Ashlar has one tensor for all keys and one for all values.
   void latent_attention(const std::string& hf, const std::string& ours) {
     const int64_t H = m_.n_heads, D = m_.head_dim, R = m_.rope.dims, P = D - R;
     const int64_t V = model::layer_heads(m_, 0).v_head_dim, q_rank = m_.attn.q_rank, kv_rank = m_.attn.kv_rank;

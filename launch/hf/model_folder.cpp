@@ -33,7 +33,7 @@ constexpr OtherForm kOtherForms[] = {
     {".onnx", "ONNX graphs are not supported; download the safetensors files of the same model"},
 };
 
-/// The first name with that suffix; empty if there is none.
+/// Returns the first name that ends with `ending`; empty if there is none.
 std::string first_ending(const std::set<std::string>& names, std::string_view ending) {
   const auto at = std::ranges::find_if(names, [&](const std::string& n) { return n.ends_with(ending); });
   return at == names.end() ? "" : *at;

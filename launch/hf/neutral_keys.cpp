@@ -18,7 +18,8 @@ constexpr const char* kAlways[] = {
     "unsloth_version", "unsloth_fixed", "transformers.js_config", "_from_model_config", "is_llama_config",
     "model_max_length", "max_sequence_length", "n_ctx", "seq_length", "verbose", "init_device", "base_model_tp_plan",
     "base_model_pp_plan",
-    // Options of computing and returning the same results: kernels, fusions, caches, the precision of sums.
+    // Options that change how results are computed and returned, not the results: kernels, fusions, caches, precision
+    // of sums.
     "use_cache", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "experts_implementation", "gradient_checkpointing", "chunk_size_feed_forward",
     "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
@@ -29,15 +30,15 @@ constexpr const char* kAlways[] = {
     "bf16", "fp16", "fp32", "onnx_safe", "masked_softmax_fusion", "bias_dropout_fusion", "skip_bias_add",
     "skip_bias_add_qkv", "slow_but_exact", "inference_runner", "runner_max_sequence_length", "pad_key_length",
     "max_batch_size", "pre_allocate_kv_cache", "validate_runner_input",
-    // Init, and settings of other tasks.
+    // Initialization of weights, and settings of other tasks such as classification.
     "initializer_range", "init_config", "classifier_dropout", "summary_type", "summary_use_proj", "summary_activation",
     "summary_proj_to_labels", "summary_first_dropout", "predict_special_tokens",
-    // Encoder-decoder models, which no family here is.
+    // Settings of encoder-decoder models; all families here are decoder-only.
     "is_decoder", "tie_encoder_decoder", "cross_attention_hidden_size",
     // Ids of tokens that no logit depends on.
     "decoder_start_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id", "eod_token_id",
     "user_token_id", "assistant_token_id", "image_token_id",
-    // Options of text generation, which old files keep here.
+    // Options of text generation, which old files have in config.json.
     "assistant_confidence_threshold", "assistant_lookbehind", "bad_words_ids", "begin_suppress_tokens",
     "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty",
     "epsilon_cutoff", "eta_cutoff", "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id",
@@ -46,7 +47,7 @@ constexpr const char* kAlways[] = {
     "remove_invalid_values", "repetition_penalty", "suppress_tokens", "target_lookbehind", "temperature", "top_k",
     "top_p", "typical_p"};
 
-/// Keys that have no effect at one value, which is what every class does.
+/// Keys that have no effect at one value, because that value describes what every class does anyway.
 constexpr NeutralKey kAtOneValue[] = {
     {"n_special", "0"},           {"full_attn_mod", "1"},         {"interpolate_factor", "1"},
     {"use_mrope", "false"},       {"scale_attn_weights", "true"}, {"learned_embeddings", "true"},

@@ -16,14 +16,14 @@ namespace {
 
 constexpr uint64_t kSamplingRngStream = hash64("generate");
 
-/// The drawn token, sent by the last stage to the others.
+/// The drawn token, which the last stage sends to the other stages.
 struct Drawn {
   int32_t id = 0;
   int32_t bad_id = -1;  ///< id with a non-finite logit, or -1
   double bad_logit = 0;
 };
 
-/// The first id with a non-finite logit that the model does not mask; -1: none.
+/// Returns the first id whose logit is not finite and that the model does not mask; -1 if there is none.
 int32_t first_bad(std::span<const double> logits, const model::ModelConfig& config) {
   for (int32_t id = 0; id < config.vocab_size; ++id) {
     if (std::isfinite(logits[id])) continue;
@@ -58,7 +58,7 @@ void generate(training::Engine& engine, const GenerateOptions& o, const std::fun
   const int64_t capacity = std::min(limit, wanted);
   Decoder decoder(engine, capacity, o.use_cache);
 
-  std::vector<int32_t> context = o.prompt;  // the model's context
+  std::vector<int32_t> context = o.prompt;  // the tokens that the model reads
   const auto keep_newest = [&](int64_t n) {
     context.erase(context.begin(), context.end() - std::min<int64_t>(n, context.size()));
   };

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Length of the prefix that further ids cannot change: everything except an incomplete last character or the
-/// replacement character for it.
+/// Returns the length of the prefix of `text` that further ids cannot change: everything except an incomplete last
+/// character or the replacement character for it.
 size_t certain_size(std::string_view text) {
   if (text.ends_with(kReplacement)) return text.size() - kReplacement.size();
   size_t tail = 0;
@@ -28,7 +28,7 @@ TextStream::TextStream(const data::Tokenizer& tokenizer, std::span<const int32_t
 
 std::string TextStream::add(int32_t id) {
   ids_.push_back(id);
-  if (tokenizer_.is_byte(id)) return "";  // the run of byte tokens may continue
+  if (tokenizer_.is_byte(id)) return "";  // the next id may continue this run of byte tokens
   return flush(false);
 }
 
@@ -38,7 +38,8 @@ std::string TextStream::flush(bool all) {
   const std::span<const int32_t> ids(ids_);
   std::string text = tokenizer_.decode(ids.subspan(anchor_));
   if (!text.starts_with(known_)) {
-    // The previous ids ended within a run of byte tokens whose text was returned, so the next id starts a new anchor.
+    // The new ids have changed the text of previous ids, which ended within a run of byte tokens. That text has already
+    // been returned, so decoding restarts at the first id whose text has not been returned.
     anchor_ = returned_;
     known_.clear();
     text = tokenizer_.decode(ids.subspan(anchor_));

@@ -9,11 +9,11 @@ namespace ashlar::inference {
 struct SamplingOptions {
   double temperature = 1.0;  ///< 0 = always the most likely token
   int64_t top_k = 0;         ///< keep the k most likely; 0 = all
-  double top_p = 1.0;  ///< then keep the smallest set with total probability p (Holtzman et al. 2020, arXiv:1904.09751)
+  double top_p = 1.0;  ///< then keep the smallest set of probability >= p (Holtzman et al. 2020, arXiv:1904.09751)
   uint64_t seed = 0;
 };
 
-/// The distribution after temperature, top-k and top-p, over ids [0, vocab). Pure; sums to one.
+/// Returns the distribution over ids [0, vocab) after temperature, top-k and top-p; it sums to one.
 std::vector<double> sampling_distribution(std::span<const double> logits, int64_t vocab,
                                           const SamplingOptions& options);
 

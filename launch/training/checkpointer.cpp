@@ -47,7 +47,7 @@ void Checkpointer::poll(SaveState received) {
 }
 
 void Checkpointer::finish(const Ctx& ctx, const checkpoint::SaveArgs& args) {
-  last_ = step_ == args.state.step;  // if the save of an earlier step fails, the last one follows
+  last_ = step_ == args.state.step;  // a save of an earlier step may fail, since the last save follows it
   log_current_save();
   while (!saving_.idle()) note(saving_.wait_phase());
   if (step_ != args.state.step) {
@@ -78,7 +78,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
   }
-  const bool first_rank = ranks_.rank() == 0;  // all ranks have the same outcome
+  const bool first_rank = ranks_.rank() == 0;  // all ranks have the same outcome, so only rank 0 logs it
   if (outcome.damage && first_rank)
     log_.warn(str_cat("the saved checkpoint cannot be read back; older checkpoints are kept: ", *outcome.damage));
   if (outcome.verified) {
@@ -86,7 +86,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     retention_.start(outcome.verified->step);
   }
   if (!outcome.failure) return;
-  // A run directory that now belongs to another run is a final error, not one to retry.
+  // If another run has taken over the run directory, check_owned_ throws and the save is not retried.
   comm::try_on_all_ranks(ranks_, [&] {
     if (first_rank && check_owned_) check_owned_();
   });

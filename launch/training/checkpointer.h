@@ -13,39 +13,43 @@ namespace ashlar::training {
 
 struct CheckpointerArgs {
   comm::ControlPlane& ranks;
-  Log& log;  ///< log of this rank; rank 0 logs what concerns all ranks
+  Log& log;  ///< log of this rank; rank 0 logs the lines that concern all ranks
   std::filesystem::path run_dir;
   int64_t keep = 0;                   ///< number of newest valid checkpoints to keep
-  std::function<void()> check_owned;  ///< rank 0's RunDirectory::check_owned; called first when a save fails
+  std::function<void()> check_owned;  ///< RunDirectory::check_owned on rank 0; called when a save fails
 };
 
-/// The checkpoints of a running training. They are written in the background, logged when complete, read back, and
-/// deleted when old. All ranks make all calls at the same steps. A failed save is logged in one line and retried at the
-/// next interval. The third failure in a row ends the run with exit code 6, and so does a failure of the last save
-/// (comm::AllRanksError, or Error of one rank). Earlier checkpoints are kept, and failed ones leave no files.
+/// Saves the checkpoints of a run. Each checkpoint is written in the background, logged when complete, read back to
+/// verify it, and deleted once `keep` newer ones are valid. All ranks make all calls at the same steps. A failed save
+/// is logged in one line, leaves no files, and is retried at the next interval. The third failure in a row ends the run
+/// with exit code 6, as does a failure of the last save: all ranks throw comm::AllRanksError; a run with one rank
+/// throws Error. Earlier checkpoints are kept.
 class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerArgs& args);
 
-  /// Allocates the memory for snapshots and returns its size in bytes on this rank. Called if there will be saves
-  /// during the run.
+  /// Allocates this rank's memory for snapshots of the state and returns its size in bytes. Called before the first
+  /// step if a save is due during the run (checkpoint.every).
   int64_t reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer);
-  /// Records the checkpoint that the run has loaded. All ranks have verified it.
+  /// Records the checkpoint from which the run resumes. All ranks have verified it.
   void loaded(const checkpoint::Found& checkpoint);
 
-  bool has(int64_t step) const { return step_ == step; }  ///< saved, or being saved
-  /// Begins a save of the current state, unless it `has` that step; first waits until the previous save is written.
-  /// Code that changes the state must wait for the returned event; null: nothing to wait for.
+  bool has(int64_t step) const { return step_ == step; }  ///< true if this step is saved or is being saved
+  /// Begins a save of the current state, unless `has` returns true for its step. First waits until the previous save is
+  /// written. Returns the event after which the state has been copied: code that changes the state must wait for it.
+  /// Returns null if there is nothing to wait for.
   [[nodiscard]] Event* begin(const Ctx& ctx, const checkpoint::SaveArgs& args);
-  /// Waits until the previous save is written, as `begin` does.
+  /// Waits until the previous save is written; the save may still be read back afterwards. `begin` waits too.
   void wait_until_free();
-  /// `state` returns this rank's contribution to the message of a step. `poll` acts on the combined state of all ranks.
+  /// `state` returns this rank's value of StepMessage::save. `poll` is called with the maximum of this value over all
+  /// ranks, and advances the save.
   SaveState state() { return saving_.state(); }
   void poll(SaveState received);
-  /// Called at the end of a run. Saves the state unless the last save was of the same step, waits for all saves, and
-  /// logs them.
+  /// Called at the end of a run. Saves the state unless its step is already saved or being saved, waits for all saves,
+  /// and logs them.
   void finish(const Ctx& ctx, const checkpoint::SaveArgs& args);
-  /// Waits for the current save and begins none: for a run that ends because its state is not worth saving.
+  /// Waits for the current save and does not begin another. Called if a run ends with an error, so that its last state
+  /// is not saved.
   void wait();
 
  private:
@@ -59,9 +63,9 @@ class Checkpointer {
   checkpoint::Retention retention_;  ///< used by rank 0 only
   int64_t step_ = -1;                ///< step of the last or current save
   std::function<void()> check_owned_;
-  bool any_ = false;   ///< the run has a checkpoint, loaded or saved
-  int failures_ = 0;   ///< consecutive
-  bool last_ = false;  ///< no save follows
+  bool any_ = false;   ///< true if the run has loaded or saved a checkpoint
+  int failures_ = 0;   ///< number of failed saves in a row
+  bool last_ = false;  ///< true during the last save of the run
 };
 
 }  // namespace ashlar::training

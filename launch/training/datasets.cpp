@@ -13,7 +13,7 @@ namespace ashlar::training {
 
 namespace {
 
-constexpr std::string_view kNul("\0", 1);  // neither a path nor an error text contains it
+constexpr std::string_view kNul("\0", 1);  // separator: no path and no error text contains it
 constexpr std::string_view kWhere = "[data] ";
 
 }  // namespace
@@ -53,7 +53,7 @@ std::unique_ptr<data::TokenDataset> SharedManifests::open(const std::string& pat
 
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets) {
   comm::try_on_all_ranks(ranks, [&] {
-    int64_t first = ranks.rank();  // shard of this dataset: shards of all datasets are assigned round-robin
+    int64_t first = ranks.rank();  // this rank's next shard of d; shards of all datasets are assigned round-robin
     for (const data::WeightedDataset& d : datasets) {
       const int64_t shards = d.dataset->num_shards();
       for (; first < shards; first += ranks.size()) d.dataset->check_shard(first);

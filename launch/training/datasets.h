@@ -13,16 +13,16 @@
 
 namespace ashlar::training {
 
-/// The manifests of datasets, each read once per machine, by its first rank, which sends the bytes to the other ranks
-/// there. The manifest of a dataset of 150,000 shards has tens of megabytes, and a thousand ranks that read it at once
-/// overload the file system.
+/// The manifests of the run's datasets. The first rank of each machine reads each manifest once and sends its text to
+/// the other ranks of the machine. The manifest of a dataset of 150,000 shards has tens of megabytes, so a thousand
+/// ranks that read it at once would overload the file system.
 class SharedManifests {
  public:
-  /// Called by all ranks. Read errors are kept and thrown by `open`.
+  /// Called by all ranks. A read error is not thrown here but by `open`.
   SharedManifests(comm::Bootstrap& bootstrap, const std::vector<std::string>& paths);
 
-  /// The dataset at one of the paths. Throws the error of reading its manifest on every rank of the machine; input
-  /// error for a path that the machine's first rank did not have.
+  /// Opens the dataset at one of the constructor's `paths`. If its manifest could not be read, throws the error of that
+  /// read, on every rank of the machine. Input error if the first rank of this machine was not given this path.
   std::unique_ptr<data::TokenDataset> open(const std::string& path) const;
 
  private:
@@ -33,9 +33,10 @@ class SharedManifests {
   std::map<std::string, Manifest> manifests_;
 };
 
-/// Opens every shard of the datasets once, without reading its chunks, and compares it with its manifest. Rank r of p
-/// checks shards r, r + p, ... Called by all ranks. If shards are missing, truncated or do not match their manifest,
-/// all ranks throw the same error (exit code 3), the one found by the lowest rank.
+/// Opens each shard of the datasets on one rank, without reading its chunks, and compares it with its manifest. The
+/// shards of all datasets are numbered in sequence: rank r of p ranks checks shards r, r + p, ... If a shard is
+/// missing, truncated or does not match its manifest, all ranks throw the same error (exit code 3): the one found by
+/// the lowest rank. Called by all ranks.
 void check_shards(comm::ControlPlane& ranks, const std::vector<data::WeightedDataset>& datasets);
 
 /// Logs the warnings of the datasets (TokenDataset::warnings), each once, on rank 0.

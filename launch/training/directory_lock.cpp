@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kHow = "; stop that process, or set run.dir to another directory";
 
-/// Another process probably owns the directory.
+/// Thrown if another process has locked the directory or may have locked it.
 struct HeldByOther {
   Error error;
   std::optional<LockHolder> holder;
@@ -42,8 +42,9 @@ HeldByOther taken(const fs::path& dir, const std::optional<LockHolder>& holder) 
           holder};
 }
 
-/// True if the holder is a rank of an earlier attempt of the launch that started `self`. No holder counts as one too,
-/// since a rank that is about to end has emptied its lock file.
+/// True if the holder is a rank of an earlier attempt of the `ashlar launch` that started `self`. Also true if no
+/// holder is known, because a rank that is ending empties its lock file before it releases the lock. Always false if
+/// `self` was not started by `ashlar launch`.
 bool of_former_attempt(const std::optional<LockHolder>& holder, const LockHolder& self) {
   return !self.launch.empty() && (!holder || holder->launch == self.launch);
 }
@@ -122,7 +123,8 @@ std::string describe(const LockHolder& h) {
 
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self) {
   if (holder.boot.empty() || self.boot.empty()) return Liveness::kUnknown;
-  // The boot ids differ, so the machine has rebooted. Two machines with one host name would be a configuration error.
+  // Different boot ids on one host mean that the machine has rebooted, so the holder is dead. Two machines with the
+  // same host name would be a configuration error.
   if (holder.boot != self.boot) return holder.host == self.host ? Liveness::kDead : Liveness::kUnknown;
   if (holder.pid_space != self.pid_space) return Liveness::kUnknown;
   const watch::ProcessStat now = watch::process_stat(static_cast<int>(holder.pid));
@@ -145,8 +147,8 @@ void DirectoryLock::acquire(const Args& args) {
   const absl::Time end = absl::Now() + absl::Seconds(args.former_seconds);
   for (bool logged = false;;) {
     try {
-      // A process without file locks may hold the directory at the same time as one that has them: both check the held
-      // file.
+      // A process on a machine without flock for this file system uses .lock.held. So a process with flock checks
+      // .lock.held too.
       if (!acquire_file_lock(file_lock_)) return acquire_held_file(std::strerror(errno));
       while (fs::exists(dir_ / kHeldFile)) remove_dead_holder();
       return settle_owner(args);
@@ -171,7 +173,7 @@ void DirectoryLock::settle_owner(const Args& args) {
   if (watch) watch_owner(args, text, other ? describe(*other) : "a process that its lock file does not name");
   text_ours_ = write_text(fd_, to_text(self_));
   if (!watch) return;
-  // If several processes have watched, the last one that wrote owns the directory.
+  // If several processes have watched the owner, the process that wrote the lock file last owns the directory.
   usleep(static_cast<useconds_t>(args.watch_seconds / 30 * 1e6));
   const std::string now = io::text_if_readable(dir_ / kFile);
   if (text_ours_ && nonce_of(now) != self_.nonce) throw taken(dir_, parse_holder(now));
@@ -221,7 +223,7 @@ void DirectoryLock::check_place() const {
 
 void DirectoryLock::make_lock_file_again() {
   const int fd = open(text_file().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return;  // checked again before the next write
+  if (fd < 0) return;  // the next `check` tries again
   text_ours_ = write_text(fd, to_text(self_));
   if (held_file_) {
     close(fd);
@@ -234,7 +236,7 @@ void DirectoryLock::make_lock_file_again() {
 void DirectoryLock::check() {
   const std::lock_guard lock(checking_);
   check_place();
-  // No file is opened in a step if this file is unchanged.
+  // If the lock file is unchanged since the last check, it is not opened.
   const std::optional<io::FileStamp> stamp = io::file_stamp(text_file());
   if (stamp && stamp == read_stamp_) return;
   const int fd = open(text_file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -271,7 +273,7 @@ bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
     do result = file_lock(fd_, LOCK_EX | LOCK_NB);
     while (result != 0 && errno == EINTR);
     const int why = errno;
-    // The holder may have moved the directory between our open and our lock.
+    // The previous holder may have moved the directory between our open and our lock.
     if (result == 0 && same_file(fd_, path)) return true;
     close(std::exchange(fd_, -1));
     if (result == 0) continue;
@@ -282,7 +284,7 @@ bool DirectoryLock::acquire_file_lock(FileLock file_lock) {
 }
 
 void DirectoryLock::acquire_held_file(const std::string& why) {
-  // A process with file locks is visible only by its lock file, since this one cannot see locks.
+  // Without flock this process cannot see the locks of others: only the text of .lock shows a process that holds one.
   const std::optional<LockHolder> other = parse_holder(io::text_if_readable(dir_ / kFile));
   if (other && liveness_of(*other, this_process()) == Liveness::kAlive) throw taken(dir_, other);
   const fs::path path = dir_ / kHeldFile;
@@ -311,7 +313,7 @@ void DirectoryLock::remove_dead_holder() {
   if (fd < 0) return;  // removed meanwhile
   close(fd);
   std::optional<LockHolder> holder = parse_holder(io::text_if_readable(path));
-  for (int i = 0; i < 20 && !holder; ++i) {  // its creator may not have written it yet
+  for (int i = 0; i < 20 && !holder; ++i) {  // the creator may not have written its name yet
     usleep(50'000);
     if (!fs::exists(path)) return;
     holder = parse_holder(io::text_if_readable(path));
@@ -326,8 +328,8 @@ void DirectoryLock::remove_dead_holder() {
                     path.string()),
         holder};
   }
-  // If several processes find the holder dead, exactly one of them must remove the file, and none may remove a newer
-  // one. The claim file ensures this.
+  // If several processes find the holder dead, exactly one of them must remove the file, and none may remove the file
+  // of a newer holder. The claim file, which only one process can create, ensures this.
   const int claimed = open(claim.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (claimed < 0) {
     throw input_error("run", "another process is taking over ", dir_.string(),
@@ -340,12 +342,12 @@ void DirectoryLock::remove_dead_holder() {
 
 DirectoryLock::~DirectoryLock() {
   std::error_code none;
-  const bool ours = nonce_of(io::text_if_readable(text_file())) == self_.nonce;  // else another process owns it now
+  const bool ours = nonce_of(io::text_if_readable(text_file())) == self_.nonce;  // else another process owns `dir_`
   if (held_file_ && ours) fs::remove(dir_ / kHeldFile, none);
   if (dir_fd_ >= 0) close(dir_fd_);
   if (fd_ < 0) return;
   if (ours) [[maybe_unused]]
-    const int emptied = ftruncate(fd_, 0);  // empty: no holder
+    const int emptied = ftruncate(fd_, 0);  // an empty file names no holder
   close(fd_);
 }
 

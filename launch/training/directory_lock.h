@@ -11,36 +11,36 @@
 
 namespace ashlar::training {
 
-/// The holder of a directory, as its lock file names it.
+/// The process that has locked a directory, as recorded in the directory's lock file.
 struct LockHolder {
   std::string host;
   int64_t pid = 0;
   uint64_t started = 0;   ///< start of the process, in clock ticks since boot
-  std::string boot;       ///< boot id of that machine
-  std::string pid_space;  ///< PID namespace of its process id
-  std::string since;      ///< UTC, e.g. 2026-03-01 12:00:00
-  std::string nonce;      ///< random for each acquisition; empty: written by an older version
-  std::string launch;     ///< id of the `ashlar launch` that started it; empty: none
+  std::string boot;       ///< boot id of that machine (/proc/sys/kernel/random/boot_id)
+  std::string pid_space;  ///< PID namespace in which `pid` is valid
+  std::string since;      ///< time of acquisition, UTC, e.g. 2026-03-01 12:00:00
+  std::string nonce;      ///< random, new for each acquisition; empty if an older version wrote the file
+  std::string launch;     ///< id of the `ashlar launch` that started the process; empty if there is none
   bool operator==(const LockHolder&) const = default;
 };
-LockHolder this_process();  ///< with a new nonce
+LockHolder this_process();  ///< describes this process, with a new nonce
 std::string to_text(const LockHolder& holder);
 std::optional<LockHolder> parse_holder(const std::string& text);
-/// "process 4711 on node7 since 2026-03-01 12:00:00 UTC".
+/// Returns "process 4711 on node7 since 2026-03-01 12:00:00 UTC".
 std::string describe(const LockHolder& holder);
 
-/// State of the process that holds a lock, as far as `self` can determine it.
+/// Whether the holder of a lock is alive, as far as the process `self` can determine.
 enum class Liveness { kAlive, kDead, kUnknown };
 Liveness liveness_of(const LockHolder& holder, const LockHolder& self);
 
-/// Holds a directory from construction to destruction; only one process can hold it at a time. The lock is flock on
-/// DIR/.lock. On a file system without flock it is a file DIR/.lock.held that only one process can create. That file
-/// stays after a kill. The next process then decides by host, boot id and process id whether the creator is alive, and
-/// refuses if it cannot tell. Both files name the holder.
-///   Locks may be unreliable: some file systems grant flock to every machine. Therefore the text of the file counts
-/// too. A process that gets the lock but finds a live owner in the text is refused. If it cannot tell whether the owner
-/// is alive (another machine, a container), it watches for a while whether the owner still writes. An owner checks
-/// before each write that the text is still its own (`check`).
+/// Exclusive lock on a directory, held from construction to destruction. The lock is flock on DIR/.lock. On a file
+/// system without flock, the lock is a file DIR/.lock.held that only one process can create; a killed process leaves
+/// this file behind. The next process then decides by host, boot id and process id whether the creator is dead, and
+/// starts only if it is certain of that. Each of the two files names the process that owns the directory.
+///   Locks may be unreliable: some file systems grant flock on one file to several machines at once. Therefore the
+/// owner named in the file counts too. A process that gets the lock is refused if the file names another owner that is
+/// alive. If the process cannot decide whether that owner is alive (another machine, a container), it watches for a
+/// while whether the owner still writes. An owner checks before each write that the file still names it (`check`).
 class DirectoryLock {
  public:
   using FileLock = int (*)(int fd, int operation);  ///< flock, or a substitute in tests
@@ -48,48 +48,49 @@ class DirectoryLock {
   struct Args {
     std::filesystem::path dir;
     FileLock file_lock;
-    std::string watched;                    ///< the file in `dir` that a run appends to at each step
-    double watch_seconds = 30;              ///< how long an owner of unknown state is watched
-    double former_seconds = 25;             ///< how long to wait for a rank of this launch's previous attempt
-    LogLine log_line = [](const auto&) {};  ///< called before and after these waits
+    std::string watched;                    ///< name of the file in `dir` that a run appends to at each step
+    double watch_seconds = 30;              ///< how long to watch an owner that may be dead
+    double former_seconds = 25;             ///< longest wait for a rank of the launch's previous attempt to end
+    LogLine log_line = [](const auto&) {};  ///< receives a line about each of these waits
   };
   static constexpr const char* kFile = ".lock";
   static constexpr const char* kHeldFile = ".lock.held";
 
-  /// Input error when another process holds `dir` (named if known), or when `dir` is not writable. Waits for a rank of
-  /// an earlier attempt of the same `ashlar launch --restarts`, which is about to end.
+  /// Locks `dir`. Input error if another process holds the lock (the text names the process if it is known), or if
+  /// `dir` is not writable. If the holder is a rank of an earlier attempt of the same `ashlar launch --restarts`, first
+  /// waits up to Args::former_seconds for that rank to end.
   explicit DirectoryLock(Args args);
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  /// One line for the log when the directory is held without flock; otherwise empty.
+  /// Returns a line for the log if the directory is held without flock; otherwise an empty text.
   const std::string& note() const { return note_; }
-  /// Reports the new path of the directory after a rename. Lock files move with it.
+  /// Sets the new path after the directory was renamed. The lock files move with the directory.
   void moved(std::filesystem::path dir);
-  /// Input error when the directory is no longer at its path, or when another process has taken it over. Creates the
-  /// lock file again if it was removed. Costs a few system calls; thread-safe.
+  /// Input error if the directory is no longer at its path, or if another process has taken it over. Creates the lock
+  /// file again if it was removed. Costs a few system calls; thread-safe.
   void check();
 
  private:
   void acquire(const Args& args);
-  bool acquire_file_lock(FileLock file_lock);  ///< false: not supported here
-  void settle_owner(const Args& args);         ///< handles the owner named in the text when the lock is ours
+  bool acquire_file_lock(FileLock file_lock);  ///< returns false and sets errno if flock is not supported
+  void settle_owner(const Args& args);  ///< called with flock held: replaces the owner named in the file, or throws
   void watch_owner(const Args& args, const std::string& text, const std::string& owner) const;
   void check_place() const;
   void make_lock_file_again();
   std::filesystem::path text_file() const { return dir_ / (held_file_ ? kHeldFile : kFile); }
   void acquire_held_file(const std::string& why);
-  void remove_dead_holder();  ///< after it the held file can be created
+  void remove_dead_holder();  ///< removes .lock.held if its creator is dead, otherwise throws
 
   std::filesystem::path dir_;
   FileLock file_lock_;
   const LockHolder self_;
   int fd_ = -1;
-  int dir_fd_ = -1;                          ///< the directory, also after a rename
-  bool text_ours_ = false;                   ///< our own text was written
-  std::optional<io::FileStamp> read_stamp_;  ///< of the lock file when `check` last found our text in it
-  std::mutex checking_;                      ///< the run's thread and that of a save
+  int dir_fd_ = -1;                          ///< descriptor of the directory, valid also after a rename
+  bool text_ours_ = false;                   ///< true once the lock file names this process
+  std::optional<io::FileStamp> read_stamp_;  ///< stamp of the lock file when `check` last found our nonce in it
+  std::mutex checking_;                      ///< guards calls from the run's thread and from the thread of a save
   bool held_file_ = false;
   std::string note_;
 };

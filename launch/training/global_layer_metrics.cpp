@@ -25,7 +25,7 @@ nn::LayerMetric sum_of(const std::string& text) {
   return sum;
 }
 
-/// True if this rank is the first of the ranks with the same value, and so reports it.
+/// True if this rank reports its value of the metric: of several ranks with the same value, only the first does.
 bool is_reported_here(const nn::LayerMetric& sum, const mesh::Coordinates& at) {
   return std::ranges::all_of(
       kAxisNames, [&](const auto& axis) { return !sum.replicated_over.has(axis.value) || at[axis.value] == 0; });

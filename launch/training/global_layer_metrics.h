@@ -11,21 +11,23 @@
 
 namespace ashlar::training {
 
-/// The union of the sums that the layers of all ranks declare. It is equal on every rank, although a pipeline stage
-/// knows only the sums of its own layers.
+/// The union of the metrics that the layers of all ranks declare. It is equal on every rank, although a pipeline stage
+/// knows only the metrics of its own layers.
 class GlobalLayerMetrics {
  public:
-  /// (all) `own` must outlive it. Bug when ranks declare a metric in different ways.
+  /// Called by all ranks. `own`: the metrics declared by this rank's layers. Throws Bug if ranks declare the same
+  /// metric with different definitions.
   GlobalLayerMetrics(const nn::LayerMetrics& own, mesh::Mesh& mesh);
 
-  /// Returns this rank's part of the message of a step. `own`: its values, in the order of its own list.
+  /// Returns this rank's values for StepMessage::layers. `own`: the values of this rank's metrics, in the order of
+  /// their declaration.
   nn::LayerMetricValues of_rank(std::span<const double> own) const;
-  /// The metrics of a step, from the reduced message.
+  /// Returns the metrics of a step with their names. `all`: the values of StepMessage::layers, reduced over all ranks.
   std::vector<std::pair<std::string, double>> metrics(const nn::LayerMetricValues& all, const StepCounts& counts) const;
 
  private:
-  std::vector<nn::LayerMetric> all_;  ///< ordered by metric
-  std::vector<int64_t> places_;       ///< index of each own sum in that list; -1: another rank reports the same value
+  std::vector<nn::LayerMetric> all_;  ///< the union, ordered by name
+  std::vector<int64_t> places_;       ///< index in all_ of each own metric; -1: another rank reports the same value
 };
 
 }  // namespace ashlar::training

@@ -13,15 +13,15 @@ namespace ashlar::training {
 
 namespace {
 
-constexpr size_t kMostRows = 32;     // lines of a picture
-constexpr int64_t kMostColumns = 8;  // tensor ranks that are drawn one by one
+constexpr size_t kMostRows = 32;     // maximum number of table rows in a picture
+constexpr int64_t kMostColumns = 8;  // maximum number of tensor ranks for which each rank has a column
 
 std::string span_text(std::string_view what, int64_t begin, int64_t end) {
   if (end - begin == 1) return str_cat(what, " ", begin);
   return str_cat(what, "s ", begin, "-", end - 1);
 }
 
-/// "embedding, layers 0-1, layers 4-5, head"
+/// Names the parts of a stage: "embedding, layers 0-1, layers 4-5, head".
 std::string stage_text(const Layout& l, int64_t stage) {
   std::string text;
   const auto add = [&](const std::string& part) { text += str_cat(text.empty() ? "" : ", ", part); };
@@ -34,8 +34,9 @@ std::string stage_text(const Layout& l, int64_t stage) {
   return text;
 }
 
-/// The bubble of the schedule, from the simulator. Once the pipeline is full, idle time grows linearly with the number
-/// of micro-batches, so for many micro-batches two small numbers are simulated and extrapolated.
+/// Returns the bubble fraction of the schedule, computed by the simulator. Once the pipeline is full, idle time grows
+/// linearly with the number of micro-batches. So if there are many micro-batches, two smaller numbers of micro-batches
+/// are simulated, and the idle time is extrapolated from them.
 double bubble_of(const Layout& l) {
   constexpr int64_t kChunkRuns = 1 << 15;
   pipeline::Costs costs;

@@ -31,7 +31,7 @@ struct Layout {
   std::vector<std::string> hosts;  ///< host name of each rank
 };
 
-/// Describes the layers and slices of each rank, one line per stage, and the bubble of the schedule:
+/// Describes the layers and slices of each rank, one line per stage and replica, and the bubble of the schedule:
 ///   layout: 4 ranks on 1 host = pipeline 2 x data 1 x tensor 2; 1f1b, 8 micro-batches: 11.1% of the time is bubble
 ///                                    tensor 0: heads 0-1   tensor 1: heads 2-3
 ///   stage 0  embedding, layers 0-1   rank 0                rank 1

@@ -22,7 +22,7 @@ struct StartEvent {
   double peak_flops = 0;  ///< peak FLOP/s of all ranks; `mfu` is relative to it
 };
 
-/// A completed step. `mfu*` are negative when no peak is known.
+/// A completed step. `mfu` and `mfu_causal` are negative when no peak is known.
 struct StepEvent {
   int64_t step = 0;  ///< steps completed, counted from 1
   int64_t total_steps = 0;
@@ -31,8 +31,8 @@ struct StepEvent {
   int64_t tokens = 0;  ///< tokens of the run so far
   double step_ms = 0;
   double tokens_per_sec = 0;
-  double mfu = -1;         ///< 6N + 12 L H D T flops per token
-  double mfu_causal = -1;  ///< MFU with half the attention flops (causal)
+  double mfu = -1;         ///< MFU with attention flops counted in full (model::FlopsPerToken::total_full)
+  double mfu_causal = -1;  ///< MFU with causal, i.e. half, attention flops (total_causal)
   int64_t peak_memory_bytes = 0;
   double data_wait_ms = 0;
   double eta_sec = 0;
@@ -49,7 +49,7 @@ struct ValidationEvent {
   double seconds = 0;
 };
 
-/// Root mean squares, every log.stats_every steps.
+/// Root mean squares of weights, gradients and residual stream, every log.stats_every steps.
 struct StatisticsEvent {
   struct OfTensor {
     std::string name;
@@ -61,22 +61,22 @@ struct StatisticsEvent {
   std::vector<double> residual_rms;  ///< [n_layers + 1], after the embedding and after each block
 };
 
-/// A checkpoint was started; it is written while training continues.
+/// A save has begun. The checkpoint is written while training continues.
 struct SaveEvent {
   int64_t step = 0;
-  double ms = 0;  ///< time that training waited
+  double ms = 0;  ///< time that training waited for the save
 };
 
 /// The run ends without an error.
 struct EndEvent {
-  int64_t step = 0;  ///< completed
+  int64_t step = 0;  ///< steps completed
   int64_t total_steps = 0;
   std::optional<std::string> signal;  ///< signal that ended the run; absent: all steps are done
   std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
-/// Receiver of the events of a run, such as the terminal or a file. Only rank 0 has sinks (Reports::make_sinks) and
-/// calls them in order for each event. A sink overrides the events that it shows.
+/// Receiver of the events of a run, such as the terminal or a file. Only rank 0 has sinks (Reports) and calls them in
+/// order for each event. A sink overrides the functions of the events that it handles.
 class MetricSink {
  public:
   MetricSink() = default;

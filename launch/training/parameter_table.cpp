@@ -10,7 +10,7 @@ namespace ashlar::training {
 
 namespace {
 
-// "blocks.3.attn.q.weight" -> "blocks.*.attn.q.weight"
+// Replaces the layer number by *: "blocks.3.attn.q.weight" becomes "blocks.*.attn.q.weight".
 std::string kind_of(const std::string& name) {
   constexpr std::string_view kPrefix = "blocks.";
   if (name.compare(0, kPrefix.size(), kPrefix) != 0) return name;

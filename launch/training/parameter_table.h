@@ -7,9 +7,9 @@
 
 namespace ashlar::training {
 
-/// The table of parameter groups of the whole model, printed at the start of a run. Tensors of one kind in all layers
-/// are one row with count, shape, elements, weight decay and initialization with its rule; the first and the last layer
-/// are named where they differ.
+/// Returns the table of the whole model's parameters, printed at the start of a run. The tensors of one kind in all
+/// layers share a row with count, shape, elements, weight decay and initialization. If the initialization differs
+/// between layers, the row shows it for the first and for the last layer.
 std::string parameter_table(const model::ModelConfig& config, const optim::OptimizerOptions& options);
 
 }  // namespace ashlar::training

@@ -32,18 +32,18 @@ struct TrainerArgs {
   comm::Bootstrap& bootstrap;                   ///< connects the ranks of the run
   watch::SignalWatch& signals;                  ///< already installed
   MemoryLedger memory;
-  Log& log;                 ///< log of this rank; rank 0 logs what concerns all ranks
-  watch::RankWatch& watch;  ///< watch over all ranks
-  int64_t cores = 0;        ///< shared by the ranks of this machine; 0: those of this process
-  bool restart = false;     ///< start over: the old run directory is renamed after all checks
+  Log& log;                 ///< log of this rank; rank 0 logs the lines that concern all ranks
+  watch::RankWatch& watch;  ///< detects ranks that die or hang
+  int64_t cores = 0;        ///< number of cores that the ranks of this machine share; 0: the cores of this process
+  bool restart = false;     ///< starts over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
   /// For tests: changes the engine's options; empty: nothing.
   std::function<void(EngineOptions&)> change_engine;
 };
 
-/// State shared by all parts of a trainer, from the start of a run to its end. Created by all ranks and not changed.
-/// The current step belongs to StepLoop.
+/// State shared by all parts of a trainer, from the start of a run to its end. Created by all ranks. No member is
+/// replaced afterwards. The current step belongs to StepLoop.
 struct Run {
   /// Locks the run directory, makes the device and allocates the model; logs the layout and the parameters.
   explicit Run(TrainerArgs& args);
@@ -51,19 +51,19 @@ struct Run {
 
   Ctx ctx() { return engine->ctx(); }
   watch::FlightRecorder& recorder() { return watch.flight_recorder(); }
-  bool is_known_to_all(const Error& error) const;  ///< thrown on every rank
+  bool is_known_to_all(const Error& error) const;  ///< true if every rank throws this error
 
   const config::RunConfig config;
   comm::Bootstrap& bootstrap;
   comm::ControlPlane& ranks;
-  const bool first_rank;  ///< rank 0, which logs and writes
+  const bool first_rank;  ///< true on rank 0, which logs and writes
   watch::SignalWatch& signals;
   watch::RankWatch& watch;
   Log& log;
   MemoryLedger memory;
   RunDirectory directory;  ///< locked by rank 0
   std::unique_ptr<RunDevice> device;
-  std::unique_ptr<GpuMonitor> gpu;  ///< rank 0's, for its device; null: unavailable
+  std::unique_ptr<GpuMonitor> gpu;  ///< monitor of rank 0's GPU; null on other ranks or if unavailable
   std::optional<mesh::Mesh> mesh;
   std::optional<Engine> engine;
   std::vector<std::string> hosts;  ///< host names of all ranks, on rank 0
@@ -74,7 +74,7 @@ struct Run {
   void make_device(TrainerArgs& args);
   void make_engine(const TrainerArgs& args);
   void log_model();
-  EngineOptions watched_options();  ///< engine options with the watch's callbacks
+  EngineOptions watched_options();  ///< engine options whose callbacks report progress to the watch
 };
 
 }  // namespace ashlar::training

@@ -12,13 +12,13 @@
 
 namespace ashlar::training {
 
-/// References must outlive the device.
+/// Arguments of a RunDevice. References must outlive it.
 struct RunDeviceArgs {
   comm::Bootstrap& bootstrap;
-  config::RunSection run;  ///< device, threads
+  config::RunSection run;  ///< only `device` and `threads` are used
   AttentionKernels attention = AttentionKernels::kOwn;
   Log& log;
-  MemoryLedger* memory = nullptr;  ///< memory used by the device and its libraries is added to it; may be null
+  MemoryLedger* memory = nullptr;  ///< receives the memory used by the device and its libraries; may be null
   /// Creates the backend, for tests; empty: kernels::make_backend with `run`.
   std::function<std::unique_ptr<Backend>()> make_backend;
 };
@@ -26,7 +26,7 @@ struct RunDeviceArgs {
 /// The backend of this rank, and the communication between the devices of all ranks. Called by all ranks.
 class RunDevice {
  public:
-  /// Creates the backend and a stream. Input error on all ranks when one lacks the device, or two ranks share a GPU.
+  /// Creates the backend and a stream. Input error on all ranks if a rank lacks the device, or two ranks share a GPU.
   explicit RunDevice(const RunDeviceArgs& args);
   ~RunDevice();
 
@@ -36,7 +36,7 @@ class RunDevice {
 
   Backend& backend() { return *backend_; }
   Stream& stream() { return *stream_; }
-  comm::Communicator& ranks();  ///< for device memory, over all ranks; after `connect`
+  comm::Communicator& ranks();  ///< communicator of all ranks for device memory; call it after `connect`
 
  private:
   RunDeviceArgs args_;

@@ -16,35 +16,36 @@ namespace ashlar::training {
 /// A run's directory, owned by one run at a time.
 class RunDirectory {
  public:
-  /// `file_lock` replaces flock in tests; `watch_seconds`: how long an owner of unknown state is watched.
+  /// `file_lock` replaces flock in tests; `watch_seconds`: how long to watch an owner that may be dead (DirectoryLock).
   explicit RunDirectory(std::filesystem::path path, DirectoryLock::FileLock file_lock = flock,
                         double watch_seconds = 30)
       : path_(std::move(path)), file_lock_(file_lock), watch_seconds_(watch_seconds) {}
 
   /// Creates the directory if needed, checks that it is writable and locks it for the lifetime of this object. Called
-  /// by one rank of a run. Input error when that fails or another run trains there. Returns a line for the log, or an
-  /// empty one. `log_line` is called before and after waiting for an owner (DirectoryLock).
+  /// by one rank of a run. Input error if the directory cannot be created, written or locked, e.g. because another run
+  /// trains there. Returns DirectoryLock::note, a line for the log or an empty text. `log_line` receives the lines
+  /// about a wait for another owner (DirectoryLock).
   std::string lock(const DirectoryLock::LogLine& log_line = [](const auto&) {});
-  /// Input error when the locked directory was moved or deleted, or another process took it over. To be called before
+  /// Input error if the locked directory was moved or deleted, or another process took it over. To be called before
   /// each write. Thread-safe.
   void check_owned() const;
   /// Renames the locked directory: PATH becomes PATH.old-1 (or the next free number), and a new, locked PATH is
-  /// created. Returns the new name, or empty when the directory was empty. Input error when renaming fails; everything
-  /// is then unchanged.
+  /// created. Returns the path of the old directory. A directory that contains only lock files is not renamed; the
+  /// result is then an empty path. Input error if renaming fails; everything is then unchanged.
   std::filesystem::path set_aside();
-  /// Input error when set_aside is certain to fail: the working directory of this process is inside the directory, so
-  /// that relative paths would move with it, or the path passes through the content of the directory. Changes nothing,
-  /// needs no lock.
+  /// Input error if set_aside is certain to fail: because the working directory of this process is inside the run
+  /// directory, so that relative paths would change their meaning, or because the path of the run directory passes
+  /// through one of its entries. Changes nothing, needs no lock.
   void check_can_be_set_aside() const;
   /// Throws an input error if the directory is missing on some rank after one rank has locked it.
   void check_visible() const;
 
-  /// The newest checkpoint committed by this run, as recorded in committed.json, independent of the contents of
-  /// checkpoints/: its step, -1 if the record is unreadable. Returns nullopt if no checkpoint has been committed, or if
-  /// an older version wrote the directory.
+  /// Returns the step of the newest checkpoint committed by this run, as recorded in committed.json; -1 if that file is
+  /// unreadable. Does not depend on the contents of checkpoints/. Returns nullopt if no checkpoint has been committed,
+  /// or if an older version wrote the directory.
   std::optional<int64_t> committed() const;
-  void record_committed(int64_t step) const;  ///< atomically; for any thread
-  /// For a run without a checkpoint: throws a damaged-data error if one had been committed.
+  void record_committed(int64_t step) const;  ///< writes committed.json atomically; thread-safe
+  /// Called if no checkpoint was found: throws a damaged-data error if committed.json records one.
   void check_none_lost() const;
 
   const std::filesystem::path& path() const { return path_; }

@@ -7,11 +7,11 @@
 
 namespace ashlar::training {
 
-// Events of a run that are neither steps nor errors. Each has a struct with the values and a function that formats the
-// line, without `warning: `. Once a run has its sinks, they receive the event (WarningEvent). Earlier events, and
-// events of the metrics file itself, are written to the log as a line.
+// Events of a run that are neither steps nor errors. Each has a struct with its values and a function that formats its
+// line, without the prefix `warning: `. Once a run has created its sinks, they receive the events (WarningEvent).
+// Earlier events, and events of the metrics file itself, are written to the log as lines.
 
-/// metrics.jsonl cannot be written; rows are held in memory and tried again with each following row.
+/// metrics.jsonl cannot be written. Rows are held in memory, and each later append tries again to write them.
 struct MetricsHeldBack {
   std::filesystem::path path;
   std::string reason;  ///< the system's error
@@ -25,7 +25,7 @@ struct MetricsCaughtUp {
 };
 std::string to_line(const MetricsCaughtUp& event);
 
-/// Held rows are lost: memory was full, or the run has ended.
+/// Held rows are lost, because the memory for them was full or the run has ended.
 struct MetricsLost {
   std::filesystem::path path;
   int64_t rows = 0;
@@ -33,7 +33,7 @@ struct MetricsLost {
 };
 std::string to_line(const MetricsLost& event);
 
-/// The run has rows of steps, but it never committed a checkpoint. It starts over at step 0.
+/// metrics.jsonl has rows of steps, but the run never committed a checkpoint. The run starts over at step 0.
 struct StartsOver {
   std::filesystem::path run_dir;
   int64_t rows = 0;
@@ -47,7 +47,8 @@ struct NewestCheckpointMissed {
 };
 std::string to_line(const NewestCheckpointMissed& event);
 
-/// A start finds a lock and cannot tell whether its owner is alive: it watches for a while whether the owner writes.
+/// A run that starts cannot decide whether the owner of its directory is alive. It watches for a while whether the
+/// owner writes.
 struct OwnerWatched {
   std::filesystem::path run_dir;
   std::string owner;
@@ -55,14 +56,15 @@ struct OwnerWatched {
 };
 std::string to_line(const OwnerWatched& event);
 
-/// That owner wrote nothing: this process takes over the run.
+/// The watched owner (OwnerWatched) wrote nothing. This process takes over the directory.
 struct OwnerReplaced {
   std::filesystem::path run_dir;
   std::string owner;
 };
 std::string to_line(const OwnerReplaced& event);
 
-/// A start finds the lock of a rank of the previous attempt (`launch --restarts`) and waits until that rank ends.
+/// A run that starts finds its directory locked by a rank of the previous attempt (`launch --restarts`). It waits until
+/// that rank ends.
 struct FormerAwaited {
   std::filesystem::path run_dir;
   std::string owner;
@@ -73,20 +75,20 @@ std::string to_line(const FormerAwaited& event);
 /// A dataset has no loss in a validation, because all its targets are masked (data.document_mask).
 struct UncountedSource {
   std::string path;
-  int64_t sequences = 0;  ///< read
+  int64_t sequences = 0;  ///< number of sequences read
 };
 std::string to_line(const UncountedSource& event);
 
-/// A run is resumed with another train.steps, so that its decay does not end at the last step or the rate of the next
-/// step changes.
+/// A run is resumed with another train.steps, and either the learning rate of the next step changes or the decay does
+/// not end at the new last step.
 struct ScheduleAtNewSteps {
   std::string kind;
-  int64_t step = 0;  ///< done so far
-  int64_t steps = 0;
-  int64_t decay_begin = 0, decay_end = 0;  ///< steps done; both 0 where the kind has no decay of its own
+  int64_t step = 0;                        ///< steps completed before the resume
+  int64_t steps = 0;                       ///< the new train.steps
+  int64_t decay_begin = 0, decay_end = 0;  ///< completed steps at begin and end of the decay; both 0 without a decay
   double lr_before = 0;                    ///< learning rate of the previous step
   double lr_next = 0;                      ///< learning rate of the next step
-  double lr_next_before = 0;               ///< rate of the next step with the old train.steps
+  double lr_next_before = 0;               ///< learning rate of the next step with the old train.steps
   double lr_last = 0;                      ///< learning rate of the last step
 };
 std::string to_line(const ScheduleAtNewSteps& event);
@@ -94,7 +96,7 @@ std::string to_line(const ScheduleAtNewSteps& event);
 /// The threads of a rank mostly wait for each other.
 struct ThreadsWait {
   int64_t rank = 0;
-  double share = 0;  ///< waiting share of the time of all threads but one
+  double share = 0;  ///< waiting time / (step time * (threads - 1))
   int64_t steps = 0;
   int threads = 0;
 };
@@ -112,8 +114,8 @@ std::string to_line(const SlowRanksNotJudged& event);
 struct RankSlow {
   int64_t rank = 0;
   std::string host;
-  double ms = 0, usual_ms = 0;
-  bool lone = false;
+  double ms = 0, usual_ms = 0;  ///< its own work per step; the time that it is compared with
+  bool lone = false;            ///< compared with its own first steps, not with other ranks
   int64_t step = 0, steps = 0;  ///< detected at `step`, over `steps` steps
 };
 std::string to_line(const RankSlow& event);
@@ -130,6 +132,6 @@ std::string to_line(const RankSlowOver& event);
 /// Warnings and notes that the sinks of a run receive (MetricSink::warning).
 using WarningEvent = std::variant<StartsOver, ThreadsWait, SlowRanksNotJudged, RankSlow, RankSlowOver>;
 std::string to_line(const WarningEvent& event);
-bool is_note(const WarningEvent& event);  ///< information, not a warning
+bool is_note(const WarningEvent& event);  ///< true if the event is information, not a warning
 
 }  // namespace ashlar::training

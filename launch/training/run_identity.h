@@ -12,31 +12,33 @@
 #include "parallel/checkpoint/manifest.h"
 #include "parallel/comm/control_plane.h"
 
-/// Identity of a run: its configuration and the content of its data, at any path.
+/// Identity of a run: its configuration and the content of its data, at whatever path the data is.
 namespace ashlar::training {
 
-/// A run, as recorded in a checkpoint that it wrote.
+/// The run that wrote a checkpoint, as recorded in the checkpoint.
 struct Origin {
   std::filesystem::path path;
-  checkpoint::Manifest manifest;  ///< without files and tensors
-  config::RunConfig config;       ///< from the manifest; for an import only the model
+  checkpoint::Manifest manifest;  ///< without the lists of files and tensors
+  config::RunConfig config;       ///< from the manifest; an imported checkpoint has only the model section
 };
 
-/// The checkpoint at `path`; of a run directory the newest one with a readable manifest. Nothing if there is none.
-/// Called by all ranks; rank 0 reads. Damaged-data error if `path` itself is a damaged checkpoint.
+/// Returns the checkpoint at `path`. If `path` is a run directory, returns its newest checkpoint with a readable
+/// manifest, or nothing if there is none. Called by all ranks; rank 0 reads. Damaged-data error if `path` itself is a
+/// damaged checkpoint.
 std::optional<Origin> find_origin(const std::filesystem::path& path, comm::ControlPlane& ranks);
 
-/// Finds the origin in this process alone.
+/// find_origin for a single process, without communication.
 std::optional<Origin> find_origin(const std::filesystem::path& path);
 
-/// Sets the model keys that are not given to their values in run.init_from, if that is given and exists. Returns these
-/// keys. For commands that only count or measure.
+/// Takes the values of the model keys that `raw` does not set from the checkpoint that run.init_from names. No effect
+/// if run.init_from is not given or that checkpoint does not exist. Returns the keys that got a value. For commands
+/// that only count or measure.
 std::vector<config::DerivedValue> apply_start_model(config::RawConfig& raw);
 
-/// Digests of the sources of a run, in order, as its checkpoints record them.
+/// Returns the digests of a run's data sources, in order, as its checkpoints record them.
 std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedDataset> datasets);
 
-/// The data of a run that is being started, to be compared with the checkpoint that it continues.
+/// Configuration and data of a run that is being started, to be compared with the checkpoint from which it continues.
 struct StartedRun {
   const config::RunConfig& config;
   std::span<const checkpoint::DataRecord> data;
@@ -48,22 +50,23 @@ struct Continuation {
   void say(Log& log) const;
 };
 
-/// Throws config::ConfigError that names every fixed key that differs, and every source whose tokenizer, tokens, weight
-/// or order changed. With data.allow_change, changes of the data are notes. The same tokens at another path are no
-/// change. If the checkpoint lacks the information, there is one warning.
+/// Checks that `run` may continue from the checkpoint `origin`. If not, throws a config::ConfigError that names every
+/// key that must not change but differs, and every data source whose tokenizer, tokens, weight or order changed. With
+/// data.allow_change, changes of the data are notes instead. A source at a new path with unchanged tokens is not a
+/// change. If the checkpoint does not record its data, there is one warning.
 Continuation check_continuation(const Origin& origin, const StartedRun& run);
 /// check_continuation for a caller that has only the path and manifest of the checkpoint.
 Continuation check_continuation(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
                                 const StartedRun& run);
 
-/// The check for a run that starts from given weights (run.init_from): only the tokenizer must agree. Called before the
-/// sizes of the vocabularies are compared, since this error is more specific. `data` may be empty if no dataset could
-/// be opened.
+/// Checks a run that starts from the weights of `origin` (run.init_from): its data must have the tokenizer of `origin`.
+/// With data.allow_change, another tokenizer is a note instead of an error. Called before the vocabulary sizes are
+/// compared, since an error about the tokenizer is more specific. `data` may be empty if no dataset could be opened.
 Continuation check_start(const Origin& origin, const config::RawConfig& raw,
                          std::span<const checkpoint::DataRecord> data);
 
-/// Checks that the sources of a mixture have the same tokenizer. Returns an error text that names the first source with
-/// another one, or an empty text.
+/// Checks that the data sources of a mixture have the same tokenizer. Returns an error text that names the first source
+/// whose tokenizer differs, or an empty text.
 std::string mixture_problem(std::span<const data::WeightedDataset> datasets);
 
 }  // namespace ashlar::training

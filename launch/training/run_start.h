@@ -11,7 +11,7 @@
 
 namespace ashlar::training {
 
-/// Results of the start for the other parts.
+/// Results of start_run, for the other parts of the trainer.
 struct RunStart {
   Progress progress;  ///< progress of the run
   std::unique_ptr<data::Prefetcher> reader;
@@ -22,8 +22,8 @@ struct RunStart {
 };
 
 /// The start part of a trainer, after device and model are created (Run). Loads the newest valid checkpoint, else
-/// run.init_from, else initializes; reserves memory for snapshots; opens the readers. Finally, when nothing can fail
-/// any more, writes config.toml and opens metrics.jsonl. Moves the datasets out of `args`. Called by all ranks.
+/// run.init_from, else initializes; reserves memory for snapshots; opens the readers. Only after all of this has
+/// succeeded, writes config.toml and opens metrics.jsonl. Moves the datasets out of `args`. Called by all ranks.
 RunStart start_run(Run& run, Saving& saving, TrainerArgs& args);
 
 }  // namespace ashlar::training

@@ -12,8 +12,8 @@ namespace ashlar::training {
 
 /// Progress of a run, as stored in a checkpoint.
 struct Progress {
-  int64_t step = 0;    ///< completed
-  int64_t tokens = 0;  ///< tokens of those steps
+  int64_t step = 0;    ///< steps completed
+  int64_t tokens = 0;  ///< tokens of the completed steps
 };
 
 /// The saving part of a trainer. It decides what a checkpoint contains and when the next save may begin; Checkpointer
@@ -26,25 +26,28 @@ class Saving {
   const std::string& config_toml() const { return config_toml_; }
   std::span<const checkpoint::DataRecord> data() const { return data_; }
 
-  /// Keeps the metadata of the checkpoint that the run came from, for its own checkpoints.
+  /// Stores the metadata of the checkpoint from which the run continues or starts. The checkpoints of this run contain
+  /// it too.
   void keep(io::Metadata metadata) { metadata_ = std::move(metadata); }
   void keep(const std::string& key, std::string value) { metadata_[key] = std::move(value); }
-  std::string kept(const std::string& key) const;  ///< empty: no such key
+  std::string kept(const std::string& key) const;  ///< value of a stored metadata key; empty if there is no such key
 
   /// Records that the run continues from this checkpoint. All ranks have verified it.
   void loaded(const checkpoint::Found& found) { checkpoints_.loaded(found); }
-  /// Reserves memory for snapshots, in bytes of this rank. Called before the first step if there will be saves during
-  /// the run.
+  /// Reserves memory for snapshots of the state and returns its size on this rank in bytes. Called before the first
+  /// step if a save is due during the run (checkpoint.every).
   int64_t reserve();
 
   /// Begins a checkpoint. Returns how long training waited for it, in ms.
   double save(const Progress& progress);
-  /// Called at the end of a run. Saves this step unless it is saved already, and waits until the checkpoint is written.
+  /// Called at the end of a run. Saves the state unless its step is already saved or being saved, and waits until the
+  /// checkpoint is complete.
   void save_last(const Progress& progress);
-  /// This rank's contribution to the message of a step, and the action on the combined state of all ranks.
+  /// `state` returns this rank's value of StepMessage::save. `poll` is called with the maximum of this value over all
+  /// ranks, and advances the save.
   SaveState state() { return checkpoints_.state(); }
   void poll(SaveState of_all) { checkpoints_.poll(of_all); }
-  /// Waits for the current save and begins none.
+  /// Waits for the current save and does not begin another.
   void wait() { checkpoints_.wait(); }
 
  private:

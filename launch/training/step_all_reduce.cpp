@@ -12,7 +12,7 @@ constexpr int64_t kRanks = int64_t{1} << 24;
 
 int64_t packed(const SlowestRank& slowest) {
   if (slowest.rank < 0) return -1;
-  constexpr double kMostUs = 1e11;  // a day
+  constexpr double kMostUs = 1e11;  // about a day
   return static_cast<int64_t>(std::clamp(slowest.ms * 1e3, 0.0, kMostUs)) * kRanks + slowest.rank;
 }
 

@@ -12,7 +12,7 @@ namespace ashlar::training {
 
 using checkpoint::SaveState;
 
-/// Rows and valid targets of a step.
+/// Number of tokens and of valid targets of a step.
 struct StepCounts {
   int64_t tokens = 0;
   int64_t valid_targets = 0;
@@ -24,25 +24,25 @@ struct SlowestRank {
   double ms = 0;      ///< rounded to microseconds; if times are equal, `rank` is the highest of these ranks
 };
 
-/// Values that the ranks of a run exchange once per step. Each rank fills in its own part and receives the reduced
-/// values. A new field is added here and in the constructor of StepExchange, which selects its reduction; metrics of
-/// layers need neither.
+/// Values that the ranks of a run exchange once per step. Each rank fills in its own part and receives the values
+/// reduced over all ranks. To add a field, add it here and select its reduction in the constructor of StepExchange.
+/// Metrics of layers need no change here.
 struct StepMessage {
   LossStats losses;               ///< sums and maxima; zero if another rank reports the same values
   nn::LayerMetricValues layers;   ///< metrics declared by layers (GlobalLayerMetrics), in the same order on all ranks
   int64_t stop = 0;               ///< max: exit code of a requested stop; 0: none
-  SaveState save{};               ///< max
-  int64_t peak_memory_bytes = 0;  ///< the largest
-  StepCounts next;                ///< sum, for the next step: its divisor must be known before its first backward
-  double next_data_wait_ms = 0;   ///< the largest
+  SaveState save{};               ///< max: state of the save in progress
+  int64_t peak_memory_bytes = 0;  ///< max of the peak memory of the processes
+  StepCounts next;                ///< sum: counts of the next step, by which its losses and gradients are divided
+  double next_data_wait_ms = 0;   ///< max: time that the next step waited for its data
   int64_t unread = 0;             ///< max: 1 when a rank could not read its batches of the next step
   SlowestRank slowest;            ///< max; each rank contributes its own time
-  /// The own-work time of each rank, by rank; each rank fills in its own element. Filled once in SlowRanks::kWindow
-  /// steps, in the same message on all ranks, and empty otherwise.
+  /// Work time of each rank (RankWorkTimer), indexed by rank; each rank fills in its own element. Sent once per
+  /// SlowRanks::kWindow steps, in the same message on all ranks, and empty otherwise.
   std::vector<double> rank_ms;
 };
 
-/// A message that is being reduced. All ranks create it. It must not move until `wait` has returned.
+/// The reduction of a StepMessage over all ranks, which starts in the constructor. All ranks create it.
 class StepExchange {
  public:
   StepExchange(comm::ControlPlane& ranks, const StepMessage& mine);
@@ -52,7 +52,7 @@ class StepExchange {
   StepMessage wait();
 
  private:
-  /// Numbers with one reduction, and where the message has them.
+  /// Values with the same reduction, and pointers to their fields in the message.
   template <typename T>
   struct Numbers {
     std::vector<T> values;
@@ -66,7 +66,7 @@ class StepExchange {
   void largest(int64_t& x) { int_maxima_.add(x); }
 
   StepMessage message_;
-  int64_t save_, slowest_;  ///< of the message, as numbers
+  int64_t save_, slowest_;  ///< message_.save and message_.slowest, encoded as integers
   Numbers<double> sums_, maxima_;
   Numbers<int64_t> int_sums_, int_maxima_;
   comm::Work work_;  // last member: its destructor waits for work that uses the others

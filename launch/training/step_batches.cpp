@@ -20,7 +20,7 @@ void StepBatches::read() {
   try {
     for (DeviceBatch& batch : next_) batch.upload(engine_.ctx(), *reader_.next(), engine_.options().model.masked_ids);
   } catch (...) {
-    error_ = std::current_exception();  // the batch is lost, so reading must not continue
+    error_ = std::current_exception();  // a batch is lost, so every later read throws this error too
     throw;
   }
   next_wait_ms_ = reader_.take_data_wait_ms();

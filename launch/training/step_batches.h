@@ -10,20 +10,22 @@
 
 namespace ashlar::training {
 
-/// Micro-batches per replica and step: train.global_batch / (train.micro_batch * mesh.data), exact.
+/// Returns the number of micro-batches per replica and step: train.global_batch / (train.micro_batch * mesh.data). The
+/// division leaves no remainder.
 int64_t num_micro_batches(const config::RunConfig& config);
 
 /// The micro-batches of the current step and of the next one. The next ones are read before the ranks exchange the
-/// message of the current step, so that the number of targets of a step is known before its backward pass.
+/// message of the current step. The message sums the numbers of valid targets of the next step over all ranks, so the
+/// sum is known before the backward pass of the next step.
 class StepBatches {
  public:
-  /// References must outlive it. `micro_batches`: per step, on this replica.
+  /// The references must outlive this object. `micro_batches`: number of micro-batches per step on this replica.
   StepBatches(Engine& engine, data::Prefetcher& reader, size_t micro_batches);
 
-  /// Reads the micro-batches of the next step. `advance` throws an error of this (damaged data, a masked target), so
-  /// that the current step can finish and its message can inform the other ranks.
+  /// Reads the micro-batches of the next step. An error (damaged data, a masked target) is thrown by `advance`, not
+  /// here, so that the current step can finish and its message can inform the other ranks.
   void prefetch();
-  /// Begins the next step.
+  /// Makes the micro-batches of the next step the current ones.
   void advance();
 
   std::vector<pipeline::MicroBatch> current() const;
@@ -38,8 +40,8 @@ class StepBatches {
   std::vector<DeviceBatch> current_, next_;
   StepCounts next_counts_;
   double next_wait_ms_ = 0;
-  bool read_ = false;                   ///< next_ is read
-  bool failed_ = false;                 ///< next_ could not be read
+  bool read_ = false;                   ///< true if next_ has been read
+  bool failed_ = false;                 ///< true if next_ could not be read
   std::exception_ptr error_ = nullptr;  ///< error that stopped reading
 };
 

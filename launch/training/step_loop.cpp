@@ -24,9 +24,9 @@ StepLoop::StepLoop(Run& run, Saving& saving, Reports& reports, std::unique_ptr<d
 void StepLoop::rehearse() {
   run_.recorder().enter(watch::Phase::kStarting);
   do {
-    run_.engine->backward(batches_.current(), step_, of_all_.next);  // its gradients are overwritten by the step
+    run_.engine->backward(batches_.current(), step_, of_all_.next);  // the first step overwrites these gradients
     run_.device->stream().synchronize();
-  } while (run_.tuning->complete());  // chosen algorithms have their own workspaces
+  } while (run_.tuning->complete());  // again with the chosen algorithms, which have their own workspaces
   if (!run_.tuning->text().empty()) saving_.keep(Tuning::kMetadataKey, run_.tuning->text());
 }
 
@@ -35,8 +35,8 @@ void StepLoop::queue_step() {
   watch::FlightRecorder& recorder = run_.recorder();
   recorder.step(step_ + 1);
   if (of_all_.unread != 0) {
-    read_pending();                                                   // the run ends here
-    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // a read error on one rank ends all
+    read_pending();  // reports all steps, since the next line ends the run
+    comm::try_on_all_ranks(run_.ranks, [&] { batches_.advance(); });  // throws the read error on all ranks
   } else {
     batches_.advance();
   }
@@ -143,7 +143,7 @@ void StepLoop::run_steps(StopRequest& stop) {
     if (writes) reports_.statistics(step_, batches_.current());
     if (validates) reports_.validate(step_);
     if (saves) save();
-    if (!stop && (validates || saves)) stop = stop_request();  // validation and saving take time
+    if (!stop && (validates || saves)) stop = stop_request();  // a signal may have come in the meantime
   }
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) run_.log.info(sent);
 }
@@ -163,7 +163,7 @@ ExitCode StepLoop::run() {
                           " steps; raise train.steps to continue"));
   }
   StopRequest stop;
-  if (due(c.eval_every)) reports_.validate(step_);  // a validation that a signal interrupted
+  if (due(c.eval_every)) reports_.validate(step_);  // no effect if metrics.jsonl has this validation
   if (step_ < c.steps) {
     run_.recorder().enter(watch::Phase::kReadingData);
     batches_.prefetch();

@@ -19,7 +19,7 @@ namespace ashlar::training {
 /// save, a validation and the end of the run read all pending reports first.
 class StepLoop {
  public:
-  /// `step`: completed so far. All references must outlive the loop.
+  /// `step`: number of steps completed so far. All references must outlive the loop.
   StepLoop(Run& run, Saving& saving, Reports& reports, std::unique_ptr<data::Prefetcher> reader, int64_t step);
 
   /// (all ranks) Trainer::run without its error handling.
@@ -30,19 +30,20 @@ class StepLoop {
 
   void run_steps(StopRequest& stop);
   ExitCode stop_at(const watch::SignalWatch::Request& request);
-  /// Runs the work of a step before the first step, without effect: once, so that all tunable operations are known, and
-  /// once more with the chosen algorithms. A step that does not fit into memory fails here.
+  /// Runs forward and backward before the first step and discards the gradients: first to find all tunable operations,
+  /// then again with the chosen algorithms, until Tuning::complete has nothing left to choose. A step that does not fit
+  /// into memory fails here.
   void rehearse();
   void queue_step();
-  void end_step();      ///< exchanges the message of a step, with the losses of the step whose report is read
-  void read_report();   ///< reads the report of the oldest pending step: writes its row or throws its error
+  void end_step();      ///< exchanges the StepMessage; if a report is due, reads it and sends its losses
+  void read_report();   ///< reads the report of the oldest pending step; passes it to `reports_` or throws its error
   void read_pending();  ///< reads all pending reports
   void poll_saves();
   void save();
   bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
   StepMessage message(const StepReport& report);  ///< returns the message of this rank
-  StopRequest stop_request();          ///< exchanges a message; the strongest request of any rank, the same on all
-  StopRequest requested_stop() const;  ///< the request in the last reduced message
+  StopRequest stop_request();                     ///< exchanges a message and returns requested_stop()
+  StopRequest requested_stop() const;  ///< highest stop request (exit code) among all ranks, from the last message
 
   Run& run_;
   Saving& saving_;
@@ -52,7 +53,7 @@ class StepLoop {
   std::optional<RankWorkTimer> own_work_;  ///< absent on asynchronous streams
   StepMessage of_all_;                     ///< the last message, reduced over ranks
   PendingSteps pending_;
-  int64_t step_ = 0;  ///< last queued step; completed when none is pending
+  int64_t step_ = 0;  ///< number of steps queued so far; all are completed if none is pending
 };
 
 }  // namespace ashlar::training

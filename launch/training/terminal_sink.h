@@ -9,15 +9,15 @@
 namespace ashlar::training {
 
 std::string to_line(const StepEvent& event);
-/// The lines of a validation: one for each dataset without a loss, and one with the loss. For a mixture there is a loss
-/// line for each dataset, then one with the mean.
+/// Returns the lines of a validation: one line for each dataset without a loss, then one line with the loss. For a
+/// mixture, the line with the loss shows the mean, and a line for each dataset with a loss precedes it.
 std::vector<std::string> to_lines(const ValidationEvent& event);
 std::string to_line(const EndEvent& event);  ///< empty unless a signal ended the run
 
-/// "1:02:03", "4:05" or "12s".
+/// Formats a duration as "1:02:03", "4:05" or "12s".
 std::string human_seconds(double seconds);
 
-/// Lines for the user.
+/// Logs the events of a run as lines for the user.
 class TerminalSink final : public MetricSink {
  public:
   /// A step is printed every `every` steps, and if it is the first or the last.

@@ -7,14 +7,14 @@
 
 namespace ashlar::training {
 
-/// Traffic of the steps of a run, counted by communicators and control planes.
+/// Communication traffic of the steps of a run, counted by communicators and control planes.
 class TrafficCount {
  public:
   explicit TrafficCount(comm::Bootstrap& bootstrap);
 
-  /// Called by all ranks. Returns, each as the largest value of any rank, the traffic per step of tensors and of host
-  /// values since construction, the memory for staging operands of other ranks, and the number of open descriptors.
-  /// Empty for one rank or without a step.
+  /// Called by all ranks. Returns one line; each number in it is the maximum over the ranks: messages and bytes per
+  /// step since construction, for tensors and for host values; peak bytes of the staging memory for operands of other
+  /// ranks; number of open descriptors. Empty for one rank or without a step.
   std::string report(int64_t steps) const;
 
  private:

@@ -24,7 +24,7 @@ ExitCode Trainer::run() {
   try {
     return steps_->run();
   } catch (const Error& error) {
-    // A save in progress is of an earlier, valid step.
+    // A save in progress stores an earlier step, whose state is valid, so it is completed.
     if (run_->is_known_to_all(error)) saving_->wait();
     throw;
   }

@@ -16,26 +16,27 @@ struct SourceLoss {
   std::string path;
   double weight = 1;   ///< weight in the mixture
   double loss = 0;     ///< mean over its valid targets
-  int64_t tokens = 0;  ///< valid targets
+  int64_t tokens = 0;  ///< number of valid targets
 };
 
 struct ValidationResult {
   std::vector<SourceLoss> sources;         ///< sources with valid targets, in the order of the mixture
   std::vector<UncountedSource> uncounted;  ///< sources with a validation part but no valid target
-  bool mixture = false;                    ///< several datasets, even when only one has a validation part
+  bool mixture = false;                    ///< true for several datasets, even if only one has a validation part
   double loss = 0;                         ///< weighted mean over the sources
-  int64_t tokens = 0;                      ///< tokens of all sources
+  int64_t tokens = 0;                      ///< number of valid targets of all sources
 };
 
 /// The validation parts of the datasets of a run, each evaluated separately: one loss per dataset, and their weighted
 /// mean.
 class Validation {
  public:
-  /// Reopens the datasets (TokenDataset::reopened). `max_sequences` applies to each (0: the whole part). A dataset with
-  /// fewer than two validation tokens is left out, and notes() says so.
+  /// `datasets` must be separate readers (TokenDataset::reopened), since another thread reads the training data.
+  /// `max_sequences` limits the sequences of each dataset (0: the whole validation part). A dataset with fewer than two
+  /// validation tokens is left out and named in notes().
   Validation(std::vector<data::WeightedDataset> datasets, const data::StreamOptions& options, int64_t max_sequences);
 
-  /// True without validation data: there is no val_loss.
+  /// True if there is no validation data and so no val_loss.
   bool empty() const { return sources_.empty(); }
   /// One line per dataset that is left out, for the start of a run.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -53,7 +54,8 @@ class Validation {
   bool mixture_;
 };
 
-/// Sets the weighted mean of the losses and the sum of the tokens; without a source with valid targets both are 0.
+/// Sets result.loss to the weighted mean of the losses and result.tokens to the sum of the tokens. Both are 0 if no
+/// source has valid targets.
 void combine(ValidationResult& result);
 
 }  // namespace ashlar::training

@@ -17,15 +17,15 @@ namespace ashlar::watch {
 namespace {
 
 // A signal handler gets no argument from the program, and the project has no globals. But the kernel passes the address
-// of the signal stack, which this file allocates. The handler's data is stored at the base of that stack.
+// of the signal stack, which this file allocates. So the handler's data is stored at the base of that stack.
 struct StackBase {
   static constexpr uint64_t kMark = 0x6873612d6c61746fULL;
   uint64_t mark = kMark;
   RankPage* page = nullptr;
 };
-constexpr size_t kStackBytes = 128 * 1024;  // frames of AVX-512 machines take 4 KB, of AMX machines 11 KB
+constexpr size_t kStackBytes = 128 * 1024;  // a signal frame takes 4 KB with AVX-512, 11 KB with AMX
 
-constexpr int kReaderPatienceMs = 500;  // wait for the reader of standard error
+constexpr int kReaderPatienceMs = 500;  // longest wait for the reader of standard error
 
 void raise_in_main_thread(int signal) { syscall(SYS_tgkill, getpid(), getpid(), signal); }
 

@@ -7,13 +7,14 @@
 
 namespace ashlar::watch {
 
-/// While it exists, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its step and its last
-/// operation before they end the process as usual, including the core file. Replaces MPI's handlers, so construct it
-/// after MPI has started, on the main thread. The main thread also reports for other threads, so a core file shows the
-/// thread that crashed as waiting.
+/// While an object of this class exists, SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT print one line with the rank, its
+/// step and its last operation before they end the process as usual, including the core file. The object replaces MPI's
+/// signal handlers, so construct it after MPI has started, on the main thread. A thread that crashes passes its signal
+/// to the main thread, which prints the line. In the core file the crashed thread is therefore seen waiting in pause().
 class FatalSignals {
  public:
-  /// `page` outlives it; a crash is marked there so that other ranks do not report it again.
+  /// `page`: the state of this rank, in memory that other ranks read; it must outlive this object. A crash sets the
+  /// state to kCrashed, so that no other rank reports the crash again.
   explicit FatalSignals(RankPage& page);
   FatalSignals(const FatalSignals&) = delete;
   FatalSignals& operator=(const FatalSignals&) = delete;

@@ -13,8 +13,9 @@
 
 namespace ashlar::watch {
 
-/// Detects a thread of this process that waits for a file system: the same call on the same file, without progress in
-/// bytes, for twice the polling interval. Opens files of /proc for new threads only. For use by one thread.
+/// Detects a thread of this process that waits for a file system: it stays in the same system call on the same file,
+/// without reading or writing a byte, for twice the polling interval. Opens files of /proc for new threads only. For
+/// use by one thread.
 class FileStallWatch {
  public:
   FileStallWatch();
@@ -22,23 +23,23 @@ class FileStallWatch {
   FileStallWatch& operator=(const FileStallWatch&) = delete;
   ~FileStallWatch();
 
-  /// Returns the call that has lasted longest; its `since_ms` is 0 if there is none. Reads /proc again if the last time
-  /// was `every_ms` ago.
+  /// Returns the longest current stall; its `since_ms` is 0 if there is none. Reads /proc again if the last reading is
+  /// at least `every_ms` old.
   const FileStall& look(int64_t now_ms, int64_t every_ms = 1000);
-  /// Call it after sending a signal to the threads. The work of their handlers, e.g. loading unwind tables, then does
-  /// not count as progress.
+  /// Call it after a signal was sent to the threads (StackSampler). The work of the signal handlers, e.g. loading
+  /// unwind tables, then does not count as progress.
   void interrupted();
 
  private:
   struct Thread {
-    std::string name;              ///< empty: not a thread of this program
-    int looks = 0;                 ///< attempts to read the name, which a thread sets after its start
-    int syscall = -1, bytes = -1;  ///< its files of /proc
+    std::string name;              ///< empty: name not read yet, a library's thread, or a watch thread
+    int looks = 0;                 ///< number of attempts to read the name, which a thread sets after its start
+    int syscall = -1, bytes = -1;  ///< descriptors of /proc/self/task/ID/syscall and of .../io
     SystemCall call;               ///< the current call and its file
-    std::string in_call;           ///< the line of /proc for it; empty if not in a call on a file
-    std::string moved;             ///< bytes read and written so far
-    int64_t since_ms = 0;          ///< start of the current call
-    int excused = 0;               ///< checks in which it may be returning from a signal
+    std::string in_call;           ///< line of /proc for the current call and its file; empty if the call uses no file
+    std::string moved;             ///< text of /proc/self/task/ID/io: bytes read and written so far
+    int64_t since_ms = 0;          ///< time of the last change of in_call or moved
+    int excused = 0;               ///< remaining checks in which the thread may be in a signal handler
     bool seen = false;
   };
   void list();
@@ -51,12 +52,12 @@ class FileStallWatch {
   FileStall longest_;
 };
 
-/// The stall of a rank whose watch thread is running; null if there is none.
+/// Returns the stall of the rank of `page`. Returns null if it has none, does not run or has no recent heartbeat.
 const FileStall* stall_of(const RankPage& page, int64_t now_ms);
-/// "its saver thread is in fsync of /runs/a/x for 62 s".
+/// Returns "its saver thread is in fsync of /runs/a/x for 62 s".
 std::string describe_stall(const FileStall& stall, int64_t now_ms);
-/// Describes the ranks of this machine that have waited for at least `longer_ms`: "[rank 2 of 4 on node7] its saver
-/// thread is ...; 3 more on this machine wait too". Empty if there are none.
+/// Describes the ranks of this machine with a stall of at least `longer_ms`: "[rank 2 of 4 on node7] its saver thread
+/// is ...; 3 more on this machine wait too". Empty if there are none.
 std::string describe_stalls(std::span<const RankPage> pages, int64_t now_ms, int64_t longer_ms);
 
 }  // namespace ashlar::watch

@@ -19,12 +19,13 @@ struct RankInfo {
   uint64_t machine = this_machine();
 };
 
-/// Writes the page of this rank. Follows the operations of `engine` (null: none). Its destruction marks the rank as
-/// finished, or as failed if an exception is passing through. Calls of the main thread cost less than 0.2 us and
-/// allocate nothing: `step`, `enter`, `tick` and `operation` are for the main thread, the rest for any thread.
+/// Publishes the state of this rank in its RankPage, including the communication operations of `engine` (null: none).
+/// The destructor marks the rank as finished, or as failed if it runs because of an exception. `step`, `enter`, `tick`
+/// and `operation` are for the main thread; each costs less than 0.2 us and allocates nothing. The other functions are
+/// for any thread.
 class FlightRecorder {
  public:
-  /// `page` outlives the recorder.
+  /// `page` must outlive the recorder.
   FlightRecorder(RankPage& page, const RankInfo& info, std::shared_ptr<comm::ProgressEngine> engine);
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -33,20 +34,20 @@ class FlightRecorder {
   void step(int64_t step);
   void step_took(double ms);
   void enter(Phase phase, int64_t micro_batch = -1);
-  void tick();  ///< progress was made
+  void tick();  ///< counts a unit of progress
   void operation(const comm::OperationInfo& info, std::string_view communicator);
   void place(int64_t pipeline, int64_t data, int64_t tensor);
 
-  void beat();                           ///< heartbeat of this rank, and its progress
-  void stalled(const FileStall& stall);  ///< sets the longest stall of this rank, or none
-  void leave(RankState state);           ///< the first state is kept
+  void beat();                           ///< publishes the heartbeat of this rank and the time of its last progress
+  void stalled(const FileStall& stall);  ///< publishes the longest current stall; since_ms is 0 if there is none
+  void leave(RankState state);           ///< sets the final state; only the first call has an effect
   RankPage& page() { return page_; }
 
  private:
   RankPage& page_;
   const std::shared_ptr<comm::ProgressEngine> engine_;
   const int exceptions_;
-  uint64_t seen_ = 0;  ///< the watch thread's last seen progress counter
+  uint64_t seen_ = 0;  ///< progress counter at the last `beat`
 };
 
 }  // namespace ashlar::watch

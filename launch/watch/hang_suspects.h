@@ -12,19 +12,19 @@ namespace ashlar::watch {
 /// The state of a rank, for the node that reports a hang.
 struct RankSnapshot {
   const RankPage& page;
-  char state = 'S';     ///< state of its main thread, as in ProcessStat
-  bool answers = true;  ///< its watch thread has reported its stacks
-  std::string threads;  ///< lines of describe_threads, or the kernel's information
-  std::string stall;    ///< from describe_stall; empty: no wait for a file system
+  char state = 'S';     ///< state of the rank's main thread, as in ProcessStat::state
+  bool answers = true;  ///< true if the rank's watch thread has reported the stacks of its threads
+  std::string threads;  ///< lines of describe_threads; if the rank does not answer, thread states from /proc
+  std::string stall;    ///< text of describe_stall; empty: the rank does not wait for a file system
 };
 
 /// Certainty that a rank is the cause of a hang.
 enum class Suspicion : uint32_t {
   kNone,
-  kBehind,     ///< others have issued an operation that it has not issued
-  kBusy,       ///< it does not wait for others, while others wait
-  kMismatch,   ///< it has issued a different operation than the others
-  kSuspended,  ///< it is stopped, gone, in an uninterruptible call, or waits for a file system
+  kBehind,     ///< other ranks have issued an operation that this rank has not issued
+  kBusy,       ///< this rank does not wait for other ranks; other ranks may wait for it
+  kMismatch,   ///< this rank has issued a different operation than the others
+  kSuspended,  ///< this rank is stopped, gone, in an uninterruptible call, or waits for a file system
 };
 struct Suspect {
   Suspicion suspicion = Suspicion::kNone;
@@ -32,22 +32,24 @@ struct Suspect {
   std::string text;  ///< "rank 2 of 4 on node7 is stopped (state T) in backward of micro-batch 1"
 };
 
-/// The ranks that may be the cause of the hang: those with the strongest suspicion. Empty when all ranks wait for each
+/// Returns the ranks with the strongest suspicion of being the cause of the hang. Empty if all ranks wait for each
 /// other in the same operations.
 std::vector<Suspect> find_suspects(std::span<const RankSnapshot> ranks);
 
-/// The current action of a rank: "step 17, backward of micro-batch 3 for 62 s, waits for other ranks, last operation
-/// ..., its 812. of all".
+/// Returns the current action of a rank: "step 17, backward of micro-batch 3 for 62 s, waits for other ranks, last
+/// operation ..., operations in total: 812".
 std::string describe_action(const RankPage& page, int64_t now_ms);
-/// describe_action with the last operations and threads of the rank, one line each, each prefixed by `prefix`.
+/// Returns describe_action with the last operations and the threads of the rank, one line each, each prefixed by
+/// `prefix`.
 std::string describe_hung(const RankSnapshot& rank, int64_t now_ms, const std::string& prefix);
 
-/// "rank 3", "ranks 0-3, 8": for ascending ranks.
+/// Returns "rank 3" or "ranks 0-3, 8". `ranks` must be in ascending order.
 std::string list_ranks(std::span<const int32_t> ranks);
 
-/// The time without progress that counts as a hang: `hang_after` beyond the longest step of any of these ranks.
+/// Returns the time without progress that counts as a hang, in ms: the longest step of any of these ranks plus
+/// `hang_after_seconds`.
 int64_t hang_limit_ms(std::span<const RankPage> pages, double hang_after_seconds);
-/// Milliseconds since the last progress of any running rank.
+/// Returns the milliseconds since the most recent progress among the running ranks; 0 if no rank is running.
 int64_t quiet_ms(std::span<const RankPage> pages, int64_t now_ms);
 
 }  // namespace ashlar::watch

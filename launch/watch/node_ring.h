@@ -22,16 +22,16 @@ struct NodeCard {
   };
   static constexpr size_t kMost = 4;
 
-  uint16_t port = 0;  ///< 0: it does not listen
-  uint8_t count = 0;
-  RingNonce nonce{};  ///< its part of a connection's identity
+  uint16_t port = 0;  ///< 0: the rank does not listen
+  uint8_t count = 0;  ///< number of addresses
+  RingNonce nonce{};  ///< the listener's part of a connection's identity (RingSession)
   std::array<Address, kMost> addresses{};
   uint8_t padding = 0;  ///< named, so that no uninitialised byte is sent
 };
 
-/// Listens on a free port at the addresses in its card: the IPv4 and IPv6 addresses of all interfaces that are up.
-/// Loopback is used only if there is no other. If `only` (ASHLAR_WATCH_INTERFACE) names an interface or an address, the
-/// listener uses only that.
+/// Listens on a free port at the addresses of its NodeCard: IPv4 and IPv6 addresses of the interfaces that are up, at
+/// most NodeCard::kMost. Loopback is used only if there is no other interface. If `only` (ASHLAR_WATCH_INTERFACE) names
+/// an interface or an address, the listener uses only that.
 class NodeListener {
  public:
   explicit NodeListener(const std::string& only);
@@ -49,34 +49,38 @@ class NodeListener {
   NodeCard card_;
 };
 
-/// A node and how to reach its ranks, lowest rank first.
+/// A node and the network addresses of its ranks, lowest rank first.
 struct RingNode {
   int32_t node = 0;
   std::string host;
-  std::vector<NodeCard> ranks;
+  std::vector<NodeCard> ranks;  ///< address of each rank
 };
-/// Ranks grouped by node, ascending; nodes ordered by their lowest ranks. Computed from the machine of each rank.
+/// Groups the ranks by node: returns one ascending list of ranks per node; the lists are ordered by their lowest ranks.
+/// `machines`: the id of each rank's machine (this_machine).
 std::vector<std::vector<int32_t>> nodes_of(std::span<const uint64_t> machines);
 
-/// The nodes of a job form a ring, ordered by their lowest ranks; each sends heartbeats to the next two. Pure: computed
-/// from the machine of each rank. `next` and `previous` name other nodes by their lowest rank, nearest first.
+/// The nodes of a job form a ring, ordered by their lowest ranks; each node sends heartbeats to the next two. `next`
+/// and `previous` name other nodes by their lowest rank, nearest first. plan_ring computes this from the machine ids of
+/// all ranks, without communication.
 struct RingPlan {
   int32_t node = 0;  ///< lowest rank of this node
   int64_t nodes = 1;
-  std::vector<int32_t> local;           ///< ranks of this node, ascending
-  std::vector<int32_t> next, previous;  ///< at most two each
-  std::vector<std::vector<int32_t>> next_ranks;
+  std::vector<int32_t> local;                    ///< ranks of this node, ascending
+  std::vector<int32_t> next, previous;           ///< at most two nodes each
+  std::vector<std::vector<int32_t>> next_ranks;  ///< ranks of each node in `next`
 };
 RingPlan plan_ring(std::span<const uint64_t> machines, int64_t rank);
 
-/// Heartbeats of this node to the next two nodes and from the previous two, over TCP, without blocking. Any rank of a
-/// node may send and receive. The leader sends to one rank of the next node as long as that rank answers each
-/// heartbeat, else to another rank. New remote pages follow the heartbeats; each page is sent once to each of the two
-/// nodes. In a healthy job there are no such pages. For use by one thread.
-///   A connection begins with a Hello, whose nonce is larger than all earlier ones of its rank, so a replayed Hello is
-/// rejected. Every packet and every answer has a MAC with the job's secret over both nonces, job, direction, counter
-/// and body; any mismatch closes the connection. A connection that is not authenticated within a second is closed. If
-/// there are too many connections, the oldest unauthenticated one is closed sooner; authenticated ones stay.
+/// Sends the heartbeats of this node to the next two nodes and receives the heartbeats of the previous two nodes, over
+/// TCP, without blocking. Any rank of a node may send and receive. The leading rank (Watchdog) sends to one rank of the
+/// next node as long as that rank answers each heartbeat, else to another rank of that node. In a hang, the reports in
+/// RemotePages follow the heartbeats; each report is sent once to each of the two nodes. In a healthy job there are no
+/// reports. For use by one thread.
+///   A connection begins with a Hello, whose nonce is larger than all earlier nonces of its rank, so a replayed Hello
+/// is rejected. Every packet and every answer has a message authentication code (MAC), keyed with the job's secret,
+/// over both nonces, job id, direction, counter and body; any mismatch closes the connection. A connection that is not
+/// authenticated within a second is closed. If there are too many connections, the oldest unauthenticated one is closed
+/// sooner; an authenticated connection is closed only if all are authenticated.
 class NodeRing {
  public:
   struct Args {
@@ -85,41 +89,41 @@ class NodeRing {
     int32_t rank = 0;   ///< this rank
     const NodeListener& listener;
     std::vector<RingNode> next;
-    std::vector<int32_t> previous;  ///< nodes whose messages go to the inboxes, in this order
+    std::vector<int32_t> previous;  ///< previous nodes; inboxes[i] receives the heartbeats of previous[i]
     std::span<NodeInbox> inboxes;
     RemotePages remote;
-    int64_t trouble_ms = 10'000;  ///< time without an answered heartbeat until a warning
+    int64_t trouble_ms = 10'000;  ///< time without any answer from a node after which take_trouble reports it
   };
   explicit NodeRing(Args args);
   NodeRing(const NodeRing&) = delete;
   NodeRing& operator=(const NodeRing&) = delete;
   ~NodeRing();
 
-  /// Receives messages. Sends `status` if this rank leads.
+  /// Receives packets. Sends `status` to the next two nodes if this rank leads its node.
   void poll(bool leads, const NodeStatus& status);
-  /// Sends the last message to nodes that can be reached within a tenth of a second.
+  /// Sends the last heartbeat to the next nodes, if they can be reached within a tenth of a second.
   void send_last(const NodeStatus& status);
-  /// Returns a line for the log, once for each node that no heartbeat has reached for `trouble_ms`; otherwise an empty
-  /// text.
+  /// Returns a line for the log, once for each next node that has answered no heartbeat within `trouble_ms` of the
+  /// first attempt; otherwise an empty text.
   std::string take_trouble();
-  /// Returns a line for the log, once, when a rank of this job sends messages of another build; otherwise an empty
-  /// text.
+  /// Returns a line for the log, once, if a rank of this job has connected that runs another build of ashlar; otherwise
+  /// an empty text.
   std::string take_mismatch();
-  /// True if there are pages to forward.
+  /// True if reports remain to be sent.
   bool busy() const;
 
  private:
   struct Out {
-    size_t choice = 0;  ///< index into ranks and their addresses
+    size_t choice = 0;  ///< index of the tried address among all addresses of all ranks of the node
     int fd = -1;
     bool connected = false, reached = false, reported = false;
     int64_t first_ms = 0, since_ms = 0, answered_ms = 0;
     RingSession session;
     uint64_t packets = 0, answers = 0;
-    std::vector<std::byte> answer;  ///< incomplete answer
+    std::vector<std::byte> answer;  ///< received part of an incomplete answer
     std::vector<std::byte> unsent;
-    std::vector<int64_t> versions;  ///< versions of the sent pages, by rank; empty before the first
-    uint64_t changes = 0;           ///< RemotePages::changes up to which all are sent
+    std::vector<int64_t> versions;  ///< versions of the sent reports, by rank; empty before the first report
+    uint64_t changes = 0;           ///< value of RemotePages::changes when all reports were last sent
   };
   enum class Proof : uint8_t { kNone, kHello, kPacket };
   struct In {
@@ -131,7 +135,7 @@ class NodeRing {
     std::vector<std::byte> buffer;
   };
   enum class Kind : uint32_t { kStatus, kReport };
-  /// The first bytes of a connection. Other builds may read them too.
+  /// The first bytes of a connection. A rank of another build reads them too, to detect the mismatch.
   struct Hello {
     uint64_t magic = 0;
     uint32_t form = 0;
@@ -142,7 +146,7 @@ class NodeRing {
   };
   struct Head {
     Kind kind = Kind::kStatus;
-    uint32_t bytes = 0;  ///< bytes that follow, before the MAC
+    uint32_t bytes = 0;  ///< size of the body, which follows; the MAC follows the body
   };
   struct Answer {
     uint64_t packet = 0;
@@ -168,8 +172,8 @@ class NodeRing {
   std::vector<Out> outs_;
   std::vector<In> ins_;
   uint64_t last_nonce_ = 0;
-  std::map<int32_t, uint64_t> last_nonces_;  ///< the last nonce of each rank that has connected
-  std::optional<Hello> other_;               ///< Hello of another build in this job
+  std::map<int32_t, uint64_t> last_nonces_;  ///< largest nonce number of each rank that has connected
+  std::optional<Hello> other_;               ///< Hello of a rank of this job that runs another build
   bool mismatch_reported_ = false;
 };
 

@@ -15,7 +15,7 @@ namespace ashlar::watch {
 uint64_t this_machine() {
   std::string id = boot_id() + pid_space();
   struct stat memory {};
-  if (stat("/dev/shm", &memory) == 0) id += std::to_string(memory.st_dev);  // containers may share everything else
+  if (stat("/dev/shm", &memory) == 0) id += std::to_string(memory.st_dev);  // some containers differ only in this
   return std::hash<std::string>()(id);
 }
 

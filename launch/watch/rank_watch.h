@@ -15,18 +15,18 @@
 
 namespace ashlar::watch {
 
-/// The parts that detect and report a rank that dies or hangs, in the order of their dependencies.
+/// Owns the parts that detect and report a rank that dies or hangs, in the order of their dependencies.
 class RankWatch {
  public:
   /// Data that the ranks of a job exchange at the start.
   struct Rendezvous {
     RankInfo info;
     RingPlan plan;
-    std::unique_ptr<NodePages> pages;        ///< pages of this node
-    std::unique_ptr<NodeListener> listener;  ///< null for one node
-    RingSecret secret;                       ///< secret of the heartbeats
+    std::unique_ptr<NodePages> pages;        ///< memory that the ranks of this node share
+    std::unique_ptr<NodeListener> listener;  ///< null if the job has one node
+    RingSecret secret;                       ///< key that authenticates the heartbeats
     std::vector<RingNode> next;
-    std::vector<NodeRanks> nodes;  ///< all nodes, ordered by their lowest ranks; empty for one node
+    std::vector<NodeRanks> nodes;  ///< all nodes, ordered by their lowest ranks; empty if the job has one node
     std::shared_ptr<comm::ProgressEngine> engine;
   };
   RankWatch(Rendezvous rendezvous, SignalWatch& signals, const HangOptions& hang);
@@ -46,12 +46,12 @@ class RankWatch {
   std::optional<Watchdog> watchdog_;
 };
 
-/// Called by all ranks, on the main thread. Destroy it before the communicators. An exception that passes through its
-/// scope counts as an error that main reports.
+/// Starts the watch over the ranks. Called by all ranks, on the main thread. Destroy the result before the
+/// communicators. If an exception destroys the result, the other ranks see this rank as failed; main prints the error.
 std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& signals, HangOptions hang = {});
 
-/// Runs work(). MPI only reports that some peer has failed. So if work() fails for that reason, the watch first reports
-/// which peer is lost and ends the process.
+/// Runs work(). MPI does not report which peer was lost. So if work() fails because of a lost peer, this waits for the
+/// watch, which reports the peer and ends the process. If the watch finds no lost peer in time, the error is rethrown.
 template <typename Work>
 auto naming_the_lost(RankWatch& watch, const Work& work) {
   try {

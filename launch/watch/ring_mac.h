@@ -10,7 +10,7 @@ namespace ashlar::watch {
 /// The shared secret of the ranks of a job: rank 0 draws it and sends it over MPI.
 struct RingSecret {
   std::array<uint8_t, 32> bytes{};
-  static RingSecret random();  ///< from the kernel; resource error on failure
+  static RingSecret random();  ///< random bytes from the kernel; resource error on failure
 };
 
 using RingNonce = std::array<uint8_t, 16>;
@@ -20,7 +20,8 @@ RingNonce random_nonce();
 
 enum class RingDirection : uint8_t { kToListener, kToCaller };
 
-/// Identity of a connection, which binds packets to the connection.
+/// Identity of a connection. The message authentication code (MAC) of each packet includes this identity, so that a
+/// packet is valid only on its own connection.
 struct RingSession {
   RingSecret secret;
   uint64_t job = 0;

@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A launcher may send one signal twice (to the job and to its step); a user does not do so quickly.
+// A launcher may send one signal twice (Slurm: to the job and to its job step). Within this time the repetition is not
+// a second signal; a user does not repeat a signal so quickly.
 constexpr auto kSameSignal = 300ms;
 
 sigset_t watched() {
@@ -23,7 +24,7 @@ sigset_t watched() {
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN)
-    sigaddset(&set, SIGHUP);  // ignored: the process should survive its terminal (nohup)
+    sigaddset(&set, SIGHUP);  // not under nohup, where the process must survive its terminal
   return set;
 }
 
@@ -39,7 +40,7 @@ ExitCode code_of(int signal) {
 
 io::LineWriter standard_error() {
   using namespace std::chrono_literals;
-  constexpr size_t kMostBytes = size_t{4} << 20;  // the stacks of all threads of a node
+  constexpr size_t kMostBytes = size_t{4} << 20;  // enough for the stacks of all threads of a node
   return io::LineWriter(STDERR_FILENO, {.most_bytes = kMostBytes, .patience = 500ms, .longest = 10s});
 }
 
@@ -58,7 +59,7 @@ void SignalWatch::watch(const Reporter& reporter) {
   ASHLAR_CHECK(!thread_.joinable(), "signals are watched already");
   reporter_ = reporter;
   sigset_t all, before;
-  sigfillset(&all);  // this thread handles no other signal
+  sigfillset(&all);  // inherited by the new thread: it receives signals only from sigtimedwait
   pthread_sigmask(SIG_BLOCK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

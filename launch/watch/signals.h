@@ -16,34 +16,36 @@
 
 namespace ashlar::watch {
 
-/// Standard error for the watch threads. A write never waits for a reader, except for at most half a second just before
-/// the process ends.
+/// Returns a writer to standard error for the watch threads. A write never waits for a reader. Only just before the
+/// process ends, LineWriter::finish waits for a reader: up to half a second in which nothing is read, 10 s in all.
 io::LineWriter standard_error();
 
 /// Activity of the run when a stop is requested; it decides how the run stops.
 enum class StopPoint : uint8_t {
   kStarting,    ///< nothing to save yet: the process exits
   kStep,        ///< the run stops after this step, then saves
-  kValidation,  ///< after this batch of a validation, whose loss is not written, then saves
-  kSave,        ///< once this checkpoint is saved
+  kValidation,  ///< the run stops after this batch of the validation, without a validation loss, then saves
+  kSave,        ///< the run stops once this checkpoint is saved
   kLeft,        ///< the run is over and has its exit code
 };
 
-/// Handles SIGTERM, SIGINT, SIGUSR1, and SIGHUP (as SIGTERM) if it is not ignored. They are blocked in the whole
-/// process, so nothing runs in a signal handler and a save is never interrupted. A thread receives them and prints on
-/// standard error within a second what will happen; the run polls for the request between steps. A second signal ends
-/// the process at once with that signal's code, in any state, even if nobody reads standard error.
+/// Handles SIGTERM, SIGINT, SIGUSR1 and, unless it is ignored (nohup), SIGHUP, which is handled as SIGTERM. These
+/// signals are blocked in the whole process, so nothing runs in a signal handler and a save is never interrupted. A
+/// thread receives them and prints on standard error within a second what will happen; the run polls for the request
+/// between steps. A second signal ends the process at once with the exit code of that second signal, in any state, even
+/// if nobody reads standard error.
 class SignalWatch {
  public:
-  /// Identity of this rank, which decides whether it reports a signal. A signal of the launcher reaches all ranks, and
-  /// rank 0 reports it; a signal that reaches only one rank is reported by that rank.
+  /// Identity of this rank, which decides whether it reports a signal. A signal from the launcher reaches all ranks,
+  /// and rank 0 reports it; a signal that reaches only one rank is reported by that rank.
   struct Reporter {
     int64_t rank = 0, ranks = 1;
     std::string host;
-    /// A launcher also sends SIGTERM after losing a rank. This is the time that the watchdog has to report the loss
-    /// first.
+    /// How long to wait before a signal from the launcher is reported. A launcher also sends SIGTERM after losing a
+    /// rank, and the watchdog must then report the loss first.
     std::chrono::milliseconds patience{0};
-    /// `ashlar launch` repeats SIGUSR1 until the ranks report it: a repeated one does not count as a second signal.
+    /// True if the launcher is `ashlar launch`, which repeats SIGUSR1 until the ranks report it. A repeated SIGUSR1
+    /// does not count as a second signal.
     bool resent = false;
   };
   struct Request {
@@ -51,18 +53,18 @@ class SignalWatch {
     ExitCode code;
   };
 
-  /// Blocks the signals for this thread and its children: construct before any other thread exists.
+  /// Blocks the signals for this thread and for the threads that it starts: construct before any other thread exists.
   SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
 
-  /// Starts the thread.
+  /// Starts the thread that receives the signals.
   void watch(const Reporter& reporter);
   /// Restores the default action of the signals: each ends the process at once.
   void release();
 
-  static Request request_of(ExitCode code);  ///< for one of the three codes
+  static Request request_of(ExitCode code);  ///< the request for kSigterm, kSigint or kSigusr1
   /// Returns the first signal received, or nullopt. Never blocks; thread-safe.
   std::optional<Request> pending() const;
 
@@ -71,10 +73,10 @@ class SignalWatch {
   /// Records that the run is over and will exit with `code`. From now on a signal ends the process silently with that
   /// code.
   void finish(ExitCode code);
-  /// Called on the thread before it ends the process; may be null.
+  /// Sets a function that the signal thread calls before it ends the process; may be null.
   void before_leaving(std::function<void()> call);
-  /// Called on the thread before it reports a signal: returns true if the job is over and the launcher uses the signal
-  /// to end it; may be null.
+  /// Sets a function that the signal thread calls before it reports a signal; may be null. If `over` returns true, the
+  /// job is already over and the launcher sends the signal only to end the ranks; the signal is then not reported.
   void ask_whether_over(std::function<bool()> over);
 
  private:
@@ -91,7 +93,7 @@ class SignalWatch {
   std::mutex leaving_;
   std::function<void()> before_leaving_;
   std::function<bool()> over_;
-  // Used by the thread:
+  // Used by the signal thread only:
   std::optional<Clock::time_point> answer_at_;
   Clock::time_point first_;
   int first_signal_ = 0;

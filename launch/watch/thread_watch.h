@@ -17,11 +17,11 @@ namespace ashlar::watch {
 /// Name prefix of the worker threads of this program ("ashlar-reader").
 inline constexpr std::string_view kThreadPrefix = "ashlar-";
 
-/// The name of a worker thread without the prefix ("reader"), or "main" for the main thread. Empty for other threads
-/// and for watch threads.
+/// Returns the name of a worker thread without the prefix ("reader"), or "main" for the main thread. Returns an empty
+/// text for other threads and for watch threads.
 std::string own_name(pid_t process, pid_t thread);
 
-/// Counts the bytes read and written by this process, except by the thread that constructed this object. They show
+/// Counts the bytes read and written by this process, except by the thread that constructed this object. Such bytes are
 /// progress during long operations. Costs two reads of /proc per call and opens nothing.
 class IoMeter {
  public:
@@ -29,7 +29,7 @@ class IoMeter {
   IoMeter(const IoMeter&) = delete;
   IoMeter& operator=(const IoMeter&) = delete;
   ~IoMeter();
-  /// Bytes since the start; always 0 if the kernel does not count.
+  /// Returns the bytes since the start of the process; always 0 if the kernel does not count them.
   uint64_t bytes() const;
 
  private:
@@ -39,21 +39,21 @@ class IoMeter {
 /// State of a thread of a process.
 struct ThreadSnapshot {
   pid_t thread = 0;
-  std::string name;     ///< "main", or the name after the prefix
+  std::string name;     ///< "main", or the name after kThreadPrefix
   char state = '?';     ///< as in ProcessStat
-  std::string call;     ///< the system call it is in: "futex", "pread64", "202" or empty
-  std::string file;     ///< path of the file of that call; empty if none
-  std::string channel;  ///< wait channel in the kernel, if known
+  std::string call;     ///< current system call: "futex", "pread64", "call 202"; empty if none
+  std::string file;     ///< path of the file of that call; empty if the call has no file
+  std::string channel;  ///< kernel function in which the thread waits (wchan), if known
 };
-/// Call and file from a line of /proc/PID/task/TID/syscall.
+/// System call and its file, from a line of /proc/PID/task/TID/syscall.
 struct SystemCall {
   std::string call, file;
 };
 SystemCall call_of(pid_t process, const std::string& line);
-/// The main thread and named worker threads, without watch threads. Files of calls are known for this process, and for
-/// others if permitted.
+/// Returns the states of the main thread and of the named worker threads, without watch threads. The files of their
+/// calls are known for this process, and for other processes if the system permits it.
 std::vector<ThreadSnapshot> threads_of(pid_t process);
-/// "state D, in fsync of /runs/a/checkpoints/step-5.partial/x, at rpc_wait_bit_killable".
+/// Returns "state D, in fsync of /runs/a/checkpoints/step-5.partial/x, at rpc_wait_bit_killable".
 std::string describe(const ThreadSnapshot& snapshot);
 
 /// Samples the stacks of threads of this process. It sends a real-time signal, whose handler records the return
@@ -64,7 +64,7 @@ class StackSampler {
   StackSampler(const StackSampler&) = delete;
   StackSampler& operator=(const StackSampler&) = delete;
   ~StackSampler();
-  /// "ashlar+0x1234 name < ...", innermost first; empty when the thread does not answer in time.
+  /// Returns "ashlar+0x1234 name < ...", innermost frame first; empty if the thread does not answer within `patience`.
   std::string stack_of(pid_t thread, std::chrono::milliseconds patience);
 
  private:
@@ -78,10 +78,11 @@ class StackSampler {
   static int signal_number() { return SIGRTMAX - 2; }
 
   struct sigaction before_ {};
-  std::vector<std::unique_ptr<Request>> unanswered_;  ///< kept: may still be answered
+  std::vector<std::unique_ptr<Request>> unanswered_;  ///< requests to which a thread may still write an answer
 };
 
-/// Stacks and states of this process' threads, one line each; only the state if a thread does not answer.
+/// Returns the stack and state of the main thread and of each worker thread of this process, one line per thread. For a
+/// thread that does not answer, the line has only the state.
 std::string describe_threads(StackSampler& sampler);
 
 }  // namespace ashlar::watch

@@ -22,7 +22,7 @@ using model::ModelConfig;
 /// A value that fewer than one in ten of the models have is rare.
 constexpr double kRare = 0.1;
 
-/// Sizes, initialization and training of a model, which do not distinguish architectures.
+/// True for keys that do not distinguish architectures: sizes, initialization and training.
 bool is_size(std::string_view key) {
   static const std::set<std::string_view> sizes = {
       "model.d_model", "model.n_layers", "model.n_heads",     "model.n_kv_heads",        "model.head_dim",
@@ -39,7 +39,7 @@ std::string rule_of(const ModelConfig& m, const char* key, double factor) {
   return "";
 }
 
-/// attn.window_cycle without sizes: [W, W, -1], or [W1, W2, -1] where windows differ.
+/// Returns attn.window_cycle with names instead of sizes: [W, W, -1], or [W1, W2, -1] if the windows differ.
 std::string shape_of_windows(const std::vector<int64_t>& cycle) {
   std::vector<int64_t> sizes;
   for (const int64_t w : cycle)
@@ -52,13 +52,13 @@ std::string shape_of_windows(const std::vector<int64_t>& cycle) {
   return str_cat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-/// The largest rotary base among the rotating layers with the longest attention span.
+/// Returns the largest rotary base over the layers; the base of layers with a window (rope.local_base) does not count.
 double largest_base(const ModelConfig& m) {
   const std::vector<double>& cycle = m.rope.base_cycle;
   return cycle.empty() ? m.rope.base : *std::ranges::max_element(cycle);
 }
 
-/// The architecture options of a configuration, and properties derived from its sizes.
+/// Returns the architecture options of a configuration by key, and properties derived from its sizes.
 std::map<std::string, std::string> options_of(const ModelConfig& m) {
   std::map<std::string, std::string> options;
   for (auto& [key, value] : config::model_values(m))
@@ -72,7 +72,7 @@ std::map<std::string, std::string> options_of(const ModelConfig& m) {
   for (const char* key : {"attn.global_head_dim", "attn.global_n_kv_heads", "rope.global_dims"})
     if (options.contains(key)) options[key] = "another number";
   options["attn.window_cycle"] = shape_of_windows(m.attn.window_cycle);
-  // Replaces the number by the rule's name where one matches.
+  // Replaces a number by the symbolic rule that gives it, if one matches.
   for (const auto& [key, factor] : {std::pair("attn.scale", m.attn.scale),
                                     {"embed.scale", m.embed_scale},
                                     {"head.logit_scale", m.logit_scale},
@@ -83,7 +83,7 @@ std::map<std::string, std::string> options_of(const ModelConfig& m) {
   return options;
 }
 
-/// A ratio of two settings, with its range over the published models.
+/// A ratio of two settings, which notes() compares with its range over the published models.
 struct Ratio {
   const char* name;
   std::function<std::optional<double>(const config::RunConfig&)> of;

@@ -8,7 +8,7 @@
 
 #include "launch/zoo/published.h"
 
-/// Training configurations of published models: those of configs/start, built into the program.
+/// The training configurations of published models in configs/start, which are compiled into the program.
 namespace ashlar::zoo {
 
 std::span<const PublishedText> recipe_texts();
@@ -21,13 +21,13 @@ struct Recipe {
   int64_t guessed_keys = 0;  ///< number of keys marked as not published
 };
 
-/// All recipes, resolved, ordered by model size within a family.
+/// Returns all recipes, resolved, grouped by family and ordered by model size within a family.
 std::vector<Recipe> recipes();
 
-/// One of them; the input error names those with a similar id.
+/// Returns the text of one recipe. For an unknown id, throws an input error that suggests similar ids.
 const PublishedText& recipe_text(std::string_view id);
 
-/// configs/start/README.md.
+/// Returns the text of configs/start/README.md.
 std::string recipes_markdown();
 
 }  // namespace ashlar::zoo

@@ -1,5 +1,5 @@
-// The text model; the image tokenizer (vq_config, model.vqmodel) is left out. The norms have the names of Llama's; with
-// swin_norm they act on the outputs of the branches.
+// Only the text model is imported; the image tokenizer (vq_config, model.vqmodel) is left out. The norms have Llama's
+// names, but with swin_norm they act on the outputs of the branches.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,7 +16,8 @@ void swin_norm(model::ModelConfig& m, bool behind) {
 }
 
 /// The ids of image tokens, whose logits the class masks. They are the entries of vocabulary_map whose names begin with
-/// kBegin. An export writes them with the names that the class expects: letters stand for the digits of a number.
+/// kBegin. An export gives them names of the form that the class expects: kBegin, the digits of a number as letters (A
+/// for 0), Z.
 Row masked_ids() {
   constexpr const char* kKey = "vocabulary_map";
   constexpr const char* kBegin = "IMGIMG";
@@ -49,7 +50,7 @@ Family chameleon() {
       .class_name = "ChameleonForConditionalGeneration",
       .model_type = "chameleon",
       .base = {.norm = kRmsNorm,
-               // Its eps is always 1e-5.
+               // The eps of this norm is always 1e-5.
                .qk_norm = {.kind = model::QkNorm::kHeadPer, .type = NormType::kLayerNorm, .bias = true}},
       .rows = joined(llama_rows({65536, 4096, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
                      {kv_heads(32), head_dim(HeadDim::kDerived),

@@ -11,7 +11,7 @@ Family cohere2() {
                           number("logit_scale", {FIELD(logit_scale)}, 0.0625),
                           windows({.absent = 4096, .full_every = 4, .every_key = "sliding_window_pattern"}),
                           rope({.whole_heads = true}),
-                          // Layers with full attention never rotate.
+                          // Layers with full attention have no rotary positions.
                           derived([](model::ModelConfig& m) { m.rope.global_enabled = false; }),
                           // The published files have these keys, with the values that the class always uses.
                           ignored({"layer_switch", "order_of_interleaved_layers", "position_embedding_type",

@@ -9,7 +9,7 @@ Family gpt_neox() {
           .rows = joined(
               llama_rows({50432, 2048, 6144, 44, 64, 24576}, "gelu", "layer_norm_eps", 1e-5),
               {head_dim(HeadDim::kDerived), parallel_block("use_parallel_residual", 2, true), attention_bias(true),
-               // This dropout acts on the embedding and on both branches.
+               // hidden_dropout acts on the embedding and on the outputs of both branches.
                number("hidden_dropout", {FIELD(dropout.resid), FIELD(dropout.embed)}, 0.0),
                rope({.base_key = "rotary_emb_base", .fraction_key = "rotary_pct", .fraction = 0.25}),
                unread_rope_keys("rope_theta", "partial_rotary_factor"),

@@ -5,8 +5,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// Some files have a rope_scaling with interleaved pairs. Pairs are always interleaved; the class does not read the
-/// key.
+/// Accepts rope_scaling = {"rope_type": "gptj"}, which some files have. This type means interleaved pairs. The
+/// class does not read rope_scaling and always interleaves.
 void ignore_interleaved_scaling(JsonReader& r, HfConfig&) {
   const nlohmann::json* const scaling = r.peek("rope_scaling");
   for (const char* key : {"rope_type", "type"})

@@ -7,7 +7,7 @@ namespace {
 
 using model::NormPlacement;
 
-/// The scale of the scores; null: the usual one.
+/// attention_multiplier, the scale of the attention scores. Null: 1 / sqrt(head_dim).
 Row attention_multiplier() {
   constexpr const char* kKey = "attention_multiplier";
   return {.read = [](JsonReader& r,

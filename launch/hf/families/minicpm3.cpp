@@ -10,18 +10,18 @@ namespace {
 
 using model::ModelConfig;
 
-/// A number x near `guess` for which f(x) is `wanted`, or `guess` when there is none.
+/// Returns a number x near `guess` for which f(x) is exactly `wanted`, or `guess` if none is found.
 template <typename F>
 double inverse(double guess, double wanted, const F& f) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double below = std::nextafter(guess, -kInfinity), above = std::nextafter(guess, kInfinity);
-  // A short decimal is tried first, since the file probably had one.
+  // A short decimal number is tried first, because the imported file probably had one.
   for (const double x : {std::round(guess * 1e9) / 1e9, guess, below, above})
     if (f(x) == wanted) return x;
   return guess;
 }
 
-/// The factor on each branch is scale_depth / sqrt(layers).
+/// scale_depth: the output of each branch is multiplied by scale_depth / sqrt(n_layers).
 Row depth_scale() {
   constexpr const char* kKey = "scale_depth";
   const auto multiplier = [](const ModelConfig& m, double depth) {
@@ -45,7 +45,7 @@ Row depth_scale() {
               }};
 }
 
-/// The input of the head is divided by width / dim_model_base.
+/// dim_model_base: the input of the head is divided by d_model / dim_model_base.
 Row base_width() {
   constexpr const char* kKey = "dim_model_base";
   const auto scale = [](const ModelConfig& m, int64_t base) {

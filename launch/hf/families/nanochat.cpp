@@ -1,4 +1,4 @@
-// Queries and keys rotate by minus the angle and are normed after that. No norm has a gain.
+// Queries and keys rotate by the negative angle and are normalised after the rotation. No norm has a gain.
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"

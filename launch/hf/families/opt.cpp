@@ -12,7 +12,7 @@ void elementwise_affine(model::ModelConfig& m, bool affine) {
   if (!affine) m.norm.affine = model::NormAffine::kNone;
 }
 
-/// The width of the token table; null or absent: d_model.
+/// word_embed_proj_dim, the width of the token embedding table. Null or absent: d_model.
 Row table_width() {
   constexpr const char* kKey = "word_embed_proj_dim";
   return {.read =

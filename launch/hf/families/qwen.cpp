@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// intermediate_size counts gate and up together.
+/// intermediate_size is the width of gate and up together.
 Row ffn_width() {
   return {.read =
               [](JsonReader& r, HfConfig& c) {

@@ -13,14 +13,14 @@ Row latent_sizes(const LatentSizes& s) {
     ModelConfig& m = c.model;
     m.attn.kind = model::AttentionKind::kMla;
     m.attn.q_rank = r.has("q_lora_rank") ? r.optional_size({"q_lora_rank"}).value_or(0)
-                                         : r.size({"q_lora_rank"}, s.q_rank);  // null: one matrix
+                                         : r.size({"q_lora_rank"}, s.q_rank);  // null: one full matrix, q_rank = 0
     m.attn.kv_rank = r.size({"kv_lora_rank"}, s.kv_rank);
     m.rope.dims = r.size({"qk_rope_head_dim"}, s.rope);
     m.head_dim = m.rope.dims + r.size({"qk_nope_head_dim"}, s.nope);
     const int64_t v_by_default = s.v_head_dim > 0 ? s.v_head_dim : std::max<int64_t>(m.d_model / m.n_heads, 1);
     const int64_t v = r.optional_size({"v_head_dim"}).value_or(v_by_default);
     m.attn.v_head_dim = v == m.head_dim ? 0 : v;
-    // The class derives both from the other widths.
+    // The class does not read head_dim and qk_head_dim. It computes their values from the other dimensions.
     const auto unread = [&](const char* key, int64_t made) {
       const auto given = r.optional_size({key});
       if (given && *given != made)
@@ -48,7 +48,7 @@ Row latent_sizes(const LatentSizes& s) {
 
 namespace {
 
-/// The rotary keys. They count only the rotated columns as a head.
+/// Row for the rotary keys. rope() converts them as if a head had only its rotated dimensions.
 Row rotated_columns(double base) {
   const auto with_rotated_heads = [](HfConfig c) {
     c.model.head_dim = c.model.rope.dims;
@@ -65,7 +65,7 @@ Row rotated_columns(double base) {
           .write = [=](Json& j, const HfConfig& c) { whole.write(j, with_rotated_heads(c)); }};
 }
 
-/// YaRN multiplies the scale of the scores by the square of this.
+/// Returns YaRN's factor for `mscale`. The scale of the attention scores is multiplied by the square of this factor.
 double grown(double mscale, double factor) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1; }
 
 double scale_of(const ModelConfig& m, double mscale) {
@@ -73,7 +73,8 @@ double scale_of(const ModelConfig& m, double mscale) {
   return mscale == 0 ? plain : plain * growth * growth;
 }
 
-/// Follows rotated_columns(), which has read all other keys of the dictionary.
+/// Converts mscale_all_dim, which changes the scale of the attention scores. This row must follow rotated_columns(),
+/// which reads all other keys of rope_scaling and rope_parameters.
 Row latent_scale() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     double mscale = 0;
@@ -88,7 +89,7 @@ Row latent_scale() {
   const auto write = [](Json& j, const HfConfig& c) {
     const ModelConfig& m = c.model;
     if (m.rope.scaling != model::RopeScaling::kYarn || !(m.rope.factor > 1) || m.attn.scale == scale_of(m, 0)) return;
-    // Computes mscale from the scale; rounded, since files give a few digits.
+    // The inverse of scale_of(). The result is rounded, because files have mscale with few digits.
     const double root = std::sqrt(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)));
     const double mscale = std::round((root - 1) / (0.1 * std::log(m.rope.factor)) * 1e9) / 1e9;
     for (const char* key : {"rope_scaling", "rope_parameters"}) j[key]["mscale_all_dim"] = mscale;

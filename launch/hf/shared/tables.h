@@ -6,7 +6,7 @@
 // tables: the configuration and modeling files of transformers 5.23.
 namespace ashlar::hf {
 
-// -- Parts of a model, for `base`.
+// -- Values for Family::base.
 
 inline constexpr model::NormConfig kLayerNorm = {.variant = {.type = NormType::kLayerNorm},
                                                  .affine = model::NormAffine::kScaleBias};
@@ -22,9 +22,9 @@ inline constexpr model::FfnConfig kUngatedGelu = {.act = Activation::kGeluErf, .
 inline constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
 inline constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
 
-// -- Tables.
+// -- Functions that return the rows or tensor names of several families.
 
-/// `first`, then `more`.
+/// Returns the rows of `first`, then the rows of `more`.
 Rows joined(Rows first, const Rows& more);
 
 /// The default sizes of a family.
@@ -32,75 +32,78 @@ struct Sizes {
   int64_t vocab, positions, width, layers, heads, d_ff;
 };
 
-/// Sizes, activation, norm eps and dropout by Llama's keys, which most families have (llama_rows.cpp). `act`: the
-/// default activation, or a separate row. `eps_key`: null for a family without one.
+/// Rows for sizes, activation, norm eps and attention dropout with Llama's keys, which most families have
+/// (llama_rows.cpp). `act` is the default activation or the row that reads the activation. `eps_key` is null for a
+/// family without a key for eps.
 Rows llama_rows(const Sizes& sizes, const char* act, const char* eps_key, double eps);
 Rows llama_rows(const Sizes& sizes, const Row& act, const char* eps_key, double eps);
-/// Rows of Mistral and Ministral. `types`: layer_types gives the layers that have a window.
+/// Rows of Mistral and Ministral. `types`: layer_types names the layers that have a window.
 Rows mistral_rows(bool types);
 Rows glm_rows();
 
-/// Sizes, activation, norm eps and dropouts by GPT-2's keys (gpt_rows.cpp).
+/// Rows for sizes, activation, norm eps and dropouts with GPT-2's keys (gpt_rows.cpp).
 Rows gpt_rows(const Sizes& sizes, double dropout);
-/// `own` with the names that GPT-2 and its descendants share.
+/// Returns `own` plus the tensor names that GPT-2 and its descendants share.
 TensorNames gpt_tensors(TensorNames own);
-/// Rows of Gemma 2 and VaultGemma, and those that they share with Gemma 3 (gemma_rows.cpp).
+/// gemma2_rows(): all rows of Gemma 2 and VaultGemma. gemma_rows(): the rows that these two share with Gemma 3
+/// (gemma_rows.cpp).
 Rows gemma2_rows();
 Rows gemma_rows(const Sizes& sizes, int64_t kv_heads);
-/// Rows of three sets of families: Granite and HyperCLOVA X; these two and Granite SWA; Granite and Granite SWA
-/// (granite_rows.cpp).
+/// Rows that families share (granite_rows.cpp). granite_rows(): Granite and HyperCLOVA X. granite_multipliers():
+/// Granite, HyperCLOVA X and Granite SWA. granite_scales(): Granite and Granite SWA.
 Rows granite_rows();
 Rows granite_multipliers();
 Rows granite_scales();
 
-/// `own` with the names that OPT, BioGPT and XGLM share, which descend from fairseq (fairseq_rows.cpp).
+/// Returns `own` plus the tensor names that OPT, BioGPT and XGLM inherit from fairseq (fairseq_rows.cpp).
 TensorNames fairseq_tensors(TensorNames own);
-/// Dropout of layers and of activations, which is not supported.
+/// Keys for layer dropout and activation dropout, which are not supported: only 0 is accepted.
 Rows fairseq_dropouts();
 
-// -- Single rows.
+// -- Functions that return one row.
 
 Row attention_bias(bool fallback = false);
 Row mlp_bias(bool fallback = false);
-/// The norms of queries and keys have the eps of the other norms.
+/// Row that sets qk_norm.eps, for the norms of queries and keys, to norm.variant.eps, the eps of the other norms.
 Row qk_norm_eps();
-/// The number of heads must divide the width, even where head_dim has a key of its own.
+/// Row that requires the number of heads to divide d_model, even if config.json gives head_dim.
 Row heads_divide_width();
-/// d_ff = 4 * d_model, without a key.
+/// Row that sets d_ff = 4 * d_model, for a family without a key for d_ff.
 Row ffn_of_four_widths();
 inline int64_t four_widths(const model::ModelConfig& m) { return 4 * m.d_model; }
-/// The embedding is multiplied by sqrt(d_model): always, or when the flag is true.
+/// Row that multiplies the embedding by sqrt(d_model): always, or if the flag `key` is true.
 Row embedding_scale();
 Row embedding_scale(const char* key, bool fallback);
-/// q, k and v are clamped to [-c, c]; null: they are not.
+/// clip_qkv = c clamps q, k and v to [-c, c]; null: no clamp.
 Row clip_qkv();
-/// The windows of Qwen 2 and 3. use_sliding_window switches them on, for the layers from max_window_layers on or for
-/// those that layer_types names.
+/// Row for the windows of Qwen 2 and 3. If use_sliding_window is true, the layers that layer_types marks as
+/// sliding_attention have windows; without layer_types, these are the layers from max_window_layers on.
 Row qwen2_windows();
 
-/// false: the scores are not scaled.
+/// scale_attn_weights = false: the attention scores are not scaled.
 Row scale_attn_weights();
-/// The number of rotated dimensions, of GPT-J and CodeGen.
+/// rotary_dim, the number of rotated dimensions of a head in GPT-J and CodeGen.
 Row rotary_dim();
 
 /// use_bidirectional_attention must be false or null.
 Row no_bidirectional_attention();
-/// hidden_activation of Gemma 2 and later. They do not read hidden_act, which the published files have too.
+/// Row for hidden_activation, the activation key of Gemma 2 and later. These classes do not read hidden_act, although
+/// published files have it.
 Row gemma_hidden_activation();
-/// The scores are divided by the square root of this number, not by that of head_dim.
+/// Row for query_pre_attn_scalar: attention scores are divided by its square root instead of sqrt(head_dim).
 Row query_pre_attn_scalar();
 using OptionalNumberField = std::optional<double>& (*)(model::ModelConfig&);
-/// A soft-cap. Null: none. Absent: `absent`.
+/// Row for an optional number, e.g. a soft-cap. Null means no value; if the key is absent, the value is `absent`.
 Row optional_number(const char* key, OptionalNumberField field, std::optional<double> absent);
 
-/// The widths of latent attention (latent_rows.cpp); v_head_dim 0: width / heads.
+/// Default ranks and head dimensions of latent attention (MLA, latent_rows.cpp). v_head_dim = 0: d_model / n_heads.
 struct LatentSizes {
   int64_t q_rank, kv_rank, nope, rope, v_head_dim;
 };
-/// Ranks and widths. A head has rotated and other columns. model.head_dim counts both; head_dim in the file counts only
-/// the rotated ones.
+/// Row for the ranks and dimensions of LatentSizes. A head has rotated and unrotated dimensions: model.head_dim counts
+/// both, head_dim in the file counts only the rotated ones.
 Row latent_sizes(const LatentSizes& sizes);
-/// The config.json entries for the rotary embedding of latent attention, and the score scale, which depends on YaRN.
+/// Rows for the rotary keys of latent attention, and for the scale of the attention scores, which depends on YaRN.
 Rows latent_rope(double base);
 
 }  // namespace ashlar::hf
