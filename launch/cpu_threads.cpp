@@ -48,7 +48,7 @@ int64_t widen_affinity(const World& world, Log& log, int64_t threads) {
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
   const std::vector<int> had = cores_of(mask);
   if (!world.under_mpirun) return static_cast<int64_t>(had.size());
-  // The kernel intersects the requested set with that of the cgroup.
+  // Requests all cores: the kernel intersects the requested set with the cores of the cgroup.
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &all);
@@ -63,7 +63,7 @@ int64_t widen_affinity(const World& world, Log& log, int64_t threads) {
   if (narrow) {
     log.info(str_cat("rank ", world.rank, " was bound to ", had.size(), " of ", allowed.size(), " cores; it now uses ",
                      share.size() == allowed.size() ? "all " : "", share.size(), ", from core ", share.front(), " to ",
-                     share.back(), " (mpirun --bind-to none binds nothing)"));
+                     share.back(), " (start mpirun with --bind-to none to bind no rank)"));
   }
   return static_cast<int64_t>(allowed.size());
 }

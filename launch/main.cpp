@@ -57,7 +57,7 @@ class Output {
     errors_.finish();
     return static_cast<int>(code);
   }
-  bool lost() const { return lost_; }  ///< lines were lost
+  bool lost() const { return lost_; }  ///< true if lines were lost
 
  private:
   /// Lost output does not end a run; it is reported once on standard error.
@@ -79,15 +79,15 @@ class Output {
   ashlar::io::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
 };
 
-/// Opens /dev/null for standard streams that are closed. Otherwise the first file that is opened, such as the lock of a
-/// run, would receive the printed lines.
+/// Opens /dev/null for standard streams that are closed. Otherwise a file that is opened later, such as the lock of a
+/// run, would get the descriptor of the closed stream and receive the printed lines.
 void fill_closed_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd) std::_Exit(static_cast<int>(ExitCode::kResource));
 }
 
-/// Prints an error that only this rank has. The other ranks wait for this rank, so the process exits without ending
-/// MPI, and the launcher ends them.
+/// Prints an error that only this rank has. The other ranks may be waiting for this rank, so MPI_Finalize, which waits
+/// for all ranks, might never return. The process therefore exits without it; the launcher then kills the other ranks.
 int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootstrap, Output& output) {
   const ashlar::comm::Communicator* ranks = bootstrap.started();
   if (ranks == nullptr || ranks->size() == 1) {
@@ -107,10 +107,13 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
   try {
     const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
     const bool lost = !std::cout.flush() || output.lost();
-    // Lost output of a result is an error.
+    // A command whose output is its result fails if output was lost.
     if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {
-      return fail("[output] standard output cannot be written: the disk is full or its reader has exited",
-                  ExitCode::kResource, bootstrap, output);
+      return fail(
+          "[output] standard output cannot be written: the disk is full, or the program that reads it has exited; free "
+          "space, or "
+          "keep the reader running, and run the command again",
+          ExitCode::kResource, bootstrap, output);
     }
     return code;
   } catch (const ashlar::comm::AllRanksError& error) {
@@ -140,7 +143,8 @@ int main(int argc, char** argv) {
   ashlar::comm::Bootstrap bootstrap;  // connects the other ranks, if any, when a command needs them
   const int code = run(words, signals, bootstrap, log, output);
   output.finish();
-  signals.finish(
-      static_cast<ExitCode>(code));  // a rank that exits last may be ended by the launcher, which is not reported
+  // The launcher may send a signal to a rank that has not exited yet. From here on such a signal is not reported and
+  // does not change the exit code.
+  signals.finish(static_cast<ExitCode>(code));
   return code;
 }

@@ -32,14 +32,14 @@ namespace {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   if (limit.rlim_cur == RLIM_INFINITY) {
-    leave("[memory] the system refused memory to a thread; close other programs, or use a machine with more",
+    leave("[memory] the system refused memory to a thread; close other programs, or use a machine with more memory",
           ExitCode::kResource);
   }
   const auto kilobytes = static_cast<int64_t>(limit.rlim_cur / 1024);
   leave(FixedText(text)
-            .add("[memory] the system refused memory to a thread: this process may have ")
+            .add("[memory] the system refused memory to a thread: this process is limited to ")
             .add(kilobytes / 1024)
-            .add(" MiB of addresses (ulimit -v ")
+            .add(" MiB of address space (ulimit -v ")
             .add(kilobytes)
             .add("); raise that limit")
             .text(),
@@ -56,7 +56,7 @@ namespace {
       leave(error.what(), error.code());
     } catch (const std::exception& error) {
       if (const std::optional<std::string> text = refused_by_system(error)) leave(*text, ExitCode::kResource);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): a bug: abort keeps the core dump
+    } catch (...) {  // NOLINT(bugprone-empty-catch): an unknown type is a bug: the abort below dumps core
     }
   }
   std::abort();

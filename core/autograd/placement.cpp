@@ -32,7 +32,7 @@ ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_l
     const bool own_rows = x.info.placement == Placement::kRowsSplit || x.info.placement == Placement::kPartialSum;
     if (own_rows == weight->grad_partial) continue;
     throw Bug(str_cat("[", op, "] expected a weight whose gradient is ", own_rows ? "summed" : "not summed",
-                      " over the tensor group, since its input from ", x.info.op, " has placement ",
+                      " over the tensor group, since the input from ", x.info.op, " has placement ",
                       name_of(x.info.placement), own_rows ? ", got one that is not; " : ", got one that is; ",
                       own_rows ? "add Axis::kTensor to" : "remove Axis::kTensor from",
                       " grad_summed_over where its sharded tensor is created"));
@@ -42,8 +42,9 @@ ValueInfo place(const Ctx& ctx, const char* op, const Var& x, std::initializer_l
 
 void place_alike(const char* op, const Var& first, const Var& other) {
   if (other.info.placement == first.info.placement) return;
-  refuse(op, other,
-         str_cat("placement ", name_of(first.info.placement), " as that of its first input, from ", first.info.op));
+  refuse(
+      op, other,
+      str_cat("placement ", name_of(first.info.placement), ", the placement of the first input from ", first.info.op));
 }
 
 }  // namespace ashlar

@@ -61,7 +61,7 @@ Var Tape::output_in_place(Var x, const ValueInfo& info) {
 
 namespace {
 
-/// Returns column slices of x's value. They own their columns exclusively if x was the only reference.
+/// Returns column slices of a value. If `value` has no other reference, each slice owns its columns exclusively.
 std::vector<Tensor> slices_of(Tensor value, const std::vector<int64_t>& widths) {
   if (value.unique()) return Tensor::split_columns(std::move(value), widths);
   std::vector<Tensor> slices;
@@ -92,7 +92,7 @@ std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) 
     for (Var& part : parts) part.slot = -1;
     return parts;
   }
-  // The slices have written directly into x's gradient. Columns without a gradient must be zero.
+  // The gradients of the slices are columns of x's gradient. Columns that no node has written are set to zero.
   std::vector<Var> slices;
   for (const Var& part : parts) slices.push_back(part.without_value());
   nodes_.push_back({"split_columns", -1, [x = x.without_value(), slices](Tape& tape, const Tensor&) {
@@ -105,7 +105,7 @@ std::vector<Var> Tape::split_columns(Var x, const std::vector<int64_t>& widths) 
                         tape.backend_.fill({.dst = t.view(), .value = 0}, tape.stream_);
                       }
                       for (const Var& slice : slices)
-                        tape.slots_[slice.slot].grad = {};  // x's gradient is now the only owner
+                        tape.slots_[slice.slot].grad = {};  // now only x's slot refers to the gradient
                       tape.slots_[x.slot].written = true;
                     }});
   return parts;
@@ -121,9 +121,9 @@ std::vector<Var> split_columns(const Ctx& ctx, Var x, const std::vector<int64_t>
 
 void Tape::seed(const Var& v, Tensor grad) {
   Slot& slot = slot_of(v);
-  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
-               slot.shape.str());
-  if (slot.parent >= 0) return add_grad(v, grad);  // part of another gradient
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient has shape ", grad.shape().str(),
+               ", value has ", slot.shape.str());
+  if (slot.parent >= 0) return add_grad(v, grad);  // this gradient is part of the parent slot's gradient
   slot.grad = std::move(grad);
   slot.written = true;
 }
@@ -158,7 +158,7 @@ void Tape::add_weight_work(std::function<void()> work) {
 }
 
 Tensor Tape::leaf_grad(const Var& leaf) const {
-  ASHLAR_CHECK(done_ && leaf.slot >= 0, "leaf_grad is read after backward");
+  ASHLAR_CHECK(done_ && leaf.slot >= 0, "expected leaf_grad to be called after backward, for a leaf of this tape");
   return slots_[leaf.slot].grad;
 }
 
@@ -198,8 +198,8 @@ GradTarget Tape::target(const Var& input) {
 void Tape::add_grad(const Var& input, const Tensor& grad) {
   if (!input.requires_grad()) return;
   Slot& slot = slot_of(input);
-  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient ", grad.shape().str(), " for ",
-               slot.shape.str());
+  ASHLAR_CHECK(grad.shape() == slot.shape && grad.dtype() == slot.dtype, "gradient has shape ", grad.shape().str(),
+               ", value has ", slot.shape.str());
   if (!slot.written && slot.parent < 0) {
     slot.grad = grad;
     slot.written = true;

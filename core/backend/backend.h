@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/backend/checks.h"
 #include "core/device/allocator.h"
@@ -9,28 +10,28 @@
 
 namespace ashlar {
 
-/// A device's kernels, memory and streams. Callers use the methods listed in ASHLAR_KERNELS; each checks its arguments
-/// against the contract (checks.h), does nothing when its `mode` is kSkip, and passes the rest to the backend's
-/// `launch`. `launch` refuses only what this backend does not support, with an input_error that names the field. All
-/// kernels are deterministic: equal inputs and thread count give equal bits. The memory of the views is device memory,
-/// and must stay valid until the stream has executed the call.
+/// Interface to a device: its kernels, memory and streams. ASHLAR_KERNELS (kernel_list.h) lists the kernel methods.
+/// Each of them does nothing if the `mode` in its arguments is kSkip; otherwise it checks the arguments against their
+/// contract (checks.h) and calls the backend's `launch`. If a backend does not support the value of a field, its
+/// `launch` throws an input_error that names the field. All kernels are deterministic: equal inputs and an equal thread
+/// count give equal bits. Views point to device memory, which must stay valid until the stream has executed the call.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string description() const = 0;  ///< one line for the log: device, threads, instruction set, GEMM path
-  /// Measures, for about `seconds`, the rate in FLOP/s that this backend can reach in matrix products of `dtype`. Every
-  /// "percent of peak" is relative to it.
+  virtual std::string description() const = 0;  ///< one line for the log: device, threads, instruction set, GEMM method
+  /// Returns the rate in FLOP/s that this backend can reach in matrix products of `dtype`, measured for about
+  /// `seconds`. Every reported "percent of peak" is relative to this rate.
   virtual double measure_peak(DType dtype, double seconds) = 0;
-  virtual int64_t num_gemms() const = 0;  ///< matrix products so far, for reports
+  virtual int64_t num_gemms() const = 0;  ///< number of matrix products so far, for reports
   virtual Allocator& allocator(MemoryKind kind) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Queue copies of contiguous memory between device and host. The host memory must not be used until the stream has
+  /// Queue a copy of contiguous memory between device and host. The host memory must not be used until the stream has
   /// executed the copy.
   virtual void copy_to_host(ConstView device, void* host, Stream& stream) = 0;
   virtual void copy_from_host(const void* host, MutView device, Stream& stream) = 0;
-  /// Blocking copies: complete on return.
+  /// Copy and wait until the copy is complete.
   void read(ConstView device, void* host, Stream& stream) {
     copy_to_host(device, host, stream);
     stream.synchronize();
@@ -40,15 +41,15 @@ class Backend {
     stream.synchronize();
   }
 
-  /// The dtype in which the fused linear cross-entropy holds the logits of a model stored in `storage`: either
-  /// `storage` or the accumulate dtype.
+  /// Returns the dtype in which the fused linear cross-entropy stores its logits, for a model with this storage dtype:
+  /// either `storage` or the accumulate dtype.
   virtual DType logits_dtype(DType storage) const = 0;
-  /// The number of rows, at most N, whose logits the fused linear cross-entropy holds at a time.
+  /// Returns how many of N rows the fused linear cross-entropy processes at a time. V is the number of logits per row.
   virtual int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const = 0;
 
-#define ASHLAR_CALL(name, Args)                     \
-  void name(const Args& args, Stream& stream) {     \
-    if (wanted(args)) launch_checked(args, stream); \
+#define ASHLAR_CALL(name, Args)                            \
+  void name(const Args& args, Stream& stream) {            \
+    if (wanted(args)) launch_checked(#name, args, stream); \
   }
   ASHLAR_KERNELS(ASHLAR_CALL)
 #undef ASHLAR_CALL
@@ -60,8 +61,8 @@ class Backend {
 
  private:
   template <typename Args>
-  void launch_checked(const Args& args, Stream& stream) {
-    check(args);
+  void launch_checked(std::string_view name, const Args& args, Stream& stream) {
+    check(name, args);
     launch(args, stream);
   }
   template <typename Args>

@@ -36,7 +36,9 @@ void check_ids(std::string_view where, std::string_view name, const ConstView& v
 }
 
 void check_dropout(std::string_view where, const DropoutArgs& a) {
-  if (a.p < 0 || a.p >= 1) throw input_error(where, "dropout.p must be in [0, 1), got ", a.p);
+  if (a.p < 0 || a.p >= 1)
+    throw input_error(where, "expected a dropout probability p with 0 <= p < 1, got ", a.p,
+                      "; correct dropout.embed, dropout.attn or dropout.resid");
   if (a.active()) check_struct<StepScalars>(a.scalars);
 }
 

@@ -6,10 +6,11 @@ namespace ashlar {
 
 namespace {
 
-/// Checks that the kernels' tiles support a head of this width.
+/// Throws an input_error unless the kernels support heads of this width.
 void check_width(std::string_view where, std::string_view name, int64_t width) {
   if (width >= 1 && width <= 512) return;
-  throw input_error(where, "expected ", name, " to be from 1 to 512, got ", width, "; choose another model.head_dim");
+  throw input_error(where, "expected ", name, " to be from 1 to 512, got ", width,
+                    "; set model.head_dim, attn.v_head_dim or attn.global_head_dim to at most 512");
 }
 
 class AttentionCheck {
@@ -87,8 +88,8 @@ class AttentionCheck {
 
 }  // namespace
 
-void check(const AttentionForward& a) {
-  const AttentionCheck of("attention_forward", a.shape, a.q.dtype);
+void check(std::string_view where, const AttentionForward& a) {
+  const AttentionCheck of(where, a.shape, a.q.dtype);
   of.queries("q", a.q);
   of.keys("k", a.k);
   of.values("v", a.v);
@@ -96,9 +97,8 @@ void check(const AttentionForward& a) {
   of.statistic("lse", a.lse);
 }
 
-void check(const AttentionBackward& a) {
-  constexpr std::string_view kWhere = "attention_backward";
-  const AttentionCheck of(kWhere, a.shape, a.q.dtype);
+void check(std::string_view where, const AttentionBackward& a) {
+  const AttentionCheck of(where, a.shape, a.q.dtype);
   of.queries("q", a.q);
   of.keys("k", a.k);
   of.values("v", a.v);
@@ -110,53 +110,50 @@ void check(const AttentionBackward& a) {
     of.results("out", a.out);
   }
   if (a.dsinks) {
-    ASHLAR_CHECK(a.shape.scores.sinks, kWhere, ": dsinks is wanted, sinks are absent");
-    check_vector(kWhere, "dsinks", a.dsinks, a.shape.H, accumulate_dtype(a.q.dtype));
+    ASHLAR_CHECK(a.shape.scores.sinks, where, ": dsinks is wanted, sinks are absent");
+    check_vector(where, "dsinks", a.dsinks, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dt5_bias) {
-    ASHLAR_CHECK(a.shape.scores.t5_bias, kWhere, ": dt5_bias is wanted, t5_bias is absent");
-    check_view(kWhere, "dt5_bias", a.dt5_bias, a.shape.scores.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
+    ASHLAR_CHECK(a.shape.scores.t5_bias, where, ": dt5_bias is wanted, t5_bias is absent");
+    check_view(where, "dt5_bias", a.dt5_bias, a.shape.scores.t5_bias.rows, a.shape.H, accumulate_dtype(a.q.dtype));
   }
   if (a.dq) of.queries("dq", a.dq);
-  ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, kWhere, ": expected dk and dv both, or neither");
+  ASHLAR_CHECK(bool{a.dk} == bool{a.dv}, where, ": expected dk and dv both, or neither");
   if (!a.dk) return;
   of.keys("dk", a.dk);
   of.values("dv", a.dv);
 }
 
-void check(const Rope& a) {
-  constexpr std::string_view kWhere = "rope";
+void check(std::string_view where, const Rope& a) {
   const DType storage = a.x.dtype;
-  check_storage(kWhere, storage);
-  check_view(kWhere, "x", a.x, a.x.rows, a.heads * a.head_dim, storage);
-  check_view(kWhere, "y", a.y, a.x.rows, a.heads * a.head_dim, storage);
-  check_ids(kWhere, "positions", a.positions, a.x.rows);
+  check_storage(where, storage);
+  check_view(where, "x", a.x, a.x.rows, a.heads * a.head_dim, storage);
+  check_view(where, "y", a.y, a.x.rows, a.heads * a.head_dim, storage);
+  check_ids(where, "positions", a.positions, a.x.rows);
   ASHLAR_CHECK(a.rotated_heads >= 0 && a.rotated_heads <= a.heads, "rotated_heads = ", a.rotated_heads,
                " heads = ", a.heads);
   ASHLAR_CHECK(a.dims >= 0 && a.dims % 2 == 0 && a.dims <= a.head_dim, "dims = ", a.dims, " head_dim = ", a.head_dim);
   ASHLAR_CHECK(a.mode == GradMode::kOverwrite || a.x.data != a.y.data, "y may be x only when overwritten");
-  check_view(kWhere, "cos", a.cos, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
-  check_view(kWhere, "sin", a.sin, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
+  check_view(where, "cos", a.cos, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
+  check_view(where, "sin", a.sin, a.cos.rows, a.dims / 2, accumulate_dtype(storage));
 }
 
-void check(const ConcatSharedHead& a) {
-  constexpr std::string_view kWhere = "concat_shared_head";
+void check(std::string_view where, const ConcatSharedHead& a) {
   const DType storage = a.y.dtype;
-  check_storage(kWhere, "y", a.y);
-  ASHLAR_CHECK(a.heads > 0, kWhere, ": heads = ", a.heads);
-  check_view(kWhere, "shared", a.shared, a.y.rows, a.shared.cols, storage);
-  check_view(kWhere, "own", a.own, a.y.rows, a.y.cols - a.heads * a.shared.cols, storage);
-  ASHLAR_CHECK(a.own.cols % a.heads == 0, kWhere, ": own has ", a.own.cols, " columns for ", a.heads, " heads");
+  check_storage(where, "y", a.y);
+  ASHLAR_CHECK(a.heads > 0, where, ": heads = ", a.heads);
+  check_view(where, "shared", a.shared, a.y.rows, a.shared.cols, storage);
+  check_view(where, "own", a.own, a.y.rows, a.y.cols - a.heads * a.shared.cols, storage);
+  ASHLAR_CHECK(a.own.cols % a.heads == 0, where, ": own has ", a.own.cols, " columns for ", a.heads, " heads");
 }
 
-void check(const ConcatSharedHeadBackward& a) {
-  constexpr std::string_view kWhere = "concat_shared_head_backward";
+void check(std::string_view where, const ConcatSharedHeadBackward& a) {
   const DType storage = a.dy.dtype;
-  check_storage(kWhere, "dy", a.dy);
-  ASHLAR_CHECK(a.heads > 0, kWhere, ": heads = ", a.heads);
-  check_view(kWhere, "dshared", a.dshared, a.dy.rows, a.dshared.cols, storage);
-  check_view(kWhere, "down", a.down, a.dy.rows, a.dy.cols - a.heads * a.dshared.cols, storage);
-  ASHLAR_CHECK(a.down.cols % a.heads == 0, kWhere, ": down has ", a.down.cols, " columns for ", a.heads, " heads");
+  check_storage(where, "dy", a.dy);
+  ASHLAR_CHECK(a.heads > 0, where, ": heads = ", a.heads);
+  check_view(where, "dshared", a.dshared, a.dy.rows, a.dshared.cols, storage);
+  check_view(where, "down", a.down, a.dy.rows, a.dy.cols - a.heads * a.dshared.cols, storage);
+  ASHLAR_CHECK(a.down.cols % a.heads == 0, where, ": down has ", a.down.cols, " columns for ", a.heads, " heads");
 }
 
 }  // namespace ashlar

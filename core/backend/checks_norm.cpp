@@ -2,8 +2,9 @@
 
 namespace ashlar {
 
-// Norm. Common to all its calls: x [N, C], vectors over the columns (of a row or of a head) in storage dtype,
-// statistics of rows (or of the heads of rows) in the accumulate dtype.
+// NormCheck has the checks that several norm calls share. x must be [N, C]. Gains and biases must have one element per
+// column of a row, or per column of a head, in the storage dtype. Statistics must have one element per row, or per head
+// of each row, in the accumulate dtype.
 
 namespace {
 
@@ -24,7 +25,7 @@ class NormCheck {
   void parameter_grad(std::string_view name, const ConstView& v) const {
     if (v) check_vector(where_, name, v, gains_of(v), accumulate_dtype(x_.dtype));
   }
-  /// Checks that gain and bias are both shared by the heads, or neither.
+  /// Checks that both vectors have one element per column of a row, or that both have one per column of a head.
   void alike(const ConstView& a, const ConstView& b) const {
     if (a && b) ASHLAR_CHECK(a.size() == b.size(), where_, ": gains and biases of ", a.size(), " and ", b.size());
   }
@@ -45,8 +46,8 @@ class NormCheck {
 
 }  // namespace
 
-void check(const NormForward& a) {
-  const NormCheck of("norm_forward", a.x, a.heads);
+void check(std::string_view where, const NormForward& a) {
+  const NormCheck of(where, a.x, a.heads);
   of.matrix("y", a.y);
   of.parameter("gamma", a.gamma);
   of.parameter("beta", a.beta);
@@ -55,8 +56,8 @@ void check(const NormForward& a) {
   of.statistic("rstd", a.rstd);
 }
 
-void check(const NormBackward& a) {
-  const NormCheck of("norm_backward", a.x, a.heads);
+void check(std::string_view where, const NormBackward& a) {
+  const NormCheck of(where, a.x, a.heads);
   of.matrix("dy", a.dy);
   if (a.dx_mode != GradMode::kSkip) of.matrix("dx", a.dx);
   of.parameter("gamma", a.gamma);
@@ -68,30 +69,29 @@ void check(const NormBackward& a) {
   of.alike(a.dgamma, a.dbeta);
 }
 
-void check(const NormRowStats& a) {
-  const NormCheck of("norm_row_stats", a.x);
+void check(std::string_view where, const NormRowStats& a) {
+  const NormCheck of(where, a.x);
   of.statistic_if_given("center", a.center);
   of.statistic_if_given("sum", a.sum);
   of.statistic_if_given("sum_squares", a.sum_squares);
 }
 
-void check(const NormStatistics& a) {
-  constexpr std::string_view kWhere = "norm_statistics";
-  ASHLAR_CHECK(bool{a.sum} == bool{a.mean} && bool{a.sum_squares} == bool{a.rstd}, kWhere,
+void check(std::string_view where, const NormStatistics& a) {
+  ASHLAR_CHECK(bool{a.sum} == bool{a.mean} && bool{a.sum_squares} == bool{a.rstd}, where,
                ": expected a sum and its statistic both, or neither");
-  ASHLAR_CHECK(a.c_total > 0, kWhere, ": c_total = ", a.c_total);
+  ASHLAR_CHECK(a.c_total > 0, where, ": c_total = ", a.c_total);
   const ConstView& first = a.sum ? a.sum : a.sum_squares;
-  ASHLAR_CHECK(!first || first.dtype == accumulate_dtype(first.dtype), kWhere, ": sums hold ", name_of(first.dtype));
+  ASHLAR_CHECK(!first || first.dtype == accumulate_dtype(first.dtype), where, ": sums hold ", name_of(first.dtype));
   for (const auto& [name, view] : {std::pair<std::string_view, ConstView>{"sum", a.sum},
                                    {"mean", a.mean},
                                    {"sum_squares", a.sum_squares},
                                    {"rstd", a.rstd}}) {
-    if (view) check_vector(kWhere, name, view, first.size(), first.dtype);
+    if (view) check_vector(where, name, view, first.size(), first.dtype);
   }
 }
 
-void check(const NormApply& a) {
-  const NormCheck of("norm_apply", a.x);
+void check(std::string_view where, const NormApply& a) {
+  const NormCheck of(where, a.x);
   of.matrix("y", a.y);
   of.parameter("gamma", a.gamma);
   of.parameter("beta", a.beta);
@@ -99,8 +99,8 @@ void check(const NormApply& a) {
   of.statistic("rstd", a.rstd);
 }
 
-void check(const NormBackwardRowSums& a) {
-  const NormCheck of("norm_backward_row_sums", a.x);
+void check(std::string_view where, const NormBackwardRowSums& a) {
+  const NormCheck of(where, a.x);
   of.matrix("dy", a.dy);
   of.parameter("gamma", a.gamma);
   of.statistic_if_given("mean", a.mean);
@@ -109,9 +109,8 @@ void check(const NormBackwardRowSums& a) {
   of.statistic("sum_hx", a.sum_hx);
 }
 
-void check(const NormBackwardApply& a) {
-  constexpr std::string_view kWhere = "norm_backward_apply";
-  const NormCheck of(kWhere, a.x);
+void check(std::string_view where, const NormBackwardApply& a) {
+  const NormCheck of(where, a.x);
   of.matrix("dy", a.dy);
   if (a.dx_mode != GradMode::kSkip) of.matrix("dx", a.dx);
   of.parameter("gamma", a.gamma);
@@ -121,24 +120,22 @@ void check(const NormBackwardApply& a) {
   of.statistic("sum_hx", a.sum_hx);
   of.parameter_grad("dgamma", a.dgamma);
   of.parameter_grad("dbeta", a.dbeta);
-  ASHLAR_CHECK(a.c_total >= a.x.cols, kWhere, ": c_total = ", a.c_total, " below cols = ", a.x.cols);
+  ASHLAR_CHECK(a.c_total >= a.x.cols, where, ": c_total = ", a.c_total, " below cols = ", a.x.cols);
 }
 
-void check(const NormalizeRows& a) {
-  constexpr std::string_view kWhere = "normalize_rows";
-  check_storage(kWhere, "w", a.w);
-  check_view(kWhere, "y", a.y, a.w.rows, a.w.cols, a.w.dtype);
-  check_vector(kWhere, "inverse", a.inverse, a.w.rows, accumulate_dtype(a.w.dtype));
+void check(std::string_view where, const NormalizeRows& a) {
+  check_storage(where, "w", a.w);
+  check_view(where, "y", a.y, a.w.rows, a.w.cols, a.w.dtype);
+  check_vector(where, "inverse", a.inverse, a.w.rows, accumulate_dtype(a.w.dtype));
 }
 
-void check(const NormalizeRowsBackward& a) {
-  constexpr std::string_view kWhere = "normalize_rows_backward";
-  check_storage(kWhere, "w", a.w);
+void check(std::string_view where, const NormalizeRowsBackward& a) {
+  check_storage(where, "w", a.w);
   const DType dtype = accumulate_dtype(a.w.dtype);
-  check_view(kWhere, "dy", a.dy, a.w.rows, a.w.cols, dtype);
-  check_view(kWhere, "dw", a.dw, a.w.rows, a.w.cols, dtype);
-  check_vector(kWhere, "inverse", a.inverse, a.w.rows, dtype);
-  ASHLAR_CHECK(a.dw.data != a.dy.data || a.w.size() == 0, kWhere, ": dw is dy");
+  check_view(where, "dy", a.dy, a.w.rows, a.w.cols, dtype);
+  check_view(where, "dw", a.dw, a.w.rows, a.w.cols, dtype);
+  check_vector(where, "inverse", a.inverse, a.w.rows, dtype);
+  ASHLAR_CHECK(a.dw.data != a.dy.data || a.w.size() == 0, where, ": dw must not alias dy");
 }
 
 }  // namespace ashlar

@@ -25,24 +25,22 @@ void check_update(std::string_view where, const Update& a, std::span<const Const
 
 }  // namespace
 
-void check(const AdamW& a) { check_update(AdamW::kName, a.update, a.state()); }
-void check(const Lion& a) { check_update(Lion::kName, a.update, a.state()); }
+void check(std::string_view where, const AdamW& a) { check_update(where, a.update, a.state()); }
+void check(std::string_view where, const Lion& a) { check_update(where, a.update, a.state()); }
 
-void check(const SumSquares& a) {
-  constexpr std::string_view kWhere = "sum_squares";
-  check_storage(kWhere, a.x.dtype);
-  check_vector(kWhere, "x", a.x, a.x.size(), a.x.dtype);
-  check_vector(kWhere, "partials", a.partials, a.partials.size(), DType::kFloat64);
-  check_vector(kWhere, "sums", a.sums, a.sums.size(), DType::kFloat64);
+void check(std::string_view where, const SumSquares& a) {
+  check_storage(where, a.x.dtype);
+  check_vector(where, "x", a.x, a.x.size(), a.x.dtype);
+  check_vector(where, "partials", a.partials, a.partials.size(), DType::kFloat64);
+  check_vector(where, "sums", a.sums, a.sums.size(), DType::kFloat64);
 }
 
-void check(const ClipGradients& a) {
-  constexpr std::string_view kWhere = "clip_gradients";
+void check(std::string_view where, const ClipGradients& a) {
   check_struct<ClipState>(a.state);
-  check_vector(kWhere, "squares", a.squares, a.squares.size(), DType::kFloat64);
-  check_vector(kWhere, "also_finite", a.also_finite, a.also_finite.size(), DType::kFloat64);
-  check_vector(kWhere, "kept", a.kept, a.squares.size(), DType::kFloat64);
-  ASHLAR_CHECK(a.max_norm >= 0, kWhere, ": max_norm is ", a.max_norm);
+  check_vector(where, "squares", a.squares, a.squares.size(), DType::kFloat64);
+  check_vector(where, "also_finite", a.also_finite, a.also_finite.size(), DType::kFloat64);
+  check_vector(where, "kept", a.kept, a.squares.size(), DType::kFloat64);
+  ASHLAR_CHECK(a.max_norm >= 0, where, ": max_norm is ", a.max_norm);
 }
 
 }  // namespace ashlar

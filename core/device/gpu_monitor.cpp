@@ -7,21 +7,21 @@ namespace ashlar {
 
 namespace {
 
-// Values of nvml.h, which no toolkit wheel includes. They are part of the library's ABI.
+// Constants of nvml.h, copied here because no CUDA toolkit wheel contains that header. They are part of NVML's ABI.
 constexpr unsigned kSmClock = 1;  // NVML_CLOCK_SM
 struct Reason {
   unsigned long long bit;
   const char* name;
 };
 constexpr Reason kReasons[] = {
-    {0x002, "fixed application clocks"},
+    {0x002, "application clocks setting"},
     {0x004, "power cap"},
     {0x008, "hardware slowdown"},
-    {0x010, "another device's clock"},
-    {0x020, "heat"},
-    {0x040, "heat, by hardware"},
+    {0x010, "sync boost"},
+    {0x020, "software thermal slowdown"},
+    {0x040, "hardware thermal slowdown"},
     {0x080, "power brake"},
-    {0x100, "a display's clock"},
+    {0x100, "display clock setting"},
 };
 
 }  // namespace
@@ -38,8 +38,8 @@ GpuMonitor::GpuMonitor(const std::string& uuid, double seconds)
   const auto check = [&](int status, const char* call) {
     if (status == 0) return;
     auto* const text = library_->optional_function<const char*(int)>("nvmlErrorString");
-    throw input_error("gpu monitor", call, " of ", library_->path(), ": error ", status,
-                      text == nullptr ? "" : str_cat(", ", text(status)));
+    throw input_error("gpu monitor", "expected ", call, " of ", library_->path(), " to succeed, got error ", status,
+                      text == nullptr ? "" : str_cat(", ", text(status)), "; check the driver with nvidia-smi");
   };
   check(library_->function<int()>("nvmlInit_v2")(), "nvmlInit_v2");
   check(library_->function<int(const char*, void**)>("nvmlDeviceGetHandleByUUID")(uuid.c_str(), &device_),
@@ -47,7 +47,7 @@ GpuMonitor::GpuMonitor(const std::string& uuid, double seconds)
   clock_ = library_->optional_function<int(void*, unsigned, unsigned*)>("nvmlDeviceGetClockInfo");
   power_ = library_->optional_function<int(void*, unsigned*)>("nvmlDeviceGetPowerUsage");
   reasons_ = library_->optional_function<int(void*, unsigned long long*)>("nvmlDeviceGetCurrentClocksEventReasons");
-  if (reasons_ == nullptr)  // its name before driver 535
+  if (reasons_ == nullptr)  // drivers before 535 have another name for the function
     reasons_ =
         library_->optional_function<int(void*, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
 }

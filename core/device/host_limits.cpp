@@ -19,9 +19,9 @@ namespace ashlar {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 uses a number near 2^63
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // cgroup version 1 writes a number near 2^63 for "no limit"
 
-/// Returns the number at the beginning of `text`, after spaces; nothing if there is a word such as "max".
+/// Skips spaces and returns the number at the beginning of the rest; nullopt if there is no number, as in "max".
 std::optional<int64_t> number_in(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t value = 0;
@@ -30,7 +30,7 @@ std::optional<int64_t> number_in(std::string_view text) {
   return value;
 }
 
-/// The number on the line of `text` that begins with `key`.
+/// Returns the number after `key` on the first line of `text` that begins with `key`; nullopt if there is none.
 std::optional<int64_t> number_after(std::string_view key, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
@@ -43,7 +43,8 @@ std::optional<int64_t> number_of_file(const FileReader& read, const std::string&
   return text ? number_in(*text) : std::nullopt;
 }
 
-bool lists(std::string_view words, std::string_view word) {  // "rw,cpu,cpuacct"
+/// True if the comma-separated list `words`, e.g. "rw,cpu,cpuacct", contains `word`.
+bool lists(std::string_view words, std::string_view word) {
   for (size_t begin = 0; begin <= words.size();) {
     const size_t end = std::min(words.find(',', begin), words.size());
     if (words.substr(begin, end - begin) == word) return true;
@@ -52,12 +53,13 @@ bool lists(std::string_view words, std::string_view word) {  // "rw,cpu,cpuacct"
   return false;
 }
 
-/// A mounted cgroup hierarchy and the group at its mount point.
+/// A mounted cgroup hierarchy: its mount point `at`, and the group `root` that is mounted there.
 struct Mount {
   std::string at, root;
 };
 
-/// The mount of version 2 (no controller), or of the version 1 hierarchy with the controller.
+/// If `controller` is empty, finds the mount of the cgroup version 2 hierarchy, otherwise the mount of the version 1
+/// hierarchy with this controller. `mountinfo` is the text of /proc/self/mountinfo.
 std::optional<Mount> find_mount(const std::string& mountinfo, std::string_view controller) {
   std::istringstream lines(mountinfo);
   for (std::string line; std::getline(lines, line);) {
@@ -73,7 +75,8 @@ std::optional<Mount> find_mount(const std::string& mountinfo, std::string_view c
   return std::nullopt;
 }
 
-/// The path of this process's group in that hierarchy, from /proc/self/cgroup.
+/// Finds the path of this process's group: in the version 2 hierarchy if `controller` is empty, otherwise in the
+/// version 1 hierarchy with this controller. `cgroup` is the text of /proc/self/cgroup.
 std::optional<std::string> find_group(const std::string& cgroup, std::string_view controller) {
   std::istringstream lines(cgroup);
   for (std::string line; std::getline(lines, line);) {
@@ -87,19 +90,19 @@ std::optional<std::string> find_group(const std::string& cgroup, std::string_vie
   return std::nullopt;
 }
 
-/// The groups of this process, in every hierarchy.
+/// The control groups of this process in all mounted hierarchies.
 class Groups {
  public:
   explicit Groups(const FileReader& read)
       : mountinfo_(read("/proc/self/mountinfo").value_or("")), cgroup_(read("/proc/self/cgroup").value_or("")) {}
 
-  /// The folders of this process's group and of its parent groups, as far as they are visible.
+  /// Returns the folders of this process's group and of its visible parent groups, in the hierarchy of `controller`.
   std::vector<std::string> folders(std::string_view controller) const {
     const std::optional<Mount> mount = find_mount(mountinfo_, controller);
     const std::optional<std::string> group = find_group(cgroup_, controller);
     if (!mount || !group) return {};
-    // In a container without a cgroup namespace the path of the group is outside the mount. The mount point is then the
-    // group.
+    // In a container without a cgroup namespace, the path of the group is outside the mount. Then the mount point is
+    // the folder of the group.
     std::string below;
     const std::string root = mount->root == "/" ? "" : mount->root;
     if (group->starts_with(root + "/")) below = group->substr(root.size());
@@ -120,7 +123,8 @@ void read_core_limit(const FileReader& read, const Groups& groups, CgroupLimits&
     if (quota && period && *quota > 0 && *period > 0) lower(limits.cores, std::max<int64_t>(1, *quota / *period));
   };
   for (const std::string& folder : groups.folders("")) {
-    const std::string both = read(folder + "/cpu.max").value_or("");  // "150000 100000" or "max 100000"
+    // Quota and period in microseconds, e.g. "150000 100000", or "max 100000" without a quota.
+    const std::string both = read(folder + "/cpu.max").value_or("");
     apply(number_in(both), number_in(std::string_view(both).substr(std::min(both.find(' '), both.size()))));
   }
   for (const std::string& folder : groups.folders("cpu"))
@@ -190,18 +194,19 @@ std::string memory_limits_text() {
     rlimit limit{};
     if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
     const int64_t has = number_after(key, status).value_or(0) * 1024;
-    text += str_cat(text.empty() ? "this process has " : ", and ", has / kMiB, " MiB of ", what, " and may have ",
-                    static_cast<int64_t>(limit.rlim_cur) / kMiB, " (ulimit -", letter, " ",
+    text += str_cat(text.empty() ? "this process uses " : ", and ", has / kMiB, " MiB of ", what, ", limit ",
+                    static_cast<int64_t>(limit.rlim_cur) / kMiB, " MiB (ulimit -", letter, " ",
                     static_cast<int64_t>(limit.rlim_cur) / 1024, ")");
   };
-  add(RLIMIT_AS, "VmSize:", "addresses", "v");
+  add(RLIMIT_AS, "VmSize:", "address space", "v");
   add(RLIMIT_DATA, "VmData:", "data", "d");
   return text.empty() ? text : text + "; raise that limit";
 }
 
 std::string memory_state_text() {
   const std::string limits = memory_limits_text();
-  return limits.empty() ? str_cat("the machine has ", memory_left_bytes() >> 20, " MiB of memory left") : limits;
+  return limits.empty() ? str_cat("there are ", memory_left_bytes() >> 20, " MiB of memory left for this process")
+                        : limits;
 }
 
 }  // namespace ashlar

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kPartialSuffix = ".partial";
 
-/// Opens an unnamed file in the directory, which the system removes when the last process closes it. Returns -1 if the
-/// file system does not support this.
+/// Opens an unnamed file in the directory. The system removes the file when the last process closes it. Returns -1 if
+/// the file system does not support unnamed files.
 int open_nameless(const std::filesystem::path& directory) {
   return ::open(directory.empty() ? "." : directory.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 }
@@ -29,17 +29,19 @@ int link_nameless(int fd, const std::filesystem::path& path) {
   const std::string link = str_cat("/proc/self/fd/", fd);
   if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return 0;
   if (errno != ENOENT) return -1;
-  return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // without /proc; needs a capability that root has
+  return ::linkat(fd, "", AT_FDCWD, path.c_str(), AT_EMPTY_PATH);  // works without /proc, but needs CAP_DAC_READ_SEARCH
 }
 
-/// Removes a leftover partial file before writing, to free its space. Anything other than a regular file is kept, and
-/// is an error.
+/// Removes a leftover partial file (or symbolic link) before writing, to free its space. If something else, such as a
+/// directory, has the name `partial`, keeps it and throws.
 void remove_leftover(const std::filesystem::path& partial, const std::filesystem::path& path) {
   struct stat info {};
   if (::lstat(partial.c_str(), &info) != 0) return;
-  if (S_ISDIR(info.st_mode)) throw system_error("file", "create", path, EISDIR);
-  if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) throw system_error("file", "create", path, EEXIST);
-  if (::unlink(partial.c_str()) != 0 && errno != ENOENT) throw system_error("file", "create", path, errno);
+  if (S_ISDIR(info.st_mode)) throw system_error("file", "create the .partial file of", path, EISDIR);
+  if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode))
+    throw system_error("file", "create the .partial file of", path, EEXIST);
+  if (::unlink(partial.c_str()) != 0 && errno != ENOENT)
+    throw system_error("file", "remove the old .partial file of", path, errno);
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ void AtomicFile::abandon() {
 void AtomicFile::reserve(int64_t total_bytes) {
   if (total_bytes <= 0) return;
   if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, 1) != 0 && errno == EOPNOTSUPP) return;
-  // Does not try an allocation that must fail, since it would take all free space from everybody before it fails.
+  // Checks the free space first, since an fallocate that fails takes all free space from other programs until it fails.
   struct statvfs disk {};
   if (::fstatvfs(fd_, &disk) == 0 && disk.f_blocks > 0) {
     const auto free_blocks = static_cast<int64_t>(::geteuid() == 0 ? disk.f_bfree : disk.f_bavail);
@@ -79,7 +81,7 @@ void AtomicFile::reserve(int64_t total_bytes) {
 }
 
 void AtomicFile::bypass_cache() {
-  ASHLAR_CHECK(bytes_written_ == 0, path_.string(), " expected an empty file");
+  ASHLAR_CHECK(bytes_written_ == 0, path_.string(), ": bypass_cache must be called before the first write");
   direct_ = std::make_unique<DirectWriter>(fd_, path_);
 }
 
@@ -92,7 +94,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
       write_fully(fd_, bytes, path_);
     }
   } catch (const Error&) {
-    // Frees the space at once, since the caller may want to write a smaller file or a log line.
+    // Removes the file to free its space at once, since the caller may want to write a smaller file or a log line.
     abandon();
     throw;
   }
@@ -104,13 +106,13 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 void AtomicFile::commit() {
   ASHLAR_CHECK(fd_ >= 0, "commit twice or after a failed write of ", path_.string());
   if (direct_) direct_->finish();
-  // Otherwise reserved space that was not written would stay allocated to the file.
+  // Truncates the file: without this, reserved space that was not written would stay allocated to it.
   if (reserved_bytes_ > bytes_written_ && ::ftruncate(fd_, bytes_written_) != 0)
     throw system_error("file", "finish", path_, errno);
   if (::fsync(fd_) != 0) throw system_error("file", "sync", path_, errno);
-  if (!named_ && link_nameless(fd_, partial_path_) != 0) throw system_error("file", "name", path_, errno);
+  if (!named_ && link_nameless(fd_, partial_path_) != 0) throw system_error("file", "create", path_, errno);
   named_ = true;
-  // With delayed allocation, network file systems report a full disk only here.
+  // Network file systems with delayed allocation report a full disk only when the file is closed.
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0 || std::rename(partial_path_.c_str(), path_.c_str()) != 0) {
     const int error_number = errno;

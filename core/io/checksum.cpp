@@ -64,9 +64,10 @@ FileSum sum_file(const std::filesystem::path& path) {
 CheckedFile::CheckedFile(std::filesystem::path path, ChunkChecksums expected)
     : file_(std::move(path)), expected_(std::move(expected)) {
   if (!expected_.is_consistent()) {
-    throw damaged_error("checksum", "the recorded checksums of ", printable(file_.path().string()),
-                        " are inconsistent: ", expected_.crcs.size(), " checksums of ", expected_.chunk_bytes,
-                        "-byte chunks for ", expected_.total_bytes, " bytes; the record is damaged");
+    throw damaged_error("checksum", "expected one recorded checksum for each chunk of ", expected_.chunk_bytes,
+                        " bytes of ", printable(file_.path().string()), ", got ", expected_.crcs.size(),
+                        " checksums for ", expected_.total_bytes,
+                        " bytes; the file that lists them is damaged: restore it from its source");
   }
   if (file_.size_bytes() != expected_.total_bytes) {
     throw damaged_error("checksum", printable(file_.path().string()), " is damaged: expected ", expected_.total_bytes,
@@ -88,7 +89,7 @@ void CheckedFile::read_at(int64_t offset, std::span<std::byte> out) const {
   const auto size = static_cast<int64_t>(out.size());
   ASHLAR_CHECK(offset >= 0 && offset <= size_bytes() && size <= size_bytes() - offset, "read of ", size, " bytes at ",
                offset, " of ", path().string(), ", which has ", size_bytes());
-  std::vector<std::byte> scratch;  // only for chunks that the read covers in part
+  std::vector<std::byte> scratch;  // used only for chunks that the read covers in part
   for (int64_t position = offset; position < offset + size;) {
     const int64_t chunk = position / expected_.chunk_bytes;
     const int64_t begin = chunk * expected_.chunk_bytes;

@@ -12,7 +12,7 @@
 namespace ashlar::io {
 namespace {
 
-/// Calls f(T()) with the element type.
+/// Calls f(T()) with the C++ type T of the elements.
 template <typename F>
 void with_type(FileDType dtype, const F& f) {
   switch (dtype) {
@@ -27,7 +27,8 @@ void with_type(FileDType dtype, const F& f) {
 template <typename From, typename To>
 void convert_all(std::span<const std::byte> in, std::span<std::byte> out) {
   const size_t n = in.size() / sizeof(From);
-  ASHLAR_CHECK(in.size() == n * sizeof(From) && out.size() == n * sizeof(To), in.size(), " bytes into ", out.size());
+  ASHLAR_CHECK(in.size() == n * sizeof(From) && out.size() == n * sizeof(To), in.size(),
+               " input bytes do not fit an output of ", out.size());
   if constexpr (std::is_same_v<From, To>) {
     if (n > 0) std::memcpy(out.data(), in.data(), in.size());
   } else {
@@ -40,8 +41,9 @@ void convert_all(std::span<const std::byte> in, std::span<std::byte> out) {
   }
 }
 
-/// Detects non-finite elements, whose exponent bits are all ones. Adding the lowest exponent bit then carries into the
-/// sign bit and no further, so the elements of a 64-bit word are tested at once.
+/// Bit masks to find NaN and infinity among the elements of a 64-bit word, all at once. The exponent bits of a NaN or
+/// infinity are all ones. Adding `lowest` (the lowest exponent bit) to an element masked with `bits` sets the element's
+/// sign bit iff its exponent bits are all ones, and never carries into the next element.
 struct Exponent {
   uint64_t bits = 0, lowest = 0, sign = 0;
 };
@@ -56,14 +58,14 @@ Exponent exponent_of(FileDType dtype) {
   }
 }
 
-/// True if `size` bytes, at most a word, contain a non-finite element.
+/// True if the `size` bytes (at most 8) contain a NaN or infinity.
 bool has_non_finite(const Exponent& e, const std::byte* bytes, size_t size) {
   uint64_t word = 0;
   std::memcpy(&word, bytes, size);
   return (((word & e.bits) + e.lowest) & e.sign) != 0;
 }
 
-/// Tests a block of constant length, so that the loop is vectorised.
+/// Number of 64-bit words that are tested together. It is constant, so that the compiler vectorises the loop.
 constexpr size_t kBlockWords = 512;
 bool block_has_non_finite(const Exponent& e, const std::byte* bytes) {
   uint64_t any = 0;
@@ -81,7 +83,7 @@ int64_t first_non_finite(FileDType dtype, std::span<const std::byte> elements) {
   const Exponent e = exponent_of(dtype);
   const auto size = static_cast<size_t>(size_of(dtype));
   constexpr size_t kBlock = kBlockWords * sizeof(uint64_t);
-  ASHLAR_CHECK(elements.size() % size == 0, elements.size(), " bytes of elements of ", size);
+  ASHLAR_CHECK(elements.size() % size == 0, elements.size(), " bytes are not a whole number of elements of ", size);
   for (size_t begin = 0; begin < elements.size(); begin += kBlock) {
     const size_t end = std::min(elements.size(), begin + kBlock);
     if (end - begin == kBlock && !block_has_non_finite(e, elements.data() + begin)) continue;

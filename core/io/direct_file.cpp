@@ -17,7 +17,7 @@ namespace ashlar::io {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{4} << 20;
-constexpr size_t kWorthAWrite = size_t{1} << 20;  // smaller writes are buffered
+constexpr size_t kWorthAWrite = size_t{1} << 20;  // smaller pieces go through the buffer
 
 bool set_direct(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
@@ -33,7 +33,7 @@ DirectMemory allocate_direct_memory(size_t bytes) {
   const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   DirectMemory memory(static_cast<std::byte*>(std::aligned_alloc(kHugePage, size)));
   if (!memory) throw std::bad_alloc();
-  static_cast<void>(::madvise(memory.get(), size, MADV_HUGEPAGE));  // optional: without huge pages it is only slower
+  static_cast<void>(::madvise(memory.get(), size, MADV_HUGEPAGE));  // a failure is ignored: I/O is then only slower
   return memory;
 }
 
@@ -49,7 +49,7 @@ void DirectWriter::write(std::span<const std::byte> bytes) {
       continue;
     }
     size_t count = std::min(bytes.size(), kBufferBytes - filled_);
-    // Copies up to the place where memory and file are both aligned, if there is one.
+    // If memory address and file offset become aligned at the same byte, copies only the bytes before it.
     const size_t gap =
         (kDirectAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlignment) % kDirectAlignment;
     if (direct_ && gap < count && (filled_ + gap) % kDirectAlignment == 0 && bytes.size() - gap >= kWorthAWrite)
@@ -74,8 +74,9 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
     const ssize_t written = ::write(fd_, left.data(), left.size());
     if (written > 0) left = left.subspan(static_cast<size_t>(written));
     if (written >= 0 || errno == EINTR) continue;
-    // The data is not aligned as this file system requires, possibly after a partial write. Other errors will occur
-    // again.
+    // The direct write failed, perhaps because this file system requires another alignment, e.g. after a partial write.
+    // So turns direct I/O off and writes the rest through the page cache. If the error has another cause, this write
+    // fails as well.
     direct_ = !set_direct(fd_, false);
     if (direct_) throw system_error("file", "write", path_, errno);
   }
@@ -83,34 +84,28 @@ void DirectWriter::write_blocks(std::span<const std::byte> left) {
 }
 
 void DirectWriter::finish() {
-  if (direct_) direct_ = !set_direct(fd_, false);  // the end of a file may be a partial block
+  if (direct_) direct_ = !set_direct(fd_, false);  // since the end of the file may be a partial block
   if (filled_ > 0) flush();
-  // Data that was written through the cache is clean after the caller's sync, and is not needed in the cache.
+  // Data that was written through the page cache need not stay in the cache, since the file is not read soon.
   static_cast<void>(::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED));
 }
 
 void verify_on_disk(const std::filesystem::path& path, const ChunkChecksums& expected,
                     const std::function<bool()>& cancelled) {
-  const CheckedFile checked(path, expected);  // checks the size; throws the same errors
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  struct Closer {
-    int fd;
-    ~Closer() {
-      if (fd >= 0) ::close(fd);
-    }
-  } const closer{fd};
+  const CheckedFile checked(path, expected);  // checks the size of the file
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
   const bool aligned = expected.chunk_bytes % static_cast<int64_t>(kDirectAlignment) == 0;
   const auto chunk_bytes = static_cast<size_t>(expected.chunk_bytes);
-  const DirectMemory buffer = fd >= 0 && aligned ? allocate_direct_memory(chunk_bytes) : nullptr;
+  const DirectMemory buffer = file.get() >= 0 && aligned ? allocate_direct_memory(chunk_bytes) : nullptr;
   for (int64_t chunk = 0; chunk < checked.num_chunks(); ++chunk) {
     if (cancelled && cancelled()) return;
     const int64_t begin = chunk * expected.chunk_bytes;
     const auto size = static_cast<size_t>(std::min(expected.chunk_bytes, expected.total_bytes - begin));
-    const ssize_t got = buffer ? ::pread(fd, buffer.get(), chunk_bytes, begin) : -1;
+    const ssize_t got = buffer ? ::pread(file.get(), buffer.get(), chunk_bytes, begin) : -1;
     if (got >= static_cast<ssize_t>(size)) {
       checked.check_chunk(chunk, std::span(buffer.get(), size));
     } else {
-      checked.verify(chunk, chunk + 1);  // buffered read if direct I/O does not work
+      checked.verify(chunk, chunk + 1);  // reads through the page cache if direct I/O does not work
     }
   }
 }

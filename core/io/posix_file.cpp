@@ -34,35 +34,31 @@ std::string_view remedy(int error_number) {
     case ENOSPC: return "; free space on that file system or choose another path";
     case EDQUOT: return "; free space within the quota or choose another path";
     case EFBIG: return "; raise the file size limit (ulimit -f) or choose another file system";
-    case EIO: return "; the storage device reports a failure";
+    case EIO: return "; the storage device reports a failure: check it or choose another path";
     case EMFILE:
     case ENFILE: return "; raise the limit on open files (ulimit -n)";
     case ENOENT: return "; check the path";
     case EACCES:
     case EPERM:
-    case EROFS: return "; choose a path this user may use";
+    case EROFS: return "; choose a path for which this user has permission";
     case ENOTDIR:
-    case EISDIR: return "; give a file where this is a directory, or a directory where this is a file";
+    case EISDIR: return "; check the path: a directory is in place of a file, or a file in place of a directory";
     default: return "";
   }
 }
 
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags, std::string_view action)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) throw system_error("file", action, path, errno);
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+/// Opens a file. Throws a system_error with this action if that fails.
+Descriptor opened(const std::filesystem::path& path, int flags, std::string_view action) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (file.get() < 0) throw system_error("file", action, path, errno);
+  return file;
+}
 
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 Error system_error(std::string_view where, std::string_view action, const std::filesystem::path& path,
                    int error_number) {
@@ -84,7 +80,7 @@ void write_fully(int fd, std::span<const std::byte> bytes, const std::filesystem
 }
 
 void append_durably(const std::filesystem::path& path, std::string_view text) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
+  const Descriptor file = opened(path, O_WRONLY | O_CREAT | O_APPEND, "open");
   write_fully(file.get(), std::as_bytes(std::span(text)), path);
   if (::fsync(file.get()) != 0) throw system_error("file", "sync", path, errno);
 }
@@ -93,18 +89,18 @@ void create_directories(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw system_error("file", "create directory", path, error.value());
-  // create_directories reports success when a file of that name exists.
+  // std::filesystem::create_directories reports success if a file with that name exists.
   if (!std::filesystem::is_directory(path, error)) throw system_error("file", "create directory", path, ENOTDIR);
 }
 
 void sync_file(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY, "open");
+  const Descriptor file = opened(path, O_RDONLY, "open");
   if (::fsync(file.get()) != 0) throw system_error("file", "sync", path, errno);
 }
 
 void sync_directory(const std::filesystem::path& path) {
   const std::filesystem::path name = path.empty() ? std::filesystem::path(".") : path;
-  const Descriptor directory(name, O_RDONLY | O_DIRECTORY, "open directory");
+  const Descriptor directory = opened(name, O_RDONLY | O_DIRECTORY, "open directory");
   // Some network file systems cannot sync a directory and return EINVAL; their renames are already durable.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) throw system_error("file", "sync directory", name, errno);
 }
@@ -123,43 +119,23 @@ void require_regular_file(const std::filesystem::path& path, std::string_view wh
                     "; write its content to a file and give that file");
 }
 
-InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe must not wait for a writer; a regular file ignores it.
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) throw system_error("file", "open", path_, errno);
+// With O_NONBLOCK, opening a pipe does not wait for a writer. Regular files ignore the flag.
+InputFile::InputFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(opened(path_, O_RDONLY | O_NONBLOCK, "open")) {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) {
-    const int error_number = errno;
-    ::close(fd_);
-    throw system_error("file", "examine", path_, error_number);
-  }
+  if (::fstat(file_.get(), &info) != 0) throw system_error("file", "examine", path_, errno);
   if (!S_ISREG(info.st_mode)) {
-    ::close(fd_);
     throw input_error("file", "expected a regular file, got ", printable(path_.string()),
                       ", which is a directory, pipe or device; check the path");
   }
   size_bytes_ = info.st_size;
 }
 
-InputFile::~InputFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_bytes_(other.size_bytes_) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
-}
-
 int64_t InputFile::read_at_most(int64_t offset, std::span<std::byte> out) const {
   ASHLAR_CHECK(offset >= 0, "offset = ", offset);
   int64_t done = 0;
   while (!out.empty()) {
-    const ssize_t got = ::pread(fd_, out.data(), out.size(), offset + done);
+    const ssize_t got = ::pread(file_.get(), out.data(), out.size(), offset + done);
     if (got < 0) {
       if (errno == EINTR) continue;
       throw system_error("file", "read", path_, errno);
@@ -176,7 +152,7 @@ void InputFile::read_at(int64_t offset, std::span<std::byte> out) const {
   const auto expected = static_cast<int64_t>(out.size());
   if (got == expected) return;
   throw damaged_error("file", printable(path_.string()), " is truncated: expected bytes ", offset, " to ",
-                      offset + expected, ", the file ends at ", offset + got, "; restore it from its source");
+                      offset + expected, ", reading stopped at byte ", offset + got, "; restore it from its source");
 }
 
 std::string read_text_file(const std::filesystem::path& path, int64_t max_bytes) {

@@ -37,7 +37,7 @@ constexpr std::array<DTypeRow, 15> kDTypes = {{
 
 const DTypeRow& row_of(FileDType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
 
-/// A problem of a header, without the file name, which parse_safetensors_header adds.
+/// Thrown for a problem of a header. The text lacks the file name, which parse_safetensors_header adds.
 struct Malformed {
   std::string text;
 };
@@ -50,14 +50,14 @@ template <typename... Parts>
 int64_t non_negative(const nlohmann::json& value, std::string_view tensor, std::string_view what) {
   if (!value.is_number_unsigned() ||
       value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    malformed("tensor ", printable(tensor), ": ", what, " must hold non-negative integers below 2^63");
+    malformed("tensor ", printable(tensor), ": ", what, " must contain only non-negative integers below 2^63");
   }
   return value.get<int64_t>();
 }
 
 int64_t checked_bytes(const TensorSpec& tensor) {
   int64_t bytes = size_of(tensor.dtype);
-  // A dimension of zero makes the product zero even after an overflowing factor.
+  // With a dimension of zero the size is zero, even if the product of the other dimensions overflows.
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return 0;
   for (const int64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) {
@@ -121,7 +121,7 @@ SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
-      // The safetensors library reads null as no metadata.
+      // The safetensors library treats null as absent metadata.
       if (!value.is_null()) header.metadata = parse_metadata(value);
     } else {
       header.tensors.push_back(parse_tensor(name, value, data_begin, file_bytes));
@@ -140,7 +140,7 @@ SafetensorsHeader parse(std::string_view json, int64_t data_begin, int64_t file_
   }
   if (position != file_bytes) {
     malformed("the tensors end at byte ", position, ", the file at byte ", file_bytes,
-              "; the file may be truncated or have extra bytes");
+              ": the file has extra bytes after the last tensor");
   }
   return header;
 }

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the file name of each tensor. File names are checked to be plain.
+/// Reads the index and returns the file name of each tensor's shard. Throws if a file name contains a folder.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const auto damaged = [&path](const auto&... parts) {
     return damaged_error("safetensors", printable(path.string()), " is not a valid index: ", parts...,
@@ -27,9 +27,11 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
   for (const auto& [tensor, file] : root["weight_map"].items()) {
     if (!file.is_string()) throw damaged("the file of ", printable(tensor), " is not a string");
     const auto& name = file.get_ref<const std::string&>();
-    // A shard must be in the folder of its index; a path could read files outside the model.
+    // A shard must be in the folder of the index. A path with folders could make the program read files outside the
+    // model.
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
-      throw damaged("the file of ", printable(tensor), " is ", printable(name), ", which is not a file name");
+      throw damaged("the file of ", printable(tensor), " is ", printable(name),
+                    ", which is not a file name without folders");
     }
     map[tensor] = name;
   }
@@ -50,7 +52,7 @@ SafetensorsModel::SafetensorsModel(const fs::path& directory) : directory_(direc
   } else {
     throw input_error("safetensors", "expected model.safetensors or model.safetensors.index.json in ",
                       printable(directory.string()),
-                      ", found neither; weights in another form (pytorch_model.bin) must be converted first");
+                      ", got neither; convert weights in another format, e.g. pytorch_model.bin, to safetensors first");
   }
   for (const auto& [name, place] : where_) names_.push_back(name);
 }
@@ -63,18 +65,19 @@ void SafetensorsModel::read_shards(const fs::path& index) {
     for (const std::string& tensor : tensors) {
       const TensorEntry* entry = shard.find(tensor);
       if (entry == nullptr) {
-        throw damaged_error("safetensors", printable(index.string()), " places ", printable(tensor), " in ",
-                            printable(file),
-                            ", which does not contain it; index and shards belong to different models");
+        throw damaged_error(
+            "safetensors", printable(index.string()), " places ", printable(tensor), " in ", printable(file),
+            ", which does not contain it; index and shards belong to different models: download both again");
       }
       where_[tensor] = {.file = files_.size() - 1, .entry = *entry};
     }
     for (const TensorEntry& tensor : shard.tensors()) {
       const auto found = where_.find(tensor.name);
       if (found == where_.end() || found->second.file != files_.size() - 1) {
-        throw damaged_error("safetensors", printable(shard.path().string()), " holds ", printable(tensor.name),
-                            ", which ", printable(index.string()),
-                            " does not list for that file; index and shards belong to different models");
+        throw damaged_error(
+            "safetensors", printable(shard.path().string()), " contains ", printable(tensor.name), ", which ",
+            printable(index.string()),
+            " does not list for this file; index and shards belong to different models: download both again");
       }
     }
   }
@@ -111,7 +114,7 @@ const SafetensorsModel::Place& SafetensorsModel::place_of(std::string_view name)
   const auto found = where_.find(name);
   if (found == where_.end()) {
     throw damaged_error("safetensors", printable(directory_.string()), " has no tensor ", printable(name),
-                        "; the model is incomplete or of another kind");
+                        "; the model is incomplete or of another kind: check the path or download the model again");
   }
   return found->second;
 }

@@ -9,7 +9,7 @@ namespace ashlar::io {
 namespace {
 
 constexpr int64_t kLengthBytes = 8;
-// The limit of the reference implementation. A header that claims to be longer is damaged.
+// Maximum header length, as in the reference implementation. A longer header is treated as damage.
 constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 }  // namespace
@@ -23,7 +23,7 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
   }
   const int64_t file_bytes = this->file_bytes();
   std::string begin(std::min(static_cast<size_t>(file_bytes), kLfsPointerBytes), '\0');
-  if (!checked_) {  // files with checksums are written by Ashlar
+  if (!checked_) {  // a file with checksums was written by Ashlar, so it is no git-lfs pointer
     read_file(0, std::as_writable_bytes(std::span(begin)));
     if (is_lfs_pointer(begin)) throw lfs_pointer_error("safetensors", path_);
   }
@@ -37,7 +37,7 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<C
   for (size_t i = prefix.size(); i-- > 0;) length = (length << 8) | std::to_integer<uint64_t>(prefix[i]);
   if (length > static_cast<uint64_t>(kMaxHeaderBytes) || static_cast<int64_t>(length) > file_bytes - kLengthBytes) {
     throw damaged_error("safetensors", printable(path_.string()),
-                        " is not a valid safetensors file: the header length ", length, " exceeds ",
+                        " is not a valid safetensors file: the header length ", length, " exceeds the maximum of ",
                         std::min(kMaxHeaderBytes, file_bytes - kLengthBytes), "; download or write it again");
   }
   std::string json(static_cast<size_t>(length), '\0');
@@ -54,8 +54,8 @@ const TensorEntry* SafetensorsReader::find(std::string_view name) const {
 const TensorEntry& SafetensorsReader::at(std::string_view name) const {
   const TensorEntry* entry = find(name);
   if (entry == nullptr) {
-    throw damaged_error("safetensors", printable(path_.string()), " has no tensor ", printable(name), "; it holds ",
-                        header_.tensors.size(), " others: the file is incomplete or of another model");
+    throw damaged_error("safetensors", printable(path_.string()), " has no tensor ", printable(name), ", only ",
+                        header_.tensors.size(), " others; use a complete file of this model");
   }
   return *entry;
 }

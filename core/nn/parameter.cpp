@@ -9,6 +9,12 @@
 
 namespace ashlar::nn {
 
+namespace {
+
+std::string_view name_of_tensor(const ParameterStore::ShardedTensorRef& ref) { return ref.tensor->name; }
+
+}  // namespace
+
 DimShard DimShard::part(int64_t n, int64_t parts, int64_t index) {
   ASHLAR_CHECK(parts > 0 && n % parts == 0 && index >= 0 && index < parts, "part ", index, " of ", parts, " of ", n);
   return {.begin = n / parts * index, .size = n / parts, .global = n};
@@ -89,11 +95,8 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
     for (const ShardedTensor& tensor : p->tensors)
       sharded_tensors_.push_back({p.get(), &tensor, p->flat_begin(tensor)});
   }
-  std::sort(sharded_tensors_.begin(), sharded_tensors_.end(),
-            [](const ShardedTensorRef& a, const ShardedTensorRef& b) { return a.tensor->name < b.tensor->name; });
-  const auto twice = std::adjacent_find(
-      sharded_tensors_.begin(), sharded_tensors_.end(),
-      [](const ShardedTensorRef& a, const ShardedTensorRef& b) { return a.tensor->name == b.tensor->name; });
+  std::ranges::sort(sharded_tensors_, {}, name_of_tensor);
+  const auto twice = std::ranges::adjacent_find(sharded_tensors_, {}, name_of_tensor);
   ASHLAR_CHECK(twice == sharded_tensors_.end(), "two tensors are named ", twice->tensor->name);
 }
 
@@ -107,9 +110,7 @@ void ParameterStore::begin_step() {
 }
 
 const ParameterStore::ShardedTensorRef* ParameterStore::find(std::string_view name) const {
-  const auto at =
-      std::lower_bound(sharded_tensors_.begin(), sharded_tensors_.end(), name,
-                       [](const ShardedTensorRef& ref, std::string_view n) { return ref.tensor->name < n; });
+  const auto at = std::ranges::lower_bound(sharded_tensors_, name, {}, name_of_tensor);
   return at != sharded_tensors_.end() && at->tensor->name == name ? &*at : nullptr;
 }
 

@@ -12,10 +12,11 @@ ValueInfo info_of(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b
     ASHLAR_CHECK(x->shape() == shape, "expected equal shapes, got stream ", x->shape().str(), " and branch ",
                  shape.str());
   if (b != nullptr)
-    ASHLAR_CHECK(b->value.shape() == shape, "branch ", b->value.shape().str(), ", branch ", shape.str());
+    ASHLAR_CHECK(b->value.shape() == shape, "expected branches of equal shape, got ", b->value.shape().str(), " and ",
+                 shape.str());
   if (x != nullptr) place_alike("residual", *x, a.value);
   if (b != nullptr) place_alike("residual", a.value, b->value);
-  // Without x the branches may be partial sums, since dropout with a fixed mask is linear.
+  // Without x, the branches may be partial sums, since scaling and dropout with a fixed mask are linear.
   const Rule alone{x == nullptr ? Placement::kPartialSum : Placement::kInvariant,
                    x == nullptr ? Placement::kPartialSum : Placement::kInvariant};
   return place(ctx, "residual", a.value,
@@ -39,7 +40,7 @@ Var residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
 }
 
 ResidualCall begin_residual(const Ctx& ctx, const Var* x, const Branch& a, const Branch* b) {
-  ASHLAR_CHECK(b == nullptr || a.scale == b->scale, "branches with factors ", a.scale, " and ",
+  ASHLAR_CHECK(b == nullptr || a.scale == b->scale, "expected equal factors of both branches, got ", a.scale, " and ",
                b == nullptr ? 1 : b->scale);
   const ValueInfo info = info_of(ctx, x, a, b);
   const Tensor y = ctx.empty(ctx.dtype, a.value.shape());

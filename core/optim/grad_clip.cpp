@@ -8,7 +8,7 @@ namespace ashlar::optim {
 SquaresTable::SquaresTable(const Ctx& ctx, std::vector<SquaresSegment> segments) {
   int64_t chunks = 0, slot = 0;
   for (SquaresSegment& segment : segments) {
-    ASHLAR_CHECK(segment.slot >= slot, "slot ", segment.slot, " after ", slot);
+    ASHLAR_CHECK(segment.slot >= slot, "expected ascending slots, got slot ", segment.slot, " after ", slot);
     slot = segment.slot;
     segment.first_chunk = chunks;
     chunks += segment.num_chunks();

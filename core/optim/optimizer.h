@@ -10,42 +10,45 @@
 
 namespace ashlar::optim {
 
-/// Returns the weight decay of a role.
+/// Returns the weight decay of tensors with this role.
 double decay_of(nn::Role role, const OptimizerOptions& options);
 
-/// An update rule for the parts of a store that this rank owns. It has fp32 master weights (the values themselves if
-/// the storage is fp32 or fp64) and the state tensors of the rule, packed. Other ranks update the other parts. A rule
-/// is a class with `step`, in its own file; other code uses only this interface.
+/// Base class of the optimizers. An optimizer updates the ranges of the flat buffers that this rank owns; other ranks
+/// update the other ranges. It owns packed fp32 master weights (with fp32 or fp64 storage, the parameter values are the
+/// master weights) and packed state tensors. Each update rule is a derived class in its own file; other code uses only
+/// this interface.
 class Optimizer {
  public:
-  /// Allocates and zeroes the state of `owned`. Master weights are zero at first (or the values themselves): call
-  /// `initialize` or load them, then `copy_master_to_params`.
+  /// Allocates the state of the owned ranges and, unless the parameter values are the master weights, the master
+  /// weights, all filled with zeros. Then call `initialize`, or load the master weights and call
+  /// `copy_master_to_params`.
   Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options, nn::FlatRanges owned);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  void initialize(const Ctx& ctx,
-                  uint64_t seed);              ///< initializes the owned master weights, then copies them to the params
-  void copy_master_to_params(const Ctx& ctx);  ///< owned values = master rounded once
-  /// Queues one update of the owned parts from their main gradients, ctx.scalars and `clip` (ClipState).
+  /// Sets the owned master weights to their initial values and copies them to the owned parameter values.
+  void initialize(const Ctx& ctx, uint64_t seed);
+  void copy_master_to_params(const Ctx& ctx);  ///< copies the master weights, rounded once, to the owned values
+  /// Queues one update of the owned ranges. The update reads the main gradients, ctx.scalars and `clip` (a ClipState).
   virtual void step(const Ctx& ctx, const ConstView& clip) = 0;
-  /// Sets the scalars of step 0, 1, ... that the rule needs besides the learning rate.
+  /// Sets the scalars, besides the learning rate, that the rule needs in a step. `step` is counted from 0.
   virtual void set_scalars(int64_t /*step*/, StepScalars& /*scalars*/) const {}
 
   const nn::FlatRanges& owned() const { return owned_; }
-  const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }  ///< owned ranges of tensors, by name
+  /// Returns the owned ranges of all tensors, ordered by tensor name.
+  const std::vector<nn::ShardedRange>& ranges() const { return ranges_; }
   nn::FlatTensor master() const { return {.data = master_, .packed = separate_master_}; }
   struct State {
     StateName name;
     nn::FlatTensor tensor;
   };
-  const std::vector<State>& state() const { return state_; }  ///< ordered as Rule::state
+  const std::vector<State>& state() const { return state_; }  ///< in the order of Rule::state
   const nn::FlatTensor& state(std::string_view suffix) const;
   const OptimizerOptions& options() const { return options_; }
 
  protected:
-  /// The arguments common to all rules.
+  /// Returns the kernel arguments that all rules share.
   Update update(const Ctx& ctx, const ConstView& clip) const;
   MutView state_view(size_t index) const { return state_[index].tensor.data.mut_view(); }
 
@@ -57,17 +60,17 @@ class Optimizer {
   bool separate_master_;
   Tensor master_;
   std::vector<State> state_;
-  Tensor segments_;  // UpdateSegment of each range
+  Tensor segments_;  // table with one UpdateSegment for each of ranges_
 };
 
-/// Rule::make of a class.
+/// Constructs the optimizer class T. Used as Rule::make.
 template <typename T>
 std::unique_ptr<Optimizer> make(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options,
                                 nn::FlatRanges owned) {
   return std::make_unique<T>(ctx, store, options, std::move(owned));
 }
 
-/// The optimizer of options.kind.
+/// Constructs the optimizer that options.kind selects.
 std::unique_ptr<Optimizer> make_optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options,
                                           nn::FlatRanges owned);
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/optim/optimizer_defaults.h"
+#include "core/optim/update_rules.h"
 
 namespace ashlar {
 struct Ctx;
@@ -19,19 +19,20 @@ namespace ashlar::optim {
 
 class Optimizer;
 
-/// A state tensor of a rule for each weight, besides the master weights.
+/// A state tensor that a rule has for each weight tensor, besides the master weights.
 struct StateName {
-  std::string_view suffix;       ///< in checkpoints: "m" for NAME.m
-  std::string_view description;  ///< "the ... of embed.tokens.weight": "first moments"
+  std::string_view suffix;       ///< name in checkpoints: the state "m" is stored as WEIGHT_NAME.m
+  std::string_view description;  ///< for messages: "first moments" in "the first moments of embed.tokens.weight"
 };
 
-/// The unit by which the state of a rule may be sharded over replicas.
+/// Where the state of a rule may be divided between replicas.
 enum class ShardUnit : uint8_t {
-  kElement,  ///< anywhere: each weight is updated from its own gradient and state
-  kTensor,   ///< only between tensors: the rule needs whole matrices
+  kElement,  ///< between any two elements: each element is updated from its own gradient and state
+  kTensor,   ///< only between tensors, since the rule needs whole matrices
 };
 
-/// Properties of a rule that are known without an optimizer object, for shard plans, configurations and checkpoints.
+/// Properties of an update rule that are known without an Optimizer object, for shard plans, configurations and
+/// checkpoints.
 struct Rule {
   OptimizerOptions defaults;
   std::span<const StateName> state;

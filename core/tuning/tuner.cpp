@@ -23,7 +23,7 @@ std::string to_json(const TunedChoices& choices) {
 
 TunedChoices choices_from_json(std::string_view text, std::string_view source) {
   const auto problem = [&](const std::string& sentence) {
-    return damaged_error("choices", source, ": expected choices of algorithms; ", sentence,
+    return damaged_error("choices", source, ": expected a list of algorithm choices; ", sentence,
                          "; remove this file to measure the algorithms again");
   };
   TunedChoices choices;

@@ -5,18 +5,19 @@
 #include "core/io/posix_file.h"
 #include "data/sources/json_array.h"
 #include "data/sources/json_line.h"
+#include "data/tokenizer/utf8_repair.h"
 
 namespace ashlar::data {
 namespace {
 
 constexpr int64_t kMaxLineBytes = int64_t{256} << 20;
-constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // of a document that must not be split
+constexpr int64_t kMaxDocumentBytes = int64_t{1} << 30;  // maximum bytes of a document that must not be split
 constexpr int64_t kWordContext = int64_t{64} << 10;
 constexpr int64_t kReadAhead = int64_t{1} << 20;
-constexpr int64_t kMaxUnsplitBytes = int64_t{32} << 20;  // of text without a place to split
-constexpr int64_t kSearchBytes = int64_t{16} << 10;      // first read after a block, to find such a place
+constexpr int64_t kMaxUnsplitBytes = int64_t{32} << 20;  // maximum bytes of text without a split point
+constexpr int64_t kSearchBytes = int64_t{16} << 10;      // bytes first read after a block to find a split point
 constexpr size_t kLongText = size_t{1} << 20;
-constexpr int64_t kLongBytes = int64_t{16} << 20;  // larger pieces are loaded one at a time
+constexpr int64_t kLongBytes = int64_t{16} << 20;  // texts with more bytes are loaded one at a time
 
 /// Reads n bytes from `offset` into `out`, or fewer at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
@@ -24,7 +25,7 @@ void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) 
   out.resize(static_cast<size_t>(file.read_at_most(offset, std::as_writable_bytes(std::span(out)))));
 }
 
-/// The loaded bytes of a file, from offset `begin` on.
+/// Bytes loaded from a file. The first byte is at offset `begin` of the file.
 struct Loaded {
   int64_t begin = 0;
   std::string bytes;
@@ -33,7 +34,7 @@ struct Loaded {
 /// Loads every line that starts in [block.begin, block.end). The last line may extend past block.end.
 Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& block, const BlockReader::Turn& turn) {
   Loaded loaded;
-  // The byte before the block shows whether a line starts at its first byte.
+  // The byte before the block shows whether a line starts at the first byte of the block.
   const int64_t look = std::max<int64_t>(0, block.begin - 1);
   read_piece(file, look, block.end - look, loaded.bytes);
   size_t start = 0;
@@ -47,8 +48,9 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     loaded.bytes.erase(0, start);
     return loaded;
   }
-  // Finds the end of the last line first. A line that does not end in the next piece is long, and only one copy of it
-  // may be in memory.
+  // The last line may continue after the block. The loop searches for the end of this line. If the end is in the first
+  // kReadAhead bytes after the block, these bytes are appended. Otherwise the line is long, and all lines are loaded
+  // again in one read. Memory therefore never has two copies of a long line.
   const int64_t line = look + static_cast<int64_t>(loaded.bytes.rfind('\n') + 1);
   const int64_t had = look + static_cast<int64_t>(loaded.bytes.size());
   int64_t end = had;
@@ -66,7 +68,8 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     end += static_cast<int64_t>(more.size());
     if (end - line > kMaxLineBytes) {
       throw input_error("data build", shown, ": the line at byte offset ", std::max<int64_t>(0, line),
-                        " is longer than ", kMaxLineBytes, " bytes; is this JSON with one object per line?");
+                        " is longer than ", kMaxLineBytes,
+                        " bytes; expected one JSON object per line: split the line, or set another --format");
     }
   }
   if (end - had == static_cast<int64_t>(more.size())) {
@@ -81,11 +84,12 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
 }
 
 Error changed(const SourceFile& source) {
-  return input_error("data build", source.shown, " changed while it was read: ", source.bytes,
-                     " bytes at first; run the build again when it no longer changes");
+  return input_error("data build", source.shown, " changed while it was read: its size was ", source.bytes,
+                     " bytes at the start of the build; run the build again when it no longer changes");
 }
 
-/// Index of a space between two letters of `text`, for splitting between words; 0 if none.
+/// Finds a place where `text` may be split: returns the index of the first space between two ASCII letters. Returns 0
+/// if there is no such space.
 size_t between_words(std::string_view text) {
   const auto letter = [&](size_t i) { return (text[i] | 0x20) >= 'a' && (text[i] | 0x20) <= 'z'; };
   for (size_t at = 1; at + 1 < text.size(); ++at)
@@ -143,9 +147,9 @@ Digest BlockReader::digest(const Block& block, const Turn& turn) const {
 }
 
 struct BlockReader::Text {
-  std::string bytes;                     ///< bytes of the file from the block's begin
-  TextSplitter::SplitPoint start, stop;  ///< positions in `bytes`
-  bool ends = false;                     ///< the file ends with this block's text
+  std::string bytes;                     ///< bytes of the file, from the beginning of the block on
+  TextSplitter::SplitPoint start, stop;  ///< where the block's text starts and stops, in `bytes`
+  bool ends = false;                     ///< true if the file ends with this block's text
 
   std::string_view own() const { return std::string_view(bytes).substr(start.at, stop.at - start.at); }
   std::string_view text() const {
@@ -157,7 +161,7 @@ struct BlockReader::Text {
 BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, const Turn& turn) const {
   const SourceFile& source = sources_.files[block.file];
   const auto nominal = static_cast<size_t>(block.end - block.begin);
-  const auto rest = static_cast<size_t>(source.bytes - block.begin);  // of the file
+  const auto rest = static_cast<size_t>(source.bytes - block.begin);  // bytes to the end of the file
   const bool last = nominal == rest;
   const size_t context = rules_.between_words ? 0 : splitter_.context();
   const int64_t margin = rules_.between_words ? kWordContext : context > 0 ? kSearchBytes : 4;
@@ -169,7 +173,7 @@ BlockReader::Text BlockReader::load_text(const Block& block, SourceBytes& file, 
   };
   check_size();
   std::string more;
-  // Finds the first split point at or after `from`; the end of the file if there is none.
+  // Returns the first split point at or after `from`, or the end of the file if there is none.
   const auto split = [&](size_t from) -> TextSplitter::SplitPoint {
     if (rules_.between_words) {
       const size_t word = between_words(std::string_view(text.bytes).substr(from, kWordContext));
@@ -213,11 +217,11 @@ void BlockReader::read_text(const Block& block, Reading& reading) const {
   }
 }
 
-/// Visits the documents of a block of text: one, or several with a separator. Offsets of TextErrors count from the
-/// start of the text.
+/// Visits the documents in the text of a block: one document, or several if there is a separator. The offset of a
+/// thrown TextError counts from the start of all.text().
 void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading) const {
   const std::string_view text = all.text();
-  bool inside = !begins || !rules_.separator;  // inside a document, or in the only one
+  bool inside = !begins || !rules_.separator;  // a document has begun before `at`, or the file is one document
   bool line_begins = begins;
   for (size_t at = 0;;) {
     const auto separator = rules_.separator.find(text, at, line_begins);
@@ -240,7 +244,7 @@ void BlockReader::visit_documents(const Text& all, bool begins, Reading& reading
   }
 }
 
-/// Visits a long document in pieces, so that the memory for encoding does not grow with its length.
+/// Visits a long document in pieces, so that the memory for encoding does not grow with the length of the document.
 void BlockReader::visit_long(const DocumentPiece& piece, Reading& reading) const {
   if (piece.text.empty() && !piece.ends && !piece.begins) return;
   DocumentPiece part = piece;
@@ -296,8 +300,9 @@ void BlockReader::visit_mended(const DocumentPiece& piece, Reading& reading) con
 void BlockReader::read_whole(const Block& block, SourceBytes& file, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (source.bytes > kMaxDocumentBytes) {
-    throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, and this tokenizer",
-                      " encodes documents whole, up to ", kMaxDocumentBytes, "; split the file, or make it JSONL");
+    throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, but this tokenizer",
+                      " cannot split a document: expected at most ", kMaxDocumentBytes,
+                      " bytes; split the file, or make it JSONL");
   }
   std::string bytes;
   if (block.begin == 0 && source.bytes > kLongBytes) reading.turn();
@@ -335,8 +340,8 @@ void BlockReader::read_object(const SourceFile& source, int64_t offset, std::spa
   try {
     visit_long({.text = field.text, .begins = true, .ends = true}, reading);
   } catch (const TextError& e) {
-    // The error's offset counts in the unescaped text, which is no offset in the file. The line number tells the user
-    // the place.
+    // The offset of the error counts bytes of the unescaped text, so it is not an offset in the file. The message gives
+    // the place of the JSON object in the file, and this offset in the text.
     throw place_error(source, offset,
                       str_cat("field \"", rules_.text_field, "\", byte ", e.offset, " of the text: ", e.reason), false);
   }
@@ -375,41 +380,43 @@ void BlockReader::read_array(const Block& block, Reading& reading) const {
   const std::string_view all = bytes;
   size_t at = 0;
   const auto fail = [&](const char* reason) {
-    return place_error(source, block.begin + static_cast<int64_t>(at), str_cat("broken JSON array: ", reason));
+    return place_error(source, block.begin + static_cast<int64_t>(at),
+                       str_cat("broken JSON array: ", reason, "; correct the file"), false);
   };
   const auto space = [&] { at = std::min(all.find_first_not_of(" \t\r\n", at), all.size()); };
   if (block.begin == 0) {
     at = all.size() - without_bom(all).size();
     space();
-    if (at == all.size() || all[at] != '[') throw fail("expected [");
+    if (at == all.size() || all[at] != '[') throw fail("expected \"[\"");
     ++at;
   }
   bool element_before = false, closed = false;
   for (space(); at < all.size() && !closed; space()) {
     if (all[at] == ']' || all[at] == ',') {
-      if (!element_before) throw fail("expected an element");
+      if (!element_before) throw fail("expected an element, got \",\" or \"]\"");
       closed = all[at++] == ']';
       element_before = false;
       continue;
     }
-    if (element_before) throw fail("expected , or ]");
+    if (element_before) throw fail("expected \",\" or \"]\" after an element");
     const size_t end = json_element_end(all, at);
     if (end == std::string_view::npos) throw fail("the file ends inside an element");
     read_object(source, block.begin + static_cast<int64_t>(at), std::span(bytes).subspan(at, end - at), reading);
     at = end;
     element_before = true;
   }
-  if (at < all.size()) throw fail("more text after its ]");
-  if (closed != (block.end == source.bytes)) throw fail(closed ? "more text after its ]" : "no ] at the end");
+  if (at < all.size()) throw fail("expected the end of the file after \"]\", got more text");
+  if (closed != (block.end == source.bytes))
+    throw fail(closed ? "expected the end of the file after \"]\", got more text" : "expected \"]\" at the end");
 }
 
-/// A document ends at each end-of-document id (with an index: at the positions of the index), and at the end of the
-/// file.
+/// Visits the documents of a token file. If the file has a Megatron index, the index gives the ends of the documents.
+/// Otherwise a document ends at each end-of-document id and at the end of the file.
 void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   const TokenLayout& layout = *source.tokens;
   const int64_t size = bytes_of(layout.type);
-  // The id before the block shows whether a document begins with its first id.
+  // The id before the block shows whether a document begins with the first id of the block.
   const int64_t look = block.begin > 0 && layout.index.empty() ? size : 0;
   const std::shared_ptr<SourceBytes> file = open(block.file);
   std::string bytes;
@@ -424,11 +431,11 @@ void BlockReader::read_tokens(const Block& block, Reading& reading) const {
     const int64_t token = first + outside->index;
     throw input_error("data build", source.shown, ": token ", token, " (byte ", layout.offset + token * size,
                       ") is id ", outside->id, ", outside the vocabulary of ", rules_.vocab_size,
-                      "; give the tokenizer of this file (", layout.form, ", ", name_of(layout.type),
-                      ") with --tokenizer");
+                      "; give the tokenizer that made the ids (the file is read as ", layout.form, ", ",
+                      name_of(layout.type), ") with --tokenizer");
   }
   bool begins = block.begin == 0;
-  std::vector<int64_t> ends;  // relative to the block's first id
+  std::vector<int64_t> ends;  // ends of documents, relative to the block's first id
   if (layout.index.empty()) {
     std::vector<int32_t> before;
     append_ids(std::string_view(bytes).substr(0, static_cast<size_t>(look)), layout.type, rules_.vocab_size, before);
@@ -488,8 +495,8 @@ Error BlockReader::place_error(const SourceFile& source, int64_t offset, const s
   }
   const bool utf8 = reason.find("UTF-8") != std::string::npos;
   const char* hint = !avoidable || rules_.bad_lines != BadLines::kStop ? ""
-                     : source.shape != TextShape::kText                ? " (--bad-lines skip skips such documents)"
-                     : utf8 ? " (--bad-lines replace continues; the bytes tokenizer accepts any file)"
+                     : source.shape != TextShape::kText                ? " (--bad-lines skip leaves out such documents)"
+                     : utf8 ? " (--bad-lines replace writes U+FFFD instead; --tokenizer bytes accepts any file)"
                             : "";
   return input_error("data build", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);
 }

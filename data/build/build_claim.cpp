@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True for the file names that a build may use.
+/// True if `name` is a file name that a build may use.
 bool of_a_build(const std::string& name) {
   const std::string whole = io::without_partial(name).string();
   const bool shard = whole.ends_with(".h5");
@@ -66,9 +66,9 @@ void BuildClaim::refuse_foreign(const Manifest* old) const {
   if (foreign.empty()) return;
   throw input_error("data build", folder_.path(), " holds ", foreign[0],
                     foreign.size() > 1 ? str_cat(" and ", foreign.size() - 1, " more files") : "",
-                    ", named like a file of a build, but no build has written ", foreign.size() > 1 ? "them" : "it",
-                    "; nothing was touched: choose another --out, or move ", foreign.size() > 1 ? "them" : "it",
-                    " away");
+                    ", named like a file of a build, but no journal or manifest lists ",
+                    foreign.size() > 1 ? "them" : "it", "; nothing was touched: choose another --out, or move ",
+                    foreign.size() > 1 ? "them" : "it", " away");
 }
 
 void BuildClaim::refuse_replaced(const Manifest& old) const {
@@ -77,7 +77,7 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
     for (size_t s = 0; s < shards.size(); ++s) {
       const std::string path = folder_.at(shards[s].file);
       std::error_code error;
-      // An interrupted build has already checked the files in its journal.
+      // The interrupted build has already checked the files that its journal names.
       if (!fs::exists(fs::symlink_status(path, error)) || journal_.names(shards[s].file)) continue;
       const auto index = static_cast<int64_t>(s);
       if (ShardReader::accepts({.path = path, .manifest = old, .part = part, .index = index})) continue;
@@ -91,8 +91,8 @@ void BuildClaim::refuse_replaced(const Manifest& old) const {
 }
 
 void BuildClaim::remove_dataset(const Manifest& old) {
-  // The journal names the shards before the manifest is removed. Otherwise a kill in between would leave shards without
-  // an owner.
+  // The journal names the shards before the manifest is removed. Otherwise, after a kill between the two steps, neither
+  // a journal nor a manifest would name the shards.
   for (const Part part : kParts) journal_.name_shards(part, static_cast<int64_t>(old.part(part).shards.size()));
   fs::remove(folder_.at("manifest.json"));
   io::sync_directory(folder_.path());
@@ -100,7 +100,7 @@ void BuildClaim::remove_dataset(const Manifest& old) {
 }
 
 void BuildClaim::remove_unfinished() {
-  // From here on the copy of standard input belongs to this build.
+  // The copy of standard input is kept, since this build reads it.
   remove_named([](const std::string& name) { return name == "stdin.spool"; });
   journal_.start_over();
 }
@@ -122,8 +122,9 @@ Manifest manifest_to_replace(const OutputFolder& folder) {
   try {
     manifest = read_manifest(folder.path());
   } catch (const Error& e) {
-    throw input_error("data build", folder.at("manifest.json"), " belongs to no dataset that can be replaced (",
-                      text_of(e), "); nothing was touched: choose another --out, or move that file away");
+    throw input_error("data build", folder.at("manifest.json"),
+                      " is not the manifest of a dataset that can be replaced (", text_of(e),
+                      "); nothing was touched: choose another --out, or move that file away");
   }
   for (const Part part : kParts) {
     const auto& shards = manifest.part(part).shards;

@@ -39,7 +39,8 @@ std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_by
       }
       continue;
     }
-    const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);  // whole ids
+    // For a token file the step is a multiple of the size of an id, so that no block boundary divides an id.
+    const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);
     for (int64_t at = 0; at < bytes; at += step) {
       blocks.push_back({.file = static_cast<int64_t>(f), .begin = at, .end = std::min(bytes, at + step)});
     }
@@ -57,10 +58,10 @@ void PlanBuilder::add(int64_t block, const BlockCount& count) {
     if (is_validation_document(plan_.share, document_)) validation_tokens_ += piece.tokens;
     document_ += piece.ends ? 1 : 0;
   }
-  plan_.empty_documents += count.empty_documents;
+  plan_.empty_documents += count.read.empty_documents;
   plan_.special_spellings += count.special_spellings;
-  plan_.bad_lines += count.bad_lines;
-  plan_.bad_places += count.bad_places;
+  plan_.bad_lines += count.read.bad_lines;
+  plan_.bad_places += count.read.bad_places;
   b.digested = count.digest ? 1 : 0;
   b.digest = count.digest.value_or(Digest{});
 }
@@ -69,7 +70,8 @@ void PlanBuilder::finish() {
   plan_.documents = document_;
   plan_.tokens = tokens_;
   if (document_ == 0) {
-    throw input_error("data build", "the input has no text: ", plan_.empty_documents, " documents, all empty");
+    throw input_error("data build", "expected input with text, got no text in ", plan_.empty_documents,
+                      " documents; give other inputs");
   }
   plan_.rule = split_rule(plan_.share, document_);
   plan_.validation_tokens = validation_tokens_;
@@ -79,13 +81,13 @@ void PlanBuilder::finish() {
   }
   if (plan_.part_tokens(Part::kTrain) == 0) {
     throw input_error("data build", "nothing is left for the train part: ", tokens_, " tokens with --validation ",
-                      plan_.share, "; use more text or a smaller share");
+                      plan_.share, "; use more text or a smaller --validation");
   }
 }
 
 namespace {
 
-/// Calls visit(name, field) for the plain fields of a plan.
+/// Calls visit(name, field) for each field of a plan that is a string or a number.
 template <typename Plan, typename Visit>
 void for_each_field(Plan& plan, const Visit& visit) {
   visit("fingerprint", plan.fingerprint);

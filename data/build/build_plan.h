@@ -12,31 +12,32 @@
 
 namespace ashlar::data {
 
-/// A piece of an input file, the unit of parallel work. Its nominal range is the bytes [begin, end) of the file, of the
-/// unpacked content of a compressed file, or of the ids of a token file. It owns what starts in that range: text up to
-/// the first split point at or after `end`; every line of a JSONL file; every element of a JSON array.
+/// A piece of an input file, the unit of parallel work. The nominal range [begin, end) of a block counts bytes of the
+/// file; for a compressed file, bytes of the unpacked content; for a token file, bytes after the header. A block of a
+/// text file extends from the first split point at or after `begin` to the first split point at or after `end`. A block
+/// of a JSONL file or a JSON array contains every line or element that starts in the nominal range.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
-  int64_t first_document = 0;    ///< index of the document that its first token belongs to
-  int64_t stream_start = 0;      ///< number of tokens before it
-  int64_t validation_start = 0;  ///< number of those in the validation part
-  int64_t digested = 0;          ///< 1 if its text was read for counting
-  Digest digest;                 ///< digest of that text
+  int64_t first_document = 0;    ///< index of the document to which the block's first token belongs
+  int64_t stream_start = 0;      ///< number of tokens before the block
+  int64_t validation_start = 0;  ///< SplitRule::kDocuments: number of validation tokens before the block
+  int64_t digested = 0;          ///< 1 if the block's text was read for counting, so that `digest` is set
+  Digest digest;                 ///< digest of the block's text
 };
-static_assert(std::has_unique_object_representations_v<Block>);  // it is written as its bytes
+static_assert(std::has_unique_object_representations_v<Block>);  // the plan file contains the bytes of each Block
 
-/// Decides the content of each shard. It is created before the first shard is written, so that any number of threads,
-/// also after a kill, write the same bytes.
+/// Determines the content of each shard, independent of the number of threads. The plan is stored before the first
+/// shard is written, so that a build that is resumed after a kill writes the same bytes.
 struct BuildPlan {
-  std::string fingerprint;  ///< hash of options and sizes; the text itself is compared by the digests of blocks
+  std::string fingerprint;  ///< hash of the options and input sizes; the digests of the blocks identify the text
   std::string tokenizer_json;
   SplitRule rule = SplitRule::kNone;
   double share = 0;
-  int64_t train_tokens = 0;  ///< kTail: tokens of the train part
+  int64_t train_tokens = 0;  ///< SplitRule::kTail: number of tokens in the train part
   int64_t documents = 0;
   int64_t empty_documents = 0;
-  int64_t special_spellings = 0;  ///< number of spellings of special tokens in text
+  int64_t special_spellings = 0;  ///< number of times that the text contains the spelling of a special token
   int64_t bad_lines = 0, bad_places = 0;
   int64_t tokens = 0;
   int64_t validation_tokens = 0;
@@ -47,12 +48,21 @@ struct BuildPlan {
     return part == Part::kValidation ? validation_tokens : tokens - validation_tokens;
   }
   int64_t num_shards(Part part) const { return (part_tokens(part) + shard_tokens - 1) / shard_tokens; }
-  /// Position of the first token of block `i` in a part; i may be one past the last.
+  /// Returns how many tokens of `part` precede block `i`: the position of the block's first token in the part. If `i`
+  /// is the number of blocks, the result is the number of tokens in the part.
   int64_t part_start(Part part, int64_t i) const;
 };
 
-/// Splits files into blocks of `block_bytes`; token files between ids, JSON arrays at element starts.
+/// Splits the files into blocks of `block_bytes`. Token files are split between ids, JSON arrays at the starts of
+/// elements.
 std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_bytes);
+
+/// Counts of what was skipped or changed while a block was read.
+struct ReadCounts {
+  int64_t empty_documents = 0;  ///< number of documents without text, which are skipped
+  int64_t bad_lines = 0;        ///< number of invalid JSON lines and array elements, which are skipped
+  int64_t bad_places = 0;       ///< number of places with invalid UTF-8 or a lone surrogate, removed or replaced
+};
 
 /// The result of counting a block: the number of tokens of each document or piece of a document, including
 /// end-of-document ids.
@@ -62,9 +72,8 @@ struct BlockCount {
     bool ends = false;  ///< a document ends with this piece
   };
   std::vector<Piece> pieces;
-  int64_t empty_documents = 0;
   int64_t special_spellings = 0;
-  int64_t bad_lines = 0, bad_places = 0;
+  ReadCounts read;
   std::optional<Digest> digest;  ///< digest of the text, if it was read
 };
 
@@ -73,8 +82,8 @@ class PlanBuilder {
  public:
   PlanBuilder(BuildPlan& plan, double share) : plan_(plan) { plan_.share = share; }
   void add(int64_t block, const BlockCount& count);
-  /// Determines the split into the two parts. Input error if no document has text, or if nothing is left for the train
-  /// part.
+  /// Determines which tokens are the train part and which the validation part. Throws an input error if no document has
+  /// text, or if no token is left for the train part.
   void finish();
 
  private:
@@ -82,8 +91,8 @@ class PlanBuilder {
   int64_t document_ = 0, tokens_ = 0, validation_tokens_ = 0;
 };
 
-/// Serialises the plan as bytes with a checksum, and parses it. `parse_plan` returns an empty fingerprint for damaged
-/// bytes.
+/// Serialises the plan as bytes with a checksum, and parses such bytes. If the bytes are damaged, `parse_plan` returns
+/// a plan with an empty fingerprint.
 std::string serialise_plan(const BuildPlan& plan);
 BuildPlan parse_plan(const std::string& bytes);
 

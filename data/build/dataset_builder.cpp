@@ -29,15 +29,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A block with more tokens than this is written in parts. It comes from a document that is longer than a block.
+/// A block with more tokens than this is written in several steps. With the default block size (2 MiB), only a block
+/// with a document longer than 2 MiB has so many tokens, since a text rarely has more than one token per byte.
 constexpr int64_t kHeldTokens = int64_t{4} << 20;
 
-/// A file's text has changed since it was read before.
+/// Thrown when the text of a file differs from the text that an earlier pass or process has read.
 struct SourceChanged {
-  std::string what;  ///< the file and the place
+  std::string what;  ///< the file and where in it the text differs
 };
 
-/// What is known before the text is read: a scan, and the tokenizer unless its vocabulary must be learned.
+/// The CorpusScan of the first pass, which counts tokens, and the tokenizer. `tokenizer` is null if its vocabulary must
+/// first be learned from the text.
 struct Planned {
   explicit Planned(const CorpusScans& scans) : scan(scans.make()) {
     if (scans.tokenizer != nullptr) {
@@ -56,7 +58,7 @@ class Builder {
  public:
   explicit Builder(const BuildOptions& options)
       : options_(options),
-        scans_(corpus_scans(options.tokenizer)),  // an unknown kind is an error before anything is changed
+        scans_(corpus_scans(options.tokenizer)),  // an unknown tokenizer is an error before any file changes
         folder_(options.out),
         claim_(folder_),
         threads_(options.threads > 0 ? options.threads : static_cast<int>(usable_cores())) {}
@@ -73,7 +75,7 @@ class Builder {
   std::string fingerprint() const;
   void check_tokens() const;
   void check_options() const;
-  /// `tokenizer` must outlive the rules; null while its vocabulary is not known.
+  /// `tokenizer` must outlive the returned rules. It is null if the vocabulary is not yet learned.
   DocumentRules document_rules(SplitPoints split_points, const Tokenizer* tokenizer) const;
   void compare_with_finished(const Manifest& old);
   bool resume_plan();
@@ -83,11 +85,11 @@ class Builder {
   void check_block(int64_t block, const Digest& digest) const;
   bool text_known(const BuildJournal::Entry& entry) const;
   void check_space(int64_t bytes) const;
-  /// The tokens of a block for the two parts, without the tokens that are already written.
+  /// The tokens of a block that are not yet written. Arrays are indexed by Part.
   struct Encoded {
     Digest digest;  ///< digest of the text of the block
     std::vector<int32_t> tokens[2];
-    std::vector<int64_t> starts[2];  ///< where documents start in these tokens
+    std::vector<int64_t> starts[2];  ///< where documents start in `tokens`
     int64_t written[2] = {0, 0};     ///< number of tokens of the block already written
   };
   Encoded encode(int64_t block, const BlockReader& reader, PartWriter* writers, const BlockReader::Turn& turn) const;
@@ -112,11 +114,11 @@ class Builder {
   BuildReport result_;
 };
 
-/// The fingerprint of the options and of the sizes of the inputs, which are known without reading them.
+/// Returns the fingerprint of the options and of the sizes of the inputs, which are known before the text is read.
 std::string Builder::fingerprint() const {
   std::string text = str_cat("build 2 ", scans_.identity, " ", std::bit_cast<uint64_t>(options_.validation), " ",
                              options_.text_field, " ", options_.shard_tokens, " ", options_.block_bytes);
-  // Default values are left out, so that fingerprints of older datasets and builds stay valid.
+  // Options with default values are left out of the text, so that fingerprints of older datasets and builds stay valid.
   if (scans_.tokenizer != nullptr && scans_.tokenizer->has_special_tokens())
     text += str_cat(" special ", name_of(options_.special_tokens));
   if (options_.bad_lines != BadLines::kStop) text += str_cat(" bad lines ", name_of(options_.bad_lines));
@@ -131,26 +133,28 @@ std::string Builder::fingerprint() const {
   return digest_of(text).hex();
 }
 
-/// Checks that the vocabulary is known if there are token files, and that their type is large enough for its ids.
+/// If there are token files, throws an input error if the tokenizer learns its vocabulary from text, or if the integer
+/// type of a file is too small for the largest id of the vocabulary. One-byte types are not checked.
 void Builder::check_tokens() const {
   const auto first = std::find_if(sources_.files.begin(), sources_.files.end(),
                                   [](const SourceFile& file) { return file.tokens.has_value(); });
   if (first == sources_.files.end()) return;
   if (options_.tokenizer == "characters") {
-    throw input_error("data build", first->shown, " holds ids of tokens (", first->tokens->form, ", ",
-                      name_of(first->tokens->type), "), and the characters tokenizer learns its vocabulary from text;",
-                      " give the tokenizer of the file with --tokenizer");
+    throw input_error("data build", first->shown, " contains token ids (", first->tokens->form, ", ",
+                      name_of(first->tokens->type), "), but the characters tokenizer learns its vocabulary from text;",
+                      " give the tokenizer that made the ids with --tokenizer");
   }
   const int64_t vocabulary = scans_.make()->finish()->vocab_size();
   for (const SourceFile& file : sources_.files) {
     if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
-    throw input_error("data build", file.shown, " holds ids of ", name_of(file.tokens->type), " (", file.tokens->form,
-                      "), too small for the vocabulary of ", vocabulary, " of --tokenizer ", options_.tokenizer,
-                      ": the file was made by another tokenizer, or holds another type (--format uint32)");
+    throw input_error("data build", file.shown, " contains ids of type ", name_of(file.tokens->type), " (",
+                      file.tokens->form, "), too small for the ids of the ", vocabulary, " tokens of --tokenizer ",
+                      options_.tokenizer,
+                      "; give the tokenizer that made the ids, or set the type with --format uint32");
   }
 }
 
-/// An option without effect on any input is an error, since it is probably a mistake.
+/// Throws an input error for an option that has no effect on any input, since it is probably a mistake.
 void Builder::check_options() const {
   const auto any = [&](bool json) {
     return std::any_of(sources_.files.begin(), sources_.files.end(), [&](const SourceFile& file) {
@@ -187,7 +191,7 @@ void Builder::compare_with_finished(const Manifest& old) {
     throw input_error("data build", options_.out, " already holds a dataset ", why,
                       "; choose another --out, or replace it with --overwrite");
   };
-  if (old.old_form()) refuse("in the old format, which does not record its text");
+  if (old.old_form()) refuse("in the old format, which has no digest of the text to compare with");
   if (old.source_fingerprint != fingerprint_) refuse("built from other inputs or options");
   const std::vector<Block> blocks = split_into_blocks(sources_, options_.block_bytes);
   const Planned planned(scans_);
@@ -212,7 +216,7 @@ bool Builder::resume_plan() {
   if (!fs::exists(folder_.at("build.plan"))) return false;
   plan_ = parse_plan(io::read_text_file(folder_.at("build.plan"), io::kAnySize));
   if (plan_.fingerprint == fingerprint_) return true;
-  note(str_cat(options_.out, " held an unfinished build of other inputs or options; starting over"));
+  note(str_cat(options_.out, " has an unfinished build of other inputs or options; starting over"));
   return false;
 }
 
@@ -268,16 +272,13 @@ BlockCount Builder::count_block(int64_t i, CorpusScan& scan, const BlockReader& 
       counted.pieces.push_back({.tokens = static_cast<int64_t>(document.size()), .ends = ends});
     });
   };
-  const ReadCounts read = reader.read(
+  counted.read = reader.read(
       block, [&](const Digest& digest) { counted.digest = digest; }, visit, turn);
-  counted.empty_documents = read.empty_documents;
-  counted.bad_lines = read.bad_lines;
-  counted.bad_places = read.bad_places;
   return counted;
 }
 
-/// Throws if the text of a block differs from the text for which the plan was made, or which an earlier process has
-/// read.
+/// Throws SourceChanged if the digest of block `i` differs from its digest in the plan, or from the digest that an
+/// earlier process has recorded in the journal.
 void Builder::check_block(int64_t i, const Digest& digest) const {
   const Block& block = plan_.blocks[i];
   const Digest* noted = claim_.journal().block(i);
@@ -285,7 +286,8 @@ void Builder::check_block(int64_t i, const Digest& digest) const {
   throw SourceChanged{str_cat(sources_.files[block.file].shown, " (bytes ", block.begin, " to ", block.end, ")")};
 }
 
-/// True if the text of every block in a finished shard is recorded, so that this run can compare it.
+/// True if the digest of the text is recorded for every block whose tokens are in the finished shard `entry`, so that
+/// this run can detect changed text.
 bool Builder::text_known(const BuildJournal::Entry& entry) const {
   const int64_t begin = entry.shard * plan_.shard_tokens, end = begin + entry.info.tokens;
   const auto blocks = static_cast<int64_t>(plan_.blocks.size());
@@ -335,13 +337,14 @@ Builder::Encoded Builder::encode(int64_t i, const BlockReader& reader, PartWrite
   return out;
 }
 
-/// For the tail rule: moves the tokens after the end of the train part to the validation part.
+/// For SplitRule::kTail: moves the tokens after the end of the train part to the validation part.
 void Builder::part_tail(int64_t i, Encoded& out) const {
   if (plan_.rule != SplitRule::kTail) return;
   const int64_t before = plan_.blocks[i].stream_start + out.written[0] + out.written[1];
   const int64_t keep = std::max<int64_t>(0, plan_.train_tokens - before);
   if (keep >= static_cast<int64_t>(out.tokens[0].size())) return;
-  // The part begins with a document, possibly the rest of one.
+  // The first token of the validation part counts as the start of a document, even if that document began in the train
+  // part.
   if (plan_.part_start(Part::kValidation, i) + out.written[1] == 0) out.starts[1].push_back(0);
   std::vector<int64_t>& starts = out.starts[0];
   const auto first = std::lower_bound(starts.begin(), starts.end(), keep);
@@ -353,7 +356,8 @@ void Builder::part_tail(int64_t i, Encoded& out) const {
   out.tokens[0].resize(static_cast<size_t>(keep));
 }
 
-/// Called for the blocks in order. Writes the available tokens of block i, which may be only a part of them.
+/// Writes the tokens in `encoded`, which may be only some of the tokens of block `i`. `last` is true in the last call
+/// for the block. Called for the blocks in order.
 void Builder::write(int64_t i, Encoded& encoded, bool last, PartWriter* writers) const {
   for (const Part part : kParts) {
     const int p = static_cast<int>(part);
@@ -381,7 +385,7 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
   const bool parsed = options_.special_tokens == SpecialPolicy::kParse && tokenizer_->has_special_tokens();
   int64_t document = block.first_document;
   std::vector<int32_t> ids;
-  // With the tail rule all tokens go to the first list and are divided later.
+  // With SplitRule::kTail all tokens go to out.tokens[0], and part_tail divides them later.
   const auto part_of = [&] {
     return !tail && plan_.rule != SplitRule::kNone && is_validation_document(plan_.share, document) ? 1 : 0;
   };
@@ -394,7 +398,7 @@ void Builder::encode_documents(const Block& block, const BlockReader& reader, co
       try {
         if (tail || needed[p]) encoder.encode(piece, tokens);
       } catch (const TextError&) {
-        tokens.resize(first);  // the piece is visited again, or the build ends
+        tokens.resize(first);  // undoes the piece: it is visited again after repair, or the build ends
         throw;
       }
       if ((tail || needed[p]) && piece.begins) out.starts[p].push_back(static_cast<int64_t>(first));
@@ -486,7 +490,7 @@ BuildReport Builder::run() {
   std::optional<Manifest> old;
   if (fs::exists(folder_.at("manifest.json")))
     old = options_.overwrite ? manifest_to_replace(folder_) : read_manifest(options_.out);
-  const bool only_compares = old && !options_.overwrite && stdins == 0;  // and so needs no file names
+  const bool only_compares = old && !options_.overwrite && stdins == 0;  // a comparison writes no files
   if (!only_compares) claim_.refuse_foreign(old ? &*old : nullptr);
   if (old && options_.overwrite) claim_.refuse_replaced(*old);
   if (stdins == 1) {
@@ -545,7 +549,7 @@ BuildReport build_dataset(const BuildOptions& options) {
   try {
     return Builder(options).run();
   } catch (const fs::filesystem_error& e) {
-    throw io::system_error("data build", "work with", e.path1(), e.code().value());
+    throw io::system_error("data build", "access", e.path1(), e.code().value());
   }
 }
 

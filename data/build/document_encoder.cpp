@@ -25,9 +25,10 @@ int64_t DocumentEncoder::encode(const DocumentPiece& piece, std::vector<int32_t>
     tokenizer_.encode_as_text(piece.text, ids, found);
     spellings = static_cast<int64_t>(found.size());
     if (spellings > 0 && policy_ == SpecialPolicy::kRefuse) {
-      throw TextError{found[0].offset, str_cat("the spelling of a special token (id ", found[0].id,
-                                               "): ", printable(piece.text.substr(found[0].offset, 32)),
-                                               ", refused by --special-tokens refuse")};
+      throw TextError{found[0].offset,
+                      str_cat("the text has the spelling of a special token (id ", found[0].id,
+                              "): ", printable(piece.text.substr(found[0].offset, 32)),
+                              ", which --special-tokens refuse does not allow; set it to text or parse")};
     }
     if (std::find(ids.begin() + first, ids.end(), eod_) != ids.end())
       throw TextError{

@@ -41,7 +41,7 @@ class Corpus {
         blocks_(split_into_blocks(sources_, training.block_bytes)) {
     for (const SourceFile& file : sources_.files) {
       if (!file.tokens) continue;
-      throw input_error("tokenizer train", file.shown, " holds ids of tokens (", file.tokens->form,
+      throw input_error("tokenizer train", file.shown, " contains token ids (", file.tokens->form,
                         "); expected text to train a tokenizer on; leave this file out");
     }
   }
@@ -50,15 +50,15 @@ class Corpus {
   int64_t bytes() const { return sources_.bytes; }
   int64_t hidden_files() const { return sources_.hidden_files; }
 
-  /// Calls `visit(piece, worker)` for the text of every block, split between words.
+  /// Calls `visit(piece, worker)` for each piece of text in every block; `worker` is the index of the thread. Counts
+  /// invalid JSON lines and invalid UTF-8 in `result`. Texts are split between words where possible.
   template <typename Visit>
-  ReadCounts read(int threads, const Visit& visit) const {
+  void read(int threads, const Visit& visit, TrainedTokenizer& result) const {
     const BlockReader reader(sources_, {.split_points = SplitPoints::kCodePoint,
                                         .bad_lines = training_.bad_lines,
                                         .between_words = true,
                                         .text_field = training_.text_field});
     int64_t done = 0;
-    ReadCounts counts;
     ordered_parallel(
         threads, static_cast<int64_t>(blocks_.size()),
         [&](int64_t i, int worker, const BlockReader::Turn& turn) {
@@ -66,12 +66,11 @@ class Corpus {
               blocks_[i], [](const Digest&) {}, [&](const DocumentPiece& piece) { visit(piece, worker); }, turn);
         },
         [&](int64_t i, const ReadCounts& counted) {
-          counts.bad_lines += counted.bad_lines;
-          counts.bad_places += counted.bad_places;
+          result.bad_lines += counted.bad_lines;
+          result.bad_places += counted.bad_places;
           done += blocks_[i].end - blocks_[i].begin;
           if (training_.progress) training_.progress("reading", done, sources_.bytes);
         });
-    return counts;
   }
 
  private:
@@ -87,7 +86,7 @@ class Corpus {
   std::vector<Block> blocks_;
 };
 
-/// The text of a tokenizer.json, as the `tokenizers` library writes it.
+/// Returns the text of a tokenizer.json, as the `tokenizers` library writes it.
 std::string tokenizer_json(const TrainedBpe& trained, const std::vector<std::string>& special) {
   const ByteCharacters characters;
   std::vector<std::string> written;
@@ -136,17 +135,15 @@ void check(const TokenizerTraining& training) {
 
 std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& corpus, TrainedTokenizer& result) {
   std::vector<WordCounter> counters(static_cast<size_t>(corpus.threads()));
-  const ReadCounts read =
-      corpus.read(corpus.threads(), [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); });
-  result.bad_lines = read.bad_lines;
-  result.bad_places = read.bad_places;
+  const auto count = [&](const DocumentPiece& piece, int worker) { counters[worker].add(piece.text); };
+  corpus.read(corpus.threads(), count, result);
   for (size_t w = 1; w < counters.size(); ++w) counters[0].merge(counters[w]);
   const std::vector<WordCount> words = counters[0].finish();
   BpeTraining bpe{.vocab_size = training.vocab_size,
                   .min_frequency = training.min_frequency,
                   .special_tokens = training.special_tokens};
   if (training.progress)
-    bpe.progress = [&](int64_t tokens) { training.progress("joining", tokens, training.vocab_size); };
+    bpe.progress = [&](int64_t tokens) { training.progress("merging pairs", tokens, training.vocab_size); };
   const TrainedBpe trained = train_bpe(words, bpe);
   result.words = static_cast<int64_t>(words.size());
   result.vocab_size = static_cast<int64_t>(trained.tokens.size());
@@ -168,9 +165,8 @@ TrainedTokenizer train(const TokenizerTraining& training) {
                                         .vocab_size = training.vocab_size,
                                         .sentences = training.sentences};
     const auto each = [&](const std::function<void(std::string_view)>& add_text) {
-      const ReadCounts read = corpus.read(1, [&](const DocumentPiece& piece, int) { add_text(piece.text); });
-      result.bad_lines = read.bad_lines;
-      result.bad_places = read.bad_places;
+      const auto add = [&](const DocumentPiece& piece, int) { add_text(piece.text); };
+      corpus.read(1, add, result);
     };
     const SentencePieceModel model = train_sentencepiece(sentencepiece, each);
     result.vocab_size = model.vocab_size;
@@ -192,7 +188,7 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
   try {
     return train(training);
   } catch (const Error& e) {
-    // The readers of inputs are shared with `data build`; the command name is replaced.
+    // The code of `data build` reads the inputs, so the command name in its errors is replaced.
     constexpr std::string_view kOther = "[data build] ";
     const std::string_view text = e.what();
     if (!text.starts_with(kOther)) throw;

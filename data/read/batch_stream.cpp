@@ -9,7 +9,8 @@
 namespace ashlar::data {
 namespace {
 
-constexpr int64_t kMostRows = int64_t{1} << 40;  ///< rows of one micro-batch over all dp indices
+/// Maximum number of rows of one micro-batch, summed over all data-parallel (dp) indices.
+constexpr int64_t kMostRows = int64_t{1} << 40;
 
 void check_options(const StreamOptions& o) {
   ASHLAR_CHECK(o.sequence_length > 0 && o.micro_batch > 0 && o.vocab_size > 0, "T = ", o.sequence_length,
@@ -61,9 +62,9 @@ TrainStream::TrainStream(std::vector<WeightedDataset> datasets, const StreamOpti
       throw input_error("data", dataset->directory(), " and ", inputs_[0].dataset->directory(),
                         " have different tokenizers (", dataset->manifest().tokenizer_hash, " and ",
                         inputs_[0].dataset->manifest().tokenizer_hash,
-                        "); a mixture needs datasets with the same tokenizer");
+                        "); a mixture needs datasets with the same tokenizer: build one of them again");
     }
-    // The same dataset may be named twice; each entry has its own order.
+    // The key includes i, since the same dataset may be given twice and each entry has its own order.
     const Philox::Counter key = Philox::block(seed, hash64("data.order"), i);
     WindowOrder order(dataset->directory(), dataset->tokens(Part::kTrain), options_.sequence_length, kChunkTokens,
                       (uint64_t{key[1]} << 32) | key[0]);
@@ -161,8 +162,10 @@ int64_t ValidationStream::length_of(int64_t window) const {
   return std::min(T, dataset_->tokens(Part::kValidation) - 1 - window * T);
 }
 
-/// Sets the size of a batch for `rows` sequences from `batch.first_sample` on. Only the last window of the part may be
-/// short.
+/// Sets the shape of a batch for `rows` sequences, the first of which is batch.first_sample. Rows have sequence_length
+/// tokens. If there is only one row, it has only the length of its window, which is short for the last window of the
+/// part. If the number of tokens is not a multiple of rows_multiple, a single row is padded to the next multiple (at
+/// most to sequence_length), and then rows are added (at most up to micro_batch).
 void ValidationStream::size_batch(Batch& batch, int64_t rows) const {
   const int64_t most = options_.sequence_length, multiple = options_.rows_multiple;
   int64_t T = most;

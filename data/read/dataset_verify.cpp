@@ -39,7 +39,8 @@ class Verifier {
         place.first_chunk += (info.tokens + kChunkTokens - 1) / kChunkTokens;
       }
       if (tokens != manifest.part(part).tokens || documents != manifest.part(part).documents) {
-        add(str_cat("manifest.json: the counts of the ", name_of(part), " part are not the sums of its shards"));
+        add(str_cat("manifest.json: the counts of the ", name_of(part), " part are not the sums of its shards; ",
+                    "restore the file or build the dataset again"));
       }
     }
   }
@@ -59,20 +60,30 @@ class Verifier {
     if (report_.damage.size() < kMaxLines) report_.damage.push_back(line);
   }
 
+  /// Calls `read`. Records an error as damage and returns false.
+  template <typename Read>
+  bool succeeds(const Read& read, const std::string& before = "") {
+    try {
+      read();
+      return true;
+    } catch (const Error& e) {
+      add(e, before);
+      return false;
+    }
+  }
+
   void check_file(const ShardInfo& info, const Manifest& manifest, const Place& place) {
     const std::string path = (std::filesystem::path(directory_) / info.file).string();
     ++report_.files;
     const size_t before = report_.damage.size();
     bool whole = false;
-    try {
-      const io::FileSum sum = io::sum_file(path);
-      report_.bytes += sum.bytes;
-      whole = sum.bytes == info.bytes && sum.crc32 == info.crc32;
-    } catch (const Error& e) {
-      add(e, str_cat(path, ": the manifest lists it: "));
-      return;
-    }
-    try {
+    const auto sum = [&] {
+      const io::FileSum found = io::sum_file(path);
+      report_.bytes += found.bytes;
+      whole = found.bytes == info.bytes && found.crc32 == info.crc32;
+    };
+    if (!succeeds(sum, str_cat(path, " is listed in the manifest but cannot be read: "))) return;
+    succeeds([&] {
       const ShardReader reader({.path = path, .manifest = manifest, .part = place.part, .index = place.index});
       const Digest digest = check_tokens(reader, path, manifest, place.first_chunk);
       check_documents(reader, path);
@@ -80,9 +91,7 @@ class Verifier {
         add(str_cat(path, ": its tokens have the digest ", digest.hex(), ", the manifest expects ", info.digest.hex(),
                     "; restore the file or build the dataset again"));
       }
-    } catch (const Error& e) {
-      add(e);
-    }
+    });
     if (!whole && report_.damage.size() == before) {
       add(str_cat(path,
                   ": differs from its whole-file checksum, but every chunk of its datasets is valid: the damage is",
@@ -90,7 +99,7 @@ class Verifier {
     }
   }
 
-  /// Returns the digest of the tokens, which is valid only if every chunk is.
+  /// Returns the digest of the tokens of a shard. The digest is valid only if all chunks are undamaged.
   Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
                       int64_t first_chunk) {
     Digest digest;
@@ -98,12 +107,7 @@ class Verifier {
     std::vector<uint32_t> ids;
     for (int64_t c = 0; c < reader.num_token_chunks(); ++c) {
       ++report_.chunks;
-      try {
-        reader.read_tokens(c, raw);
-      } catch (const Error& e) {
-        add(e);
-        continue;
-      }
+      if (!succeeds([&] { reader.read_tokens(c, raw); })) continue;
       widen(raw, manifest.wide, ids);
       digest += chunk_digest(first_chunk + c, std::span<const uint32_t>(ids));
       const int64_t bad = std::count_if(ids.begin(), ids.end(),
@@ -118,18 +122,13 @@ class Verifier {
     int64_t last = -1;
     for (int64_t c = 0; c < reader.num_document_chunks(); ++c) {
       ++report_.chunks;
-      try {
-        reader.read_documents(c, starts);
-      } catch (const Error& e) {
-        add(e);
-        continue;
-      }
+      if (!succeeds([&] { reader.read_documents(c, starts); })) continue;
       bool ascending = true;
       for (const int64_t s : starts) {
         ascending = ascending && s > last;
         last = s;
       }
-      if (!ascending) add(str_cat(path, ": dataset documents, chunk ", c, ": offsets do not ascend"));
+      if (!ascending) add(str_cat(path, ": dataset documents, chunk ", c, ": document starts do not ascend"));
     }
   }
 

@@ -20,8 +20,9 @@ using Wide = unsigned __int128;
 
 Wide gcd(Wide a, Wide b) { return b == 0 ? a : gcd(b, a % b); }
 
-/// A weight as digits * 10^exponent: the shortest decimal number that parses as the weight, which is what the user
-/// typed. It has at most 17 digits, and the last is not zero.
+/// A weight as digits * 10^exponent. This product is the shortest decimal number that parses as the weight. If the user
+/// typed at most 15 digits, it is the number that the user typed. `digits` has at most 17 digits, and its last digit is
+/// not zero.
 struct Decimal {
   uint64_t digits = 0;
   int exponent = 0;
@@ -34,12 +35,12 @@ Decimal decimal(double weight) {
   ASHLAR_CHECK(error == std::errc(), "weight ", weight);
   const char* const e = std::find(text.data(), end, 'e');
   Decimal d;
-  // from_chars takes no plus sign.
+  // std::from_chars does not accept a plus sign.
   std::from_chars(e + (e[1] == '+' ? 2 : 1), end, d.exponent);
   for (const char* c = text.data(); c < e; ++c) {
     if (*c != '.') d.digits = d.digits * 10 + static_cast<uint64_t>(*c - '0');
   }
-  if (e - text.data() > 2) d.exponent -= static_cast<int>(e - text.data()) - 2;  // digits behind the point
+  if (e - text.data() > 2) d.exponent -= static_cast<int>(e - text.data()) - 2;  // digits after the decimal point
   while (d.digits % 10 == 0) {
     d.digits /= 10;
     ++d.exponent;
@@ -47,9 +48,10 @@ Decimal decimal(double weight) {
   return d;
 }
 
-/// Returns the smallest integers whose ratios are those of the weights; empty if they need more than 128 bits.
+/// Returns the smallest integers that have the same ratios as the weights. Returns an empty vector if the decimal
+/// exponents of two weights differ by more than kMostPlaces, since the integers could then exceed 128 bits.
 std::vector<Wide> whole_weights(const std::vector<double>& weights) {
-  constexpr int kMostPlaces = 21;  // 1e17 * 1e21 < 2^127
+  constexpr int kMostPlaces = 21;  // largest difference of exponents: 10^17 (17 digits) * 10^21 < 2^127
   std::vector<Decimal> decimals;
   for (const double w : weights) decimals.push_back(decimal(w));
   const auto lower = [](const Decimal& a, const Decimal& b) { return a.exponent < b.exponent; };
@@ -67,7 +69,8 @@ std::vector<Wide> whole_weights(const std::vector<double>& weights) {
   return whole;
 }
 
-/// [0, w0, w0 + w1, ...]; empty for no weights or a sum beyond 2^62.
+/// Returns the prefix sums [0, w0, w0 + w1, ...] of the weights. Returns an empty vector if there are no weights or if
+/// their sum exceeds 2^62.
 std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
   std::vector<int64_t> prefix;
   if (!whole.empty()) prefix.push_back(0);
@@ -79,8 +82,9 @@ std::vector<int64_t> cumulative(const std::vector<Wide>& whole) {
   return prefix;
 }
 
-/// Level one has two permutations per epoch, one of the chunks with one more window and one of the other chunks. Level
-/// two has one permutation per group.
+/// Random streams of the permutations in WindowOrder. Level one has two permutations per epoch: the first permutes the
+/// chunks that have one window more than the others, the second permutes the other chunks. Level two has one
+/// permutation per group.
 constexpr uint64_t kSurplusRngStream = 1, kPlainRngStream = 2, kGroupRngStream = 3;
 
 }  // namespace
@@ -116,7 +120,7 @@ WindowOrder::WindowOrder(const std::string& name, int64_t tokens, int64_t sequen
   if (tokens < T_ + 1) {
     throw input_error("data", name, " has ", tokens,
                       " tokens in its train part, but a window of train.sequence_length = ", T_, " needs ", T_ + 1,
-                      "; use more text or a shorter sequence");
+                      "; use more text or a smaller train.sequence_length");
   }
   W_ = (tokens - 1) / T_;
   regular_ = W_ * T_ / S_;
@@ -133,11 +137,13 @@ int64_t WindowOrder::permuted_chunk(int64_t entry, int64_t epoch) const {
   const int64_t surplus = surplus_before(entry);
   const int64_t num_surplus = surplus_before(regular_);
   if (surplus_before(entry + 1) > surplus) {
-    // The k-th chunk that has one more window is the first c with ceil((c+1)*rest/T) > k.
+    // Let rest = S mod T. Of the first c chunks, ceil(c*rest/T) have one window more than the others. So the k-th of
+    // these chunks (k from 0) is the first c with ceil((c+1)*rest/T) > k.
     const int64_t k = KeyedPermutation(num_surplus, key, kSurplusRngStream)(surplus);
     return k * T_ / rest_;
   }
-  // The k-th of the others is the first c with floor((c+1)*(T-rest)/T) > k.
+  // Let rest = S mod T. Of the first c chunks, c - ceil(c*rest/T) = floor(c*(T-rest)/T) do not have the additional
+  // window. So the k-th of these chunks is the first c with floor((c+1)*(T-rest)/T) > k.
   const int64_t k = KeyedPermutation(regular_ - num_surplus, key, kPlainRngStream)(entry - surplus);
   return ceil_div((k + 1) * T_, T_ - rest_) - 1;
 }
@@ -164,7 +170,7 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]) || weights[i] <= 0) {
       throw input_error("data", "the weight of ", names[i], " is ", weights[i],
-                        "; weights must be finite and above zero");
+                        "; expected a finite number above 0; correct the weight");
     }
   }
   prefix_ = cumulative(whole_weights(weights));
@@ -172,7 +178,7 @@ Mixture::Mixture(const std::vector<std::string>& names, const std::vector<double
   const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
   throw input_error("data", "expected weights that sum to at most 2^62 when they are scaled to integers, got ", *least,
                     " for ", names[least - weights.begin()], " and ", *most, " for ", names[most - weights.begin()],
-                    "; use fewer digits, or drop the source with the smallest weight");
+                    "; use fewer digits, or drop the dataset with the smallest weight");
 }
 
 int64_t Mixture::left_count(int64_t samples, int64_t lo, int64_t mid, int64_t hi) const {

@@ -103,7 +103,7 @@ std::span<const int32_t> TokenDataset::read_chunk(Part part, int64_t chunk) {
   if (largest >= static_cast<uint32_t>(manifest_->vocab_size)) {
     throw damaged_error("data", path_of(directory_, manifest_->part(part).shards[shard].file),
                         ": dataset tokens, chunk ", local, ": id ", largest, " is outside the vocabulary of ",
-                        manifest_->vocab_size);
+                        manifest_->vocab_size, "; restore the file or build the dataset again");
   }
   cached_part_ = part;
   cached_chunk_ = chunk;

@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kDocumentsChunk = 8192;
 
 Error write_failed(const std::string& path) {
-  return resource_error("data build", "cannot write ", path, ": ", hdf5_reason());
+  return resource_error("data build", "cannot write ", path, ": ", hdf5_reason(),
+                        "; free space on the disk or choose another --out");
 }
 
 hid_t checked(hid_t id, const std::string& path) {
@@ -71,10 +72,10 @@ struct ShardWriter::Impl {
   Digest digest;
   Hdf5Handle file, token_set, document_set;
   std::vector<uint32_t> chunk;
-  std::vector<uint16_t> narrow_chunk;  ///< ids as stored
+  std::vector<uint16_t> narrow_chunk;  ///< the ids of `chunk` as uint16, for a file of uint16 ids
   std::vector<uint64_t> documents;     ///< document starts that are not yet written
   int64_t in_chunk = 0, written = 0, documents_flushed = 0;
-  bool failed = true;  ///< true during HDF5 calls, so that it stays true after a failure
+  bool failed = true;  ///< set to true before HDF5 calls and to false after them, so it stays true if a call fails
 
   ~Impl() {
     if (!failed) return;
@@ -114,8 +115,9 @@ ShardWriter::ShardWriter(const Args& args) : impl_(std::make_unique<Impl>()) {
   ASHLAR_CHECK(args.tokens > 0, path, ": ", args.tokens, " tokens");
   const Hdf5Quiet quiet;
   impl_->file = create_file(path);
-  // The maximum size is a number of whole chunks. HDF5 needs a maximum of at least one chunk, and it writes the compact
-  // index only if the maximum is fixed.
+  // The dataset `tokens` has a fixed maximum size, since HDF5 uses its compact chunk index only for such datasets. The
+  // maximum is the number of tokens rounded up to whole chunks, since HDF5 does not accept a fixed maximum that is
+  // smaller than a chunk.
   const auto chunk = static_cast<hsize_t>(kChunkTokens);
   const auto size = static_cast<hsize_t>(args.tokens);
   const DatasetShape token_shape{.name = "tokens",

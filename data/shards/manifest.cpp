@@ -92,8 +92,8 @@ json body(const Manifest& m) {
   return j;
 }
 
-// Keys are sorted, so the checksum is on the second line. It covers the text without that line and without the last
-// line break.
+// The keys are sorted, so "checksum" is the first key, on the second line. The checksum covers the text without its
+// second line and without its last line break.
 constexpr std::string_view kOpen = "{\n", kSealBegin = " \"checksum\": \"", kSealEnd = "\",\n";
 
 std::string sealed_text(const json& j) {
@@ -101,7 +101,8 @@ std::string sealed_text(const json& j) {
   return str_cat(kOpen, kSealBegin, hex32(io::crc32(text)), kSealEnd, text.substr(kOpen.size()), "\n");
 }
 
-// Verifies the checksum without serialising again: a dataset of 150,000 shards has tens of megabytes of manifest.
+// Verifies the checksum on the text itself. Serialising the parsed manifest again would be slow: the manifest of
+// 150,000 shards has tens of megabytes.
 bool seal_holds(std::string_view text) {
   const size_t rest = kOpen.size() + kSealBegin.size() + 8 + kSealEnd.size();
   if (text.size() <= rest || text.back() != '\n') return false;
@@ -158,14 +159,15 @@ std::string read_manifest_text(const std::string& directory) {
 Manifest parse_manifest(const std::string& text, const std::string& directory) {
   const std::string path = path_in(directory);
   const json j = io::try_parse_json(text, io::JsonKeys::kUnique).value_or(json());
-  if (!j.is_object()) throw damaged_error("data", path, " is not the JSON object of a manifest; rebuild the dataset");
+  if (!j.is_object())
+    throw damaged_error("data", path, " is not a manifest, which is a JSON object; rebuild the dataset");
   const std::string damaged =
       str_cat(path, " does not match its checksum; restore the file or build the dataset again");
   if (j.value("format", json()) != kFormat && !j.contains("checksum")) {
     throw input_error("data", path, ": format is ", j.value("format", json()).dump(), ", expected \"", kFormat,
                       "\": another kind of manifest; give the folder of a dataset");
   }
-  // The checksum is valid for all future versions.
+  // The checksum is the same in all versions of the format, so it is checked before the version.
   if (!seal_holds(text)) throw damaged_error("data", damaged);
   try {
     const json& version = j.at("version");
@@ -176,9 +178,9 @@ Manifest parse_manifest(const std::string& text, const std::string& directory) {
     }
     return from(j);
   } catch (const std::logic_error&) {
-    // from std::stoul.
+    // std::stoul and digest_from throw this for a checksum or digest that is not a hexadecimal number. It is damage.
   } catch (const json::exception&) {
-    // A missing entry or one of a wrong type counts as damage, like any changed byte.
+    // A missing entry or an entry of the wrong type counts as damage, like any changed byte.
   }
   throw damaged_error("data", damaged);
 }

@@ -6,22 +6,22 @@
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "core/base/utf8.h"
-#include "data/sources/text_repair.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8_repair.h"
 
 namespace ashlar::data {
 namespace {
 
 constexpr int kMaxDepth = 200;
-constexpr size_t kShownKey = 40;  // bytes of a key in a message
+constexpr size_t kShownKey = 40;  // maximum number of bytes of a key in a message
 
-/// Writes a text over the bytes from which it is read, as long as the writer is not ahead of the reader; otherwise
-/// elsewhere.
+/// Writes the unescaped text over the escaped bytes from which it is read. If the written text would overtake the read
+/// position, the text moves to `room`.
 class InPlace {
  public:
   InPlace(char* begin, std::string& room) : begin_(begin), to_(begin), room_(room) {}
 
-  /// `read`: the bytes before it have been read.
+  /// Appends bytes to the text. `read` is the read position: all bytes before it have been read.
   void append(std::string_view bytes, const char* read) {
     if (!moved_ && to_ + bytes.size() > read) {
       room_.assign(begin_, to_);
@@ -45,8 +45,8 @@ class InPlace {
   bool moved_ = false;
 };
 
-/// A recursive-descent parser that stores only the requested strings: building a generic tree would be the slowest part
-/// of a build.
+/// A recursive-descent parser. It stores only the requested strings, since building a generic tree of each line would
+/// be the slowest part of a build.
 class LineReader {
  public:
   explicit LineReader(std::string_view text) : text_(text) {}
@@ -97,10 +97,12 @@ class LineReader {
       ++at_;
     }
     space();
-    if (at_ != text_.size()) fail("more text after the JSON object");
+    if (at_ != text_.size()) fail("expected the end of the line after the JSON object, got more text");
     if (!found) {
       at_ = 0;
-      fail(str_cat("no field \"", field, "\"; it has the fields: ", others.empty() ? "nothing" : others));
+      fail(str_cat("no field \"", field,
+                   "\"; name the field of the text with --text-field; the object has these fields: ",
+                   others.empty() ? "none" : others));
     }
     return found_text;
   }
@@ -121,7 +123,7 @@ class LineReader {
   }
 
   void value(int depth) {
-    if (depth > kMaxDepth) fail("JSON nested too deeply");
+    if (depth > kMaxDepth) fail("JSON nested too deeply; expected at most 200 levels");
     switch (peek()) {
       case '"': string(nullptr); return;
       case '{':
@@ -161,12 +163,13 @@ class LineReader {
   }
 
   void word(std::string_view expected) {
-    if (text_.substr(at_, expected.size()) != expected) fail("broken JSON: unknown word");
+    if (text_.substr(at_, expected.size()) != expected)
+      fail("broken JSON: expected true, false, null, NaN or Infinity");
     at_ += expected.size();
   }
 
   void digits() {
-    if (peek() < '0' || peek() > '9') fail("broken JSON: expected a value");
+    if (peek() < '0' || peek() > '9') fail("broken JSON: expected a value or a digit");
     while (peek() >= '0' && peek() <= '9') ++at_;
   }
 
@@ -207,7 +210,7 @@ class LineReader {
   }
 
   uint32_t lone_surrogate() {
-    if (!replace_) fail("a \\u surrogate without its pair");
+    if (!replace_) fail("lone surrogate: a \\u escape of a surrogate without the other surrogate of its pair");
     ++replaced_;
     return 0xFFFDU;
   }
@@ -232,7 +235,7 @@ class LineReader {
       if (low >= 0xDC00U && low <= 0xDFFFU) {
         v = 0x10000U + ((v - 0xD800U) << 10) + (low - 0xDC00U);
       } else {
-        at_ = second;  // a separate character
+        at_ = second;  // no pair: the second escape is a separate character
         v = lone_surrogate();
       }
     } else if (v >= 0xD800U && v <= 0xDFFFU) {
@@ -244,7 +247,7 @@ class LineReader {
     out->append(character, bytes_ + at_);
   }
 
-  /// Parses the string at at_ and writes it to `out`, if not null.
+  /// Parses the string at at_ and, if `out` is not null, writes it to `out`.
   void string(InPlace* out) {
     expect('"');
     for (;;) {
@@ -258,7 +261,7 @@ class LineReader {
         }
         const CodePoint point = next_code_point(text_.substr(at_));
         if (point.bytes == 0) {
-          if (!replace_) fail(str_cat("invalid UTF-8 at byte 0x", absl::Hex(c, absl::kZeroPad2)));
+          if (!replace_) fail(str_cat("invalid UTF-8 byte 0x", absl::Hex(c, absl::kZeroPad2)));
           if (out != nullptr) out->append(text_.substr(start, at_ - start), bytes_ + at_);
           ++replaced_;
           start = at_ += ill_formed_bytes(text_.substr(at_));

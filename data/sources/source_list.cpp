@@ -33,12 +33,12 @@ struct stat stat_of(const std::string& path) {
 
 struct Candidate {
   std::string path, shown;
-  std::string index;  ///< Megatron index of a .bin
+  std::string index;  ///< path of the Megatron index of a .bin file; empty if none
 };
 
 std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
 
-/// The name without extensions of compressed files.
+/// Returns the path without the extension .gz or .zst.
 std::string unpacked_name(const std::string& path) {
   const std::string extension = extension_of(path);
   return extension == ".gz" || extension == ".zst" ? fs::path(path).replace_extension().string() : path;
@@ -89,10 +89,10 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
 /// Result of inspecting a file.
 struct Inspected {
   SourceFile file;
-  std::string binary;  ///< its format, if it is neither text nor tokens
+  std::string binary;  ///< what the file is, if it contains neither text nor token ids
 };
 
-/// The bytes of a file that determine its type.
+/// What is read from a file to determine its type.
 struct Content {
   std::string head;
   int64_t bytes = 0;
@@ -105,9 +105,9 @@ struct Content {
 struct Inspection {
   const SourceQuery& query;
   std::mutex mutex;
-  int64_t done = 0, total = 0;  ///< bytes of files that must be read completely
+  int64_t done = 0, total = 0;  ///< bytes of all files: inspected so far, and in total
 
-  /// `tell`: reports progress, for a large file.
+  /// Adds inspected bytes. Reports progress if `tell` is true.
   void read(int64_t bytes, bool tell) {
     const std::lock_guard lock(mutex);
     done += bytes;
@@ -186,7 +186,7 @@ std::string binary_in(const Content& content) {
   return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
 }
 
-/// Copies the detected shape of a JSON file to its entry. An ambiguous file is an error.
+/// Copies the detected shape of a text file to `out`. Throws an input error for an ambiguous file.
 void copy_shape(const Candidate& from, Content& content, SourceFile& out) {
   const ShapeFound& shape = content.shape;
   if (!shape.doubt.empty()) {
@@ -214,9 +214,10 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   const Packing claimed = extension == ".gz" ? Packing::kGzip : extension == ".zst" ? Packing::kZstd : Packing::kNone;
   out.packing = packing_of(head);
   const bool raw = format == SourceFormat::kUint16 || format == SourceFormat::kUint32;
-  if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // the first ids may look like anything
+  if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // ids may look like a compressed file
   if (claimed != Packing::kNone && out.packing == Packing::kNone) {
-    throw input_error("data build", from.shown, " is named ", extension, " but does not begin as such a file does; ",
+    throw input_error("data build", from.shown, " is named ", extension,
+                      ", but does not begin like a compressed file; ",
                       "download the file again, or rename it to match its content");
   }
   Content content;
@@ -248,7 +249,7 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   return inspected;
 }
 
-/// True if a name below `folder` on the way to `path` begins with a dot.
+/// True if the name of `path`, or of a folder between `folder` and `path`, begins with a dot.
 bool hidden_in(const fs::path& path, const fs::path& folder) {
   const fs::path below = path.lexically_relative(folder);
   return std::any_of(below.begin(), below.end(), [](const fs::path& name) { return name.string().starts_with('.'); });
@@ -273,14 +274,14 @@ void add_folder(const std::string& folder, bool hidden, std::vector<Candidate>& 
   for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path, .index = ""});
 }
 
-/// Refuses a file that is given twice, also by different paths, since its text would count double without the user's
-/// knowledge. Returns the total size of the files in bytes.
+/// Throws an input error for a file that is given twice, even under different paths, since its text would count twice
+/// without the user's knowledge. Returns the total size of the files in bytes.
 int64_t refuse_twice(const std::vector<Candidate>& candidates) {
   std::map<std::pair<dev_t, ino_t>, const Candidate*> seen;
   int64_t bytes = 0;
   for (const Candidate& candidate : candidates) {
     struct stat st;
-    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // reported when it is opened
+    if (::stat(candidate.path.c_str(), &st) != 0) continue;  // the error is reported when the file is opened
     const auto [at, fresh] = seen.emplace(std::pair(st.st_dev, st.st_ino), &candidate);
     bytes += st.st_size;
     if (fresh) continue;
@@ -333,7 +334,7 @@ SourceList list_sources(const SourceQuery& query) {
   const std::vector<Candidate> candidates = find_files(query, list);
   Inspection inspection{.query = query};
   inspection.total = refuse_twice(candidates);
-  std::string binary;  // of the first file
+  std::string binary;  // description of the first binary file
   ordered_parallel(
       query.threads, static_cast<int64_t>(candidates.size()),
       [&](int64_t i, int) { return inspect(candidates[i], inspection); },
@@ -355,12 +356,12 @@ SourceList list_sources(const SourceQuery& query) {
                       "--format bytes");
   }
   if (list.files.empty()) {
-    throw input_error("data build", "the input holds no text (", list.empty_files, " empty files",
+    throw input_error("data build", "expected input with text, got no text (", list.empty_files, " empty files",
                       list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
                       list.hidden_files > 0
                           ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden would read")
                           : "",
-                      "); first input: ", query.inputs[0]);
+                      "); give files with text; the first input is ", query.inputs[0]);
   }
   return list;
 }

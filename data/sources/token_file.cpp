@@ -49,7 +49,7 @@ std::string_view numpy_field(std::string_view header, std::string_view key) {
   return rest;
 }
 
-/// The product of the shape's numbers; nothing if invalid or too large.
+/// Returns the number of items of a shape such as "(3, 4)"; nothing if the shape is invalid or too large.
 std::optional<int64_t> numpy_items(std::string_view shape) {
   if (!shape.starts_with('(')) return std::nullopt;
   shape = shape.substr(1, shape.find(')') - 1);
@@ -74,11 +74,12 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
   const size_t prefix = kNumpyMagic.size() + 2;
   const int version = head.size() > prefix ? static_cast<uint8_t>(head[kNumpyMagic.size()]) : 0;
   const size_t length_bytes = version == 1 ? 2 : 4;
-  if (head.size() < prefix + length_bytes) throw refuse("is truncated in its header; get it again");
-  if (version < 1 || version > 3) throw refuse("of format version ", version, ", expected 1 to 3");
+  if (head.size() < prefix + length_bytes) throw refuse("is truncated in its header; copy or download the file again");
+  if (version < 1 || version > 3)
+    throw refuse("of format version ", version, ", expected 1 to 3; save it again with numpy.save");
   const size_t length = version == 1 ? value_at<uint16_t>(head, prefix) : value_at<uint32_t>(head, prefix);
   const size_t begin = prefix + length_bytes;
-  if (head.size() < begin + length) throw refuse("is truncated in its header; get it again");
+  if (head.size() < begin + length) throw refuse("is truncated in its header; copy or download the file again");
   const std::string_view header = head.substr(begin, length);
   const std::string_view descr = numpy_field(header, "descr");
   const std::string_view name = descr.starts_with('\'') ? descr.substr(1, descr.find('\'', 1) - 1) : descr;
@@ -87,21 +88,24 @@ TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string
   const auto* const type = std::find(kNames.begin(), kNames.end(), name);
   if (type == kNames.end()) {
     throw refuse("of type ", name.substr(0, 20), ", expected little-endian whole numbers (<u2, <u4, <i4, <i8, ...);",
-                 " ids of tokens are saved with array.astype('<u2') or '<u4'");
+                 " save token ids with array.astype('<u2') or '<u4'");
   }
   layout.type = static_cast<TokenType>(type - kNames.begin());
   if (!numpy_field(header, "fortran_order").starts_with("False"))
     throw refuse("is stored by columns; save it with numpy.ascontiguousarray");
   const std::optional<int64_t> items = numpy_items(numpy_field(header, "shape"));
-  if (!items) throw refuse("has no shape that can be read: ", numpy_field(header, "shape").substr(0, 30));
+  if (!items)
+    throw refuse("has a shape that cannot be read: ", numpy_field(header, "shape").substr(0, 30),
+                 "; save it again with numpy.save");
   layout.tokens = *items;
   const int64_t there = bytes - layout.offset;
   if (there / bytes_of(layout.type) < layout.tokens) {
     throw refuse("is truncated: its header says ", layout.tokens, " ids, the file has ", there / bytes_of(layout.type),
-                 "; get it again");
+                 "; copy or download the file again");
   }
   if (there != layout.tokens * bytes_of(layout.type))
-    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type), " more bytes; get it again");
+    throw refuse("is followed by ", there - layout.tokens * bytes_of(layout.type),
+                 " more bytes; copy or download the file again");
   return layout;
 }
 
@@ -112,18 +116,19 @@ constexpr int32_t kLlmcGpt2 = 20240520, kLlmcLlama3 = 20240801;
 
 TokenLayout llmc_tokens(std::string_view head, int64_t bytes, const std::string& shown) {
   const auto refuse = [&](const auto&... what) { return input_error("data build", shown, ": llm.c shard ", what...); };
-  if (bytes < kLlmcHeader) throw refuse("is truncated in its header; get it again");
+  if (bytes < kLlmcHeader) throw refuse("is truncated in its header; copy or download the file again");
   const bool gpt2 = value_at<int32_t>(head, 0) == kLlmcGpt2;
   const auto version = value_at<int32_t>(head, 4);
   const int32_t expected = gpt2 ? 1 : 7;
-  if (version != expected) throw refuse("of version ", version, ", expected ", expected);
+  if (version != expected)
+    throw refuse("of version ", version, ", expected ", expected, "; write it again with llm.c's script");
   TokenLayout layout{.form = "llm.c", .type = gpt2 ? TokenType::kUint16 : TokenType::kUint32, .offset = kLlmcHeader};
   layout.tokens = value_at<int32_t>(head, 8);
   const int64_t size = bytes_of(layout.type), there = bytes - kLlmcHeader;
   if (layout.tokens < 0 || there != layout.tokens * size) {
     throw refuse(
         there < layout.tokens * size ? "is truncated: its header says " : "does not match its header, which says ",
-        layout.tokens, " ids, the file has ", there / size, "; get it again");
+        layout.tokens, " ids, the file has ", there / size, "; copy or download the file again");
   }
   return layout;
 }
@@ -149,9 +154,10 @@ std::optional<TokenLayout> recognised_tokens(std::string_view head, int64_t byte
 
 TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, const std::string& shown) {
   if (bytes % bytes_of(type) != 0) {
-    throw input_error("data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
-                      " bytes are not a multiple of ", bytes_of(type),
-                      ": the file is truncated, or of another format (--format)");
+    throw input_error(
+        "data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
+        " bytes are not a multiple of ", bytes_of(type),
+        ": the file is truncated or has another format; copy or download the file again, or set --format");
   }
   return {.form = form, .type = type, .offset = 0, .tokens = bytes / bytes_of(type)};
 }
@@ -160,9 +166,10 @@ TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::
   const MegatronIndex reader(index);
   const int64_t size = bytes_of(reader.type());
   if (bytes != reader.tokens() * size) {
-    throw input_error(
-        "data build", shown, bytes < reader.tokens() * size ? " is truncated: " : " does not fit: ", index, " says ",
-        reader.tokens(), " ids of ", name_of(reader.type()), ", the file has ", bytes, " bytes; get both again");
+    throw input_error("data build", shown,
+                      bytes < reader.tokens() * size ? " is truncated: " : " does not match its index: ", index,
+                      " says ", reader.tokens(), " ids of ", name_of(reader.type()), ", the file has ", bytes,
+                      " bytes; copy or download both files again");
   }
   return {.form = "Megatron", .type = reader.type(), .offset = 0, .tokens = reader.tokens(), .index = index};
 }
@@ -175,10 +182,10 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   };
   std::string head(kMegatronHeader, '\0');
   if (file_.read_at_most(0, std::as_writable_bytes(std::span(head))) < kMegatronHeader)
-    throw refuse("is truncated in its header; get it again");
+    throw refuse("is truncated in its header; copy or download the file again");
   const auto version = value_at<int64_t>(head, 9);
   const auto code = static_cast<uint8_t>(head[17]);
-  if (version != 1) throw refuse("of version ", version, ", expected 1");
+  if (version != 1) throw refuse("of version ", version, ", expected 1; tokenize the data again with Megatron-LM");
   switch (code) {
     case 1: type_ = TokenType::kUint8; break;
     case 2: type_ = TokenType::kInt8; break;
@@ -198,9 +205,10 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
   const int64_t plain = sane ? kMegatronHeader + sequences_ * 12 + documents_ * 8 : -1;
   if (!sane || (file_.size_bytes() != plain && file_.size_bytes() != plain + sequences_)) {
     throw refuse("is truncated or damaged: its header says ", sequences_, " sequences and ", documents_,
-                 " document ends; its ", file_.size_bytes(), " bytes do not fit these; get it again");
+                 " document ends; its ", file_.size_bytes(),
+                 " bytes do not fit these; copy or download the file again");
   }
-  // Sequences must be contiguous, as every writer of the format writes them.
+  // Sequences must be contiguous. Every known writer of the format writes contiguous sequences.
   constexpr int64_t kPiece = 65536;
   std::vector<int32_t> sizes(kPiece);
   std::vector<int64_t> pointers(kPiece);
@@ -223,7 +231,7 @@ MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
                   std::as_writable_bytes(std::span(pointers).first(static_cast<size_t>(n))));
     for (int64_t i = 0; i < n; ++i) {
       if (pointers[i] < before || pointers[i] > sequences_)
-        throw refuse("has document ", at + i, " out of order; get it again");
+        throw refuse("has document ", at + i, " out of order; copy or download the file again");
       before = pointers[i];
     }
   }

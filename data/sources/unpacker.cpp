@@ -11,10 +11,12 @@ namespace ashlar::data {
 namespace {
 
 constexpr size_t kPackedBytes = size_t{256} << 10;
-constexpr int kLargestWindowLog = 27;  // the default limit of zstd -d
-constexpr size_t kFrameHead = 18;      // the longest header of a frame
+constexpr int kLargestWindowLog = 27;  // log2 of the largest zstd window in bytes; the default limit of zstd -d
+constexpr size_t kFrameHead = 18;      // size of the longest zstd frame header in bytes
 
-/// The window size of a zstd frame, in bytes; 0 if its first bytes do not contain it. Source: RFC 8878, 3.1.1.1.
+/// Returns the window size of a zstd frame in bytes; 0 if `head`, the first bytes of the frame, does not contain the
+/// size.
+/// Source: RFC 8878, 3.1.1.1.
 uint64_t window_of(std::string_view head) {
   if (head.size() < 6 || !head.starts_with("\x28\xb5\x2f\xfd")) return 0;
   const auto byte = [&](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(head[i])); };
@@ -23,7 +25,7 @@ uint64_t window_of(std::string_view head) {
     const uint64_t base = uint64_t{1} << (10 + (byte(5) >> 3));
     return base + base / 8 * (byte(5) & 7U);
   }
-  // In a frame of a single segment the window is as large as the content.
+  // If the frame has a single segment, the window is as large as the content.
   const size_t id_bytes = (descriptor & 3U) == 3 ? 4 : descriptor & 3U;
   const size_t size_bytes = descriptor >> 6 == 0 ? 1 : size_t{1} << (descriptor >> 6);
   uint64_t size = size_bytes == 2 ? 256 : 0;
@@ -40,22 +42,23 @@ Packing packing_of(std::string_view head) {
   return head.starts_with("\x28\xb5\x2f\xfd") || skippable ? Packing::kZstd : Packing::kNone;
 }
 
-/// One decompressor.
+/// The decompressor of one format.
 class Unpacker::Stream {
  public:
   virtual ~Stream() = default;
-  /// Consumes from `in` and fills `out`, both advanced. Returns an error text for invalid bytes, or nothing.
+  /// Consumes bytes from `in`, writes to `out` and advances both. Returns an error text for invalid bytes, or "".
   virtual std::string step(std::string_view& in, std::span<char>& out) = 0;
-  /// True if the file may end here.
+  /// True if the file may end after the consumed bytes.
   virtual bool complete() const = 0;
-  /// True if it has buffered output that needs no more input.
+  /// True if the decompressor can write more output without more input.
   virtual bool holds_more() const = 0;
 };
 
 class Unpacker::GzipStream : public Stream {
  public:
   GzipStream() {
-    ASHLAR_CHECK(inflateInit2(&z_, 15 + 16) == Z_OK, "zlib cannot begin");  // 16: gzip alone
+    // 15: log2 of the window size; 16: gzip format only.
+    ASHLAR_CHECK(inflateInit2(&z_, 15 + 16) == Z_OK, "zlib cannot begin");
   }
   ~GzipStream() override { inflateEnd(&z_); }
   GzipStream(const GzipStream&) = delete;
@@ -84,8 +87,8 @@ class Unpacker::GzipStream : public Stream {
     full_ = z_.avail_out == 0;
     if (code == Z_STREAM_END) between_members_ = true;
     if (code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END) return "";
-    if (code == Z_MEM_ERROR) throw resource_error("data build", "no memory to decompress gzip");
-    return str_cat("is not a complete gzip file (", z_.msg == nullptr ? "broken" : z_.msg, ")");
+    if (code == Z_MEM_ERROR) throw resource_error("data build", "no memory to decompress gzip; use fewer threads");
+    return str_cat("is not a valid gzip file (", z_.msg == nullptr ? "broken" : z_.msg, ")");
   }
   bool complete() const override { return between_members_; }
   bool holds_more() const override { return full_ && !between_members_; }
@@ -98,7 +101,7 @@ class Unpacker::GzipStream : public Stream {
 class Unpacker::ZstdStream : public Stream {
  public:
   ZstdStream() : z_(ZSTD_createDStream()) {
-    if (z_ == nullptr) throw resource_error("data build", "no memory to decompress zstd");
+    if (z_ == nullptr) throw resource_error("data build", "no memory to decompress zstd; use fewer threads");
     ZSTD_DCtx_setParameter(z_, ZSTD_d_windowLogMax, kLargestWindowLog);
   }
   ~ZstdStream() override { ZSTD_freeDStream(z_); }
@@ -117,8 +120,8 @@ class Unpacker::ZstdStream : public Stream {
         return str_cat("needs a zstd window of ", window >> 20, " MiB, and at most ", 1 << (kLargestWindowLog - 20),
                        " MiB are allowed per file (compress it again: zstd -d --long=31 <FILE | zstd --long=27)");
       }
-      if (out_of_memory(left)) throw resource_error("data build", "no memory to decompress zstd");
-      return str_cat("is not a complete zstd file (", ZSTD_getErrorName(left), ")");
+      if (out_of_memory(left)) throw resource_error("data build", "no memory to decompress zstd; use fewer threads");
+      return str_cat("is not a valid zstd file (", ZSTD_getErrorName(left), ")");
     }
     in.remove_prefix(from.pos);
     out = out.subspan(to.pos);
@@ -135,7 +138,7 @@ class Unpacker::ZstdStream : public Stream {
   }
 
   ZSTD_DStream* z_;
-  std::string head_;  ///< head of the frame
+  std::string head_;  ///< first bytes of the current frame
   bool between_frames_ = true, full_ = false;
 };
 
@@ -165,18 +168,19 @@ size_t Unpacker::read(std::span<char> out) {
   while (!left.empty()) {
     if (used_ == packed_.size() && !stream_->holds_more() && !refill()) {
       if (stream_->complete()) break;
-      throw input_error("data build", shown_, " is truncated: its compressed data ends at byte ", next_offset_,
-                        " in the middle, after ", unpacked_ + static_cast<int64_t>(out.size() - left.size()),
-                        " bytes of text; get it again");
+      throw input_error("data build", shown_, " is truncated: its compressed data stops at byte ", next_offset_,
+                        ", after ", unpacked_ + static_cast<int64_t>(out.size() - left.size()),
+                        " bytes of text; copy or download the file again");
     }
     std::string_view in = std::string_view(packed_).substr(used_);
     const std::string wrong = stream_->step(in, left);
     used_ = packed_.size() - in.size();
     if (!wrong.empty()) {
       const bool refused = wrong.starts_with("needs");
-      throw input_error(
-          "data build", shown_, " ", wrong,
-          refused ? "" : str_cat(" near byte ", next_offset_ - static_cast<int64_t>(in.size()), "; get it again"));
+      throw input_error("data build", shown_, " ", wrong,
+                        refused ? ""
+                                : str_cat(" near byte ", next_offset_ - static_cast<int64_t>(in.size()),
+                                          "; copy or download the file again"));
     }
   }
   const size_t given = out.size() - left.size();

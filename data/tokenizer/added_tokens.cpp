@@ -11,7 +11,7 @@
 namespace ashlar::data {
 namespace {
 
-/// Start of the last character before `end`.
+/// Returns the start of the last character before `end`.
 size_t character_before(std::string_view text, size_t end) {
   size_t at = end - 1;
   while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0U) == 0x80U) --at;
@@ -52,12 +52,12 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
   for (AddedToken& token : tokens_) {
     if (id_too_far(token.id, count))
       throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
-                        ", far beyond the ", count, " tokens");
+                        ", far beyond the ", count, " tokens; correct the id");
     if (!vocabulary.add(token.content, token.id)) {
       throw input_error("tokenizer", where, ": ", printable(token.content), " has the id ", token.id,
-                        vocabulary.used(token.id)
-                            ? str_cat(", which is the id of ", printable(vocabulary.token(token.id)))
-                            : ", but the vocabulary gives it another id");
+                        vocabulary.used(token.id) ? str_cat(", which is the id of ",
+                                                            printable(vocabulary.token(token.id)), "; correct the file")
+                                                  : ", but the vocabulary gives it another id; correct the file");
     }
     token.pattern = token.content;
     if (token.normalized && normalizer != nullptr) {
@@ -66,7 +66,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
     }
     if (token.pattern.size() > kMaxTokenBytes)
       throw input_error("tokenizer", where, ": ", printable(token.content), ": an added token of ",
-                        token.pattern.size(), " bytes, at most ", kMaxTokenBytes, " are allowed");
+                        token.pattern.size(), " bytes, at most ", kMaxTokenBytes, " are allowed; remove the token");
   }
   by_id_.assign(static_cast<size_t>(vocabulary.size()), -1);
   for (size_t i = 0; i < tokens_.size(); ++i) by_id_[static_cast<size_t>(tokens_[i].id)] = static_cast<int32_t>(i);
@@ -77,7 +77,8 @@ void AddedTokens::make_finders() {
   size_t bytes[2] = {0, 0};
   for (const AddedToken& token : tokens_) bytes[token.normalized ? 1 : 0] += token.pattern.size();
   for (size_t kind : {size_t{0}, size_t{1}}) finders_[kind].tokens = ByteTrie(bytes[kind]);
-  // The first of several tokens with the same pattern counts; a trie keeps the last.
+  // Of several tokens with the same pattern, the first is used. A trie keeps the token that is added last, so tokens
+  // are added in reverse order.
   for (size_t i = tokens_.size(); i > 0; --i) {
     const AddedToken& token = tokens_[i - 1];
     if (token.pattern.empty()) continue;
@@ -132,7 +133,8 @@ void AddedTokens::split(std::string_view text, bool normalized, std::vector<Segm
       if (found->lstrip) begin = std::max(skip_space_back(text, begin), done);
       if (found->rstrip) end = skip_space(text, end);
       if (done < begin) segments.push_back({span(done, begin), -1});
-      // Text removed by an earlier rstrip is not matched again, as in the `tokenizers` library.
+      // A match is empty if its text already belongs to the previous token because of rstrip. An empty match is
+      // dropped, as in the `tokenizers` library.
       if (begin < end) segments.push_back({span(begin, end), found->id});
       done = end;
     }
@@ -153,7 +155,7 @@ std::vector<AddedToken> read_added_tokens(Fields& all) {
     Fields fields = all.element("added_tokens", i);
     AddedToken token;
     token.id = static_cast<int32_t>(fields.integer("id", -1, 0, kMaxTokenId));
-    if (token.id < 0) throw fields.error("id", "expected a number");
+    if (token.id < 0) throw fields.error("id", "expected a number; correct the file");
     token.content = fields.text("content");
     token.special = fields.boolean("special", false);
     token.normalized = fields.boolean("normalized", !token.special);

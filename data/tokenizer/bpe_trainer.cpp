@@ -14,14 +14,14 @@ namespace {
 
 using Pair = std::pair<int32_t, int32_t>;
 
-/// A pair to be merged, its count when it was queued, and the words that had it.
+/// A candidate for a merge: the pair, its count when it was queued, and the words that contained it then.
 struct PairCount {
   Pair pair;
   int64_t count = 0;
-  std::vector<int32_t> words;  ///< ascending
+  std::vector<int32_t> words;  ///< indices in words_, ascending
 };
 
-/// Order of merging: whether `a` is merged after `b`.
+/// Order of merges: true if `a` is merged after `b`.
 struct Later {
   bool operator()(const PairCount& a, const PairCount& b) const {
     return a.count != b.count ? a.count < b.count : a.pair > b.pair;
@@ -41,7 +41,7 @@ class Trainer {
       PairCount top = queue_.top();
       queue_.pop();
       const int64_t count = counts_[top.pair];
-      if (top.count != count) {  // some of its words have changed since by other merges
+      if (top.count != count) {  // later merges have changed the count of the pair
         top.count = count;
         queue_.push(std::move(top));
         continue;
@@ -55,7 +55,7 @@ class Trainer {
   }
 
  private:
-  /// The symbols of a word: `length` of them from `begin` in symbols_, fewer with each merge.
+  /// A word: its `length` symbols begin at `begin` in symbols_. Merges reduce `length`.
   struct Word {
     int64_t begin = 0;
     int32_t length = 0;
@@ -75,7 +75,8 @@ class Trainer {
   std::vector<int32_t> symbols_;
   std::vector<Word> words_;
   HashMap<Pair, int64_t> counts_;
-  HashMap<Pair, std::vector<int32_t>> met_;  ///< pairs made by the current merge, and their words
+  /// Pairs that the current merge has made, and the words that contain them.
+  HashMap<Pair, std::vector<int32_t>> met_;
   std::priority_queue<PairCount, std::vector<PairCount>, Later> queue_;
 };
 
@@ -129,7 +130,7 @@ void Trainer::join(const PairCount& candidate) {
   for (const int32_t w : candidate.words) {
     Word& word = words_[w];
     int32_t* const symbols = symbols_.data() + word.begin;
-    // Read from `i`, written to `kept`: everything before `kept` is final.
+    // Symbols are read at `i` and written at `kept`; symbols before `kept` are final.
     int32_t kept = 0;
     for (int32_t i = 0; i < word.length; ++i) {
       if (symbols[i] != left || i + 1 == word.length || symbols[i + 1] != right) {
@@ -162,7 +163,7 @@ TrainedBpe train_bpe(const std::vector<WordCount>& words, const BpeTraining& tra
   const auto least = static_cast<int64_t>(training.special_tokens.size()) + 256;
   if (training.vocab_size < least) {
     throw input_error("tokenizer train", "a vocabulary of ", training.vocab_size, " has no room for 256 bytes and ",
-                      training.special_tokens.size(), " special tokens; use ", least, " or more");
+                      training.special_tokens.size(), " special tokens; use a --vocab-size of at least ", least);
   }
   return Trainer(words, training).run();
 }

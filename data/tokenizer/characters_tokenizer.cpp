@@ -11,7 +11,7 @@ namespace {
 
 TextError invalid_utf8(std::string_view text, size_t offset) {
   const auto byte = static_cast<uint8_t>(text[offset]);
-  return TextError{offset, str_cat("invalid UTF-8 at byte 0x", absl::Hex(byte, absl::kZeroPad2))};
+  return TextError{offset, str_cat("invalid UTF-8 byte 0x", absl::Hex(byte, absl::kZeroPad2))};
 }
 
 class CharactersScan final : public CorpusScan {

@@ -1,16 +1,14 @@
 #include "data/tokenizer/decoders.h"
 
-#include <algorithm>
-
-#include "core/base/utf8.h"
+#include "absl/strings/str_replace.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizers.h"
+#include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/utf8_repair.h"
 #include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
 namespace {
-
-const char* const kReplacementCharacter = "\xEF\xBF\xBD";
 
 using Tokens = std::vector<std::string>;
 
@@ -30,7 +28,8 @@ class ByteLevel final : public Decoder {
   void apply(Tokens& tokens, Regex::Scratch&) const override {
     std::string all, bytes;
     for (const std::string& token : tokens) all += characters_.read(token, bytes) ? bytes : token;
-    tokens = {as_utf8(all)};
+    int64_t places = 0;
+    tokens = {repaired(all, true, places)};
   }
 
  private:
@@ -44,16 +43,10 @@ class ByteFallback final : public Decoder {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      bool good = true;
-      for (size_t at = 0; at < bytes.size() && good;) {
-        const int n = next_code_point(std::string_view(bytes).substr(at)).bytes;
-        good = n > 0;
-        at += static_cast<size_t>(n);
-      }
-      if (good) {
+      if (valid_utf8_end(bytes) == bytes.size()) {
         out.push_back(bytes);
       } else {
-        out.insert(out.end(), bytes.size(), kReplacementCharacter);
+        out.insert(out.end(), bytes.size(), std::string(kReplacement));
       }
       bytes.clear();
     };
@@ -113,19 +106,8 @@ class Metaspace final : public Decoder {
  public:
   Metaspace(std::string mark, bool prepended) : mark_(std::move(mark)), prepended_(prepended) {}
   void apply(Tokens& tokens, Regex::Scratch&) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      std::string out;
-      const std::string& token = tokens[i];
-      for (size_t at = 0; at < token.size();) {
-        if (std::string_view(token).substr(at).starts_with(mark_)) {
-          if (i > 0 || !prepended_) out.push_back(' ');
-          at += mark_.size();
-        } else {
-          out.push_back(token[at++]);
-        }
-      }
-      tokens[i] = std::move(out);
-    }
+    for (size_t i = 0; i < tokens.size(); ++i)
+      absl::StrReplaceAll({{mark_, i > 0 || !prepended_ ? " " : ""}}, &tokens[i]);
   }
 
  private:
@@ -134,34 +116,6 @@ class Metaspace final : public Decoder {
 };
 
 }  // namespace
-
-std::string as_utf8(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size());
-  for (size_t at = 0; at < bytes.size();) {
-    const int n = next_code_point(bytes.substr(at)).bytes;
-    if (n > 0) {
-      out += bytes.substr(at, static_cast<size_t>(n));
-      at += static_cast<size_t>(n);
-      continue;
-    }
-    // The bytes of an incomplete character are replaced together.
-    const auto byte = [&](size_t i) {
-      return at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : uint8_t{0};
-    };
-    const uint8_t b0 = byte(0), b1 = byte(1);
-    size_t length = 1;
-    const bool second = b0 == 0xE0   ? b1 >= 0xA0 && b1 <= 0xBF
-                        : b0 == 0xED ? b1 >= 0x80 && b1 <= 0x9F
-                        : b0 == 0xF0 ? b1 >= 0x90 && b1 <= 0xBF
-                        : b0 == 0xF4 ? b1 >= 0x80 && b1 <= 0x8F
-                                     : b0 >= 0xE1 && b0 <= 0xF3 && b1 >= 0x80 && b1 <= 0xBF;
-    if (second) length = b0 >= 0xF0 && (byte(2) & 0xC0U) == 0x80U ? 3 : 2;
-    out += kReplacementCharacter;
-    at += length;
-  }
-  return out;
-}
 
 std::unique_ptr<Decoder> read_decoder(Fields fields) {
   fields.count_step();
@@ -180,7 +134,7 @@ std::unique_ptr<Decoder> read_decoder(Fields fields) {
     made = std::make_unique<Fuse>();
   } else if (type == "Strip") {
     const std::string content = fields.text("content");
-    if (content.empty()) throw fields.error("content", "expected one character");
+    if (content.empty()) throw fields.error("content", "expected at least one character; correct the file");
     const int64_t start = fields.integer("start", 0, 0, 1'000'000);
     made = std::make_unique<Strip>(content, start, fields.integer("stop", 0, 0, 1'000'000));
   } else if (type == "Replace") {

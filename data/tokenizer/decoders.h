@@ -9,19 +9,16 @@
 
 namespace ashlar::data {
 
-/// One step of `decoder` of tokenizer.json: changes the spellings of tokens, which are concatenated at the end.
+/// One step of `decoder` of tokenizer.json. It changes the spellings of tokens. The spellings after the last step are
+/// concatenated.
 class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual void apply(std::vector<std::string>& tokens, Regex::Scratch& scratch) const = 0;
 };
 
-/// Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace. Another type or an unknown field is an input
-/// error with its name.
+/// Reads a decoder: Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace or Metaspace. Throws an input error that
+/// names any other type or an unknown field.
 std::unique_ptr<Decoder> read_decoder(Fields fields);
-
-/// Bytes as UTF-8, with U+FFFD for each invalid piece: the longest prefix of a character is one piece.
-/// Source: The Unicode Standard 3.9, U+FFFD substitution of maximal subparts.
-std::string as_utf8(std::string_view bytes);
 
 }  // namespace ashlar::data

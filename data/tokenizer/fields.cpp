@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 std::string brief(const json& value) {
-  // Lists and objects may be as large as the file, so only their kind and size are shown.
+  // A list or an object may be as large as the file. With more than 8 entries, only its kind and size are shown.
   if (value.is_structured() && value.size() > 8)
     return str_cat(value.is_array() ? "a list of " : "an object of ", value.size());
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
@@ -100,7 +100,7 @@ void Fields::must_be_off(std::string_view key) {
       (value->is_structured() && value->empty())) {
     return;
   }
-  throw error(key, "not supported");
+  throw error(key, "not supported; expected null, false, 0 or an empty value");
 }
 
 void Fields::finish() const {
@@ -123,7 +123,8 @@ Fields Fields::element(std::string_view key, size_t i) {
 
 void Fields::count_step() {
   if (++*steps_ > kMaxSteps)
-    throw input_error("tokenizer", path_, ": more than ", kMaxSteps, " steps in one tokenizer are not allowed");
+    throw input_error("tokenizer", path_, ": more than ", kMaxSteps,
+                      " steps in one tokenizer are not allowed; remove steps");
 }
 
 }  // namespace ashlar::data

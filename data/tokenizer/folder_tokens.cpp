@@ -1,7 +1,6 @@
 #include "data/tokenizer/folder_tokens.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
@@ -15,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// In the order in which transformers adds them.
+// Kinds of special tokens, in the order in which transformers adds the tokens. The key of "bos" is bos_token.
 constexpr const char* kKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
 constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
@@ -23,7 +22,7 @@ class FolderTokens {
  public:
   FolderTokens(const TokenizerFiles& files, std::string_view usual)
       : files_(files), usual_(usual), config_(object_in(files, "tokenizer_config.json")) {
-    // Files older than added_tokens_decoder list special tokens separately.
+    // Older files, without added_tokens_decoder, name special tokens in special_tokens_map.json.
     if (config_.contains("added_tokens_decoder")) return;
     const json map = object_in(files, "special_tokens_map.json");
     for (const auto& [key, value] : map.items()) config_[key] = value;
@@ -31,27 +30,29 @@ class FolderTokens {
 
   void check() const {
     if (config_.value("split_special_tokens", json()) == json(true))
-      throw error("tokenizer_config.json", "split_special_tokens = true is not supported");
+      throw error("tokenizer_config.json", "split_special_tokens = true is not supported; set it to false");
   }
 
-  /// Tokens with ids, by id.
+  /// Returns the tokens that the files list with ids, sorted by id.
   std::vector<AddedToken> listed() const {
     std::vector<AddedToken> tokens;
     if (const auto decoder = config_.find("added_tokens_decoder"); decoder != config_.end() && !decoder->is_null()) {
-      if (!decoder->is_object()) throw error("tokenizer_config.json", "added_tokens_decoder: expected an object");
+      if (!decoder->is_object())
+        throw error("tokenizer_config.json", "added_tokens_decoder: expected an object; correct the file");
       for (const auto& [id, flags] : decoder->items()) {
         tokens.push_back(token_of(flags, "added_tokens_decoder"));
         tokens.back().id = id_of(id);
       }
     } else {
       json ids = object_in(files_, "added_tokens.json");
-      // The given file has this name, and a tokenizer.json is beside it.
+      // An added_tokens.json with a "model" is a tokenizer.json that the user gave under this name.
       if (ids.contains("model") && ids["model"].is_object()) ids = json::object();
       std::set<std::string> names;
       for (const AddedToken& token : named()) names.insert(token.content);
       for (const auto& [content, id] : ids.items()) {
         if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > static_cast<double>(kMaxTokenId))
-          throw error("added_tokens.json", str_cat("the id of ", printable(content), " is not a number"));
+          throw error("added_tokens.json", str_cat("the id of ", printable(content),
+                                                   " is not a number in the range of ids; correct the file"));
         const bool special = names.contains(content);
         tokens.push_back({.id = id.get<int32_t>(), .content = content, .special = special, .normalized = !special});
       }
@@ -60,7 +61,7 @@ class FolderTokens {
     return tokens;
   }
 
-  /// Special tokens without ids.
+  /// Returns the special tokens that the files name without ids.
   std::vector<AddedToken> named() const {
     std::vector<AddedToken> tokens;
     for (const char* kind : kKinds) {
@@ -81,7 +82,7 @@ class FolderTokens {
       if (at->is_null()) return std::nullopt;
       return token_of(*at, kind + "_token");
     }
-    // "KIND=TOKEN", or "KIND<=TOKEN" for a token with lstrip.
+    // An entry of usual_ is "KIND=TOKEN", or "KIND<=TOKEN" for a token with lstrip.
     for (size_t begin = 0; begin < usual_.size();) {
       const size_t end = std::min(usual_.find(' ', begin), usual_.size());
       const std::string_view entry = usual_.substr(begin, end - begin);
@@ -108,14 +109,15 @@ class FolderTokens {
     }
     const auto content = value.is_object() ? value.find("content") : value.end();
     if (!value.is_object() || content == value.end() || !content->is_string())
-      throw error("tokenizer_config.json", str_cat(escaped(where), ": expected a token as an object with \"content\""));
+      throw error("tokenizer_config.json",
+                  str_cat(escaped(where), ": expected a token as an object with \"content\"; correct the file"));
     token.content = content->get<std::string>();
     const auto flag = [&](const char* name, bool otherwise) {
       const auto at = value.find(name);
       if (at == value.end() || at->is_null()) return otherwise;
       if (!at->is_boolean())
-        throw error("tokenizer_config.json",
-                    str_cat(escaped(where), ": ", printable(token.content), ": ", name, ": expected true or false"));
+        throw error("tokenizer_config.json", str_cat(escaped(where), ": ", printable(token.content), ": ", name,
+                                                     ": expected true or false; correct the file"));
       return at->get<bool>();
     };
     token.special = flag("special", false);
@@ -127,12 +129,11 @@ class FolderTokens {
   }
 
   int32_t id_of(const std::string& digits) const {
-    int32_t id = -1;
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || id < 0 || id > kMaxTokenId)
-      throw error("tokenizer_config.json",
-                  str_cat("added_tokens_decoder: expected token ids as keys, got ", printable(digits)));
-    return id;
+    const auto id = parse_number<int32_t>(digits);
+    if (!id || *id < 0 || *id > kMaxTokenId)
+      throw error("tokenizer_config.json", str_cat("added_tokens_decoder: expected token ids as keys, got ",
+                                                   printable(digits), "; correct the file"));
+    return *id;
   }
 
   const TokenizerFiles& files_;
@@ -140,7 +141,7 @@ class FolderTokens {
   json config_;
 };
 
-/// The list of added tokens, updated as transformers does.
+/// A list of added tokens. Tokens are added as in transformers.
 class List {
  public:
   List(const ModelTokens& model, std::vector<AddedToken>& tokens) : model_(model), tokens_(tokens) {
@@ -150,7 +151,7 @@ class List {
     }
   }
   bool has(const std::string& content) const { return at_.contains(content); }
-  /// Returns the id of the token; an existing token gets the new flags.
+  /// Adds a token and returns its id. A token that is already in the list gets the new flags.
   int32_t add(AddedToken token) {
     if (const auto at = at_.find(token.content); at != at_.end()) {
       token.id = tokens_[at->second].id;
@@ -185,7 +186,8 @@ void add_folder_tokens(const TokenizerFiles& files, std::string_view usual, cons
     if (id != token.id)
       throw folder.error(files.find("tokenizer_config.json") != nullptr ? "tokenizer_config.json" : "added_tokens.json",
                          str_cat("the added token ", printable(token.content), " should have the id ", token.id,
-                                 ", but transformers gives it ", id, ": list every token after the vocabulary"));
+                                 ", but transformers gives it ", id,
+                                 "; list all added tokens, with consecutive ids after the vocabulary"));
   }
   for (const AddedToken& token : folder.named()) {
     if (!token.content.empty() && !list.has(token.content)) list.add(token);

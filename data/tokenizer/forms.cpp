@@ -46,7 +46,7 @@ constexpr Form kForms[] = {
      [](std::string_view file) { return file.ends_with(".tiktoken") || file.ends_with(".model"); }, open_tiktoken},
 };
 
-/// Files that may accompany any form: names of special tokens, chat template.
+/// Files that may accompany a tokenizer of any form (file format): names of special tokens, chat template.
 constexpr std::string_view kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                             "chat_template.jinja"};
 constexpr std::string_view kFormFiles[] = {"tokenizer.json", "vocab.json", "merges.txt"};
@@ -57,13 +57,7 @@ bool named(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string known_forms() {
-  std::string text;
-  for (const Form& form : kForms) text += str_cat(text.empty() ? "" : ", ", form.name);
-  return text;
-}
-
-/// The value of "eos_token" or "bos_token" in the files; empty if absent.
+/// Returns the value of `key`, "eos_token" or "bos_token", in the files; empty if absent.
 std::string named_token(const TokenizerFiles& files, const char* key) {
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     if (files.find(name) == nullptr) continue;
@@ -76,7 +70,7 @@ std::string named_token(const TokenizerFiles& files, const char* key) {
   return "";
 }
 
-/// The error when no form matches the files.
+/// Returns the error for files that match no form (file format) of `kForms`.
 Error no_form(const TokenizerFiles& files) {
   std::string models;
   int count = 0;
@@ -84,7 +78,9 @@ Error no_form(const TokenizerFiles& files) {
     if (!name.ends_with(".model") && !name.ends_with(".tiktoken")) continue;
     if (++count <= 8) models += str_cat(count == 1 ? "" : ", ", printable(name));
   }
-  if (count < 2) return input_error("tokenizer", files.shown, " has no tokenizer of a known form: ", known_forms());
+  if (count < 2)
+    return input_error("tokenizer", files.shown,
+                       " has no tokenizer; expected one of these forms: ", comma_list(kForms, &Form::name));
   return input_error("tokenizer", files.shown, ": expected one tokenizer, got ", count, " models: ", models,
                      count > 8 ? ", ..." : "", "; give the path of one of them, or remove the others");
 }
@@ -110,7 +106,7 @@ void FormTokenizer::keep(TokenizerFiles files) {
       const auto id = id_of(name);
       if (!id)
         throw input_error("tokenizer", files_.shown, ": ", key, " is ", printable(name),
-                          ", which is not a token of this tokenizer");
+                          ", which is not a token of this tokenizer; correct the file that names it");
       return id;
     }
     const std::vector<std::string> special = special_tokens();
@@ -144,7 +140,7 @@ std::string FormTokenizer::to_json() const {
   if (rules_ != 1) value["rules"] = rules_;
   json& files = value["files"] = json::object();
   for (const auto& [name, bytes] : files_.bytes) {
-    // JSON contains text; other bytes are stored as base64.
+    // JSON contains only UTF-8 text. Other bytes are stored as base64.
     if (valid_utf8_end(bytes) == bytes.size()) {
       files[name] = bytes;
     } else {
@@ -174,7 +170,7 @@ bool holds_tokenizer(const std::string& folder) {
     names.bytes[name];
     model = model || name.ends_with(".model") || name.ends_with(".tiktoken");
   }
-  // One file of the pair alone is not a tokenizer.
+  // vocab.json or merges.txt alone is not a tokenizer.
   return model || kForms[0].there(names) || kForms[1].there(names);
 }
 
@@ -197,7 +193,8 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
   TokenizerFiles files{.shown = path, .bytes = {}};
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
-  if (!folder && !fs::exists(path, ignored)) throw input_error("tokenizer", path, " does not exist");
+  if (!folder && !fs::exists(path, ignored))
+    throw input_error("tokenizer", path, " does not exist; give a tokenizer's file or folder");
   const fs::path where = folder ? fs::path(path) : fs::path(path).parent_path();
   const std::string only = folder ? "" : fs::path(path).filename().string();
   const auto add_file = [&](const fs::path& file) {
@@ -216,7 +213,7 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
     beside.push_back(entry.path());
   }
   if (!folder && !pair) {
-    // A file with another name is a tokenizer.json if its content is one.
+    // A .json file of any other name is read as a tokenizer.json if it has the key "model".
     const std::string bytes = io::read_text_file(path, kMaxFileBytes);
     const bool object =
         only.ends_with(".json") && only != "tokenizer.json" && bytes.find("\"model\"") != std::string::npos;
@@ -227,7 +224,7 @@ std::unique_ptr<FormTokenizer> open_tokenizer(const std::string& path) {
         file.filename() == "about.json" || (ranks && file.filename() == fs::path(only).stem().string() + ".json");
     if (ranks_there && says && files.find("tokenizer.json") == nullptr) add_file(file);
   }
-  // A folder may have one tokenizer in several forms: the form that is read is stored and hashed.
+  // A folder may have one tokenizer in several forms. Only the files of the form that is read are stored and hashed.
   const auto* const form =
       std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.there(files); });
   if (form != std::end(kForms))
@@ -252,7 +249,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_files_json(const json& value) {
       files.bytes[name] = content.get<std::string>();
     } else if (!content.is_object() || !content.contains("base64") || !content["base64"].is_string() ||
                !absl::Base64Unescape(content["base64"].get<std::string>(), &files.bytes[name])) {
-      throw list.error(name, R"(expected the file's text as a string, or {"base64": "..."})");
+      throw list.error(name, R"(expected the file's text as a string, or {"base64": "..."}; )"
+                             "rebuild the dataset or restore the checkpoint");
     }
   }
   fields.finish();

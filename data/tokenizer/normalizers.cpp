@@ -60,7 +60,8 @@ class Lowercase final : public Normalizer {
   }
 };
 
-/// Removes control characters and converts other spaces to a space. Source: the rules of SentencePiece's nmt_nfkc.
+/// Removes control characters and replaces tabs, line breaks and similar characters by a space. Source: the rules of
+/// SentencePiece's nmt_nfkc.
 class Nmt final : public Normalizer {
  public:
   bool apply(std::string& text, Regex::Scratch&) const override {
@@ -84,7 +85,7 @@ class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   bool apply(std::string& text, Regex::Scratch&) const override {
-    size_t begin = text.size(), end = 0, at = 0;  // range without white space
+    size_t begin = text.size(), end = 0, at = 0;  // range without leading and trailing white space
     for_code_points(text, [&](char32_t c, std::string_view bytes) {
       if (!is_white_space(c)) {
         begin = std::min(begin, at);
@@ -141,15 +142,15 @@ std::string regex_escaped(std::string_view text) {
 std::string read_content(Fields& fields) {
   std::string content = fields.text("content");
   if (content.size() > kMaxPatternBytes)
-    throw fields.error("content",
-                       str_cat("has ", content.size(), " bytes, at most ", kMaxPatternBytes, " are allowed"));
+    throw fields.error(
+        "content", str_cat("has ", content.size(), " bytes, at most ", kMaxPatternBytes, " are allowed; shorten it"));
   return content;
 }
 
 void check_growth(size_t bytes, const Regex::Scratch& scratch) {
   if (bytes <= scratch.most_bytes) return;
-  throw input_error("tokenizer", "expected the normalizer to make at most ", scratch.most_bytes,
-                    " bytes, 64 times the text, got more: its replacements multiply the text");
+  throw input_error("tokenizer", "expected the steps of the tokenizer to make at most ", scratch.most_bytes,
+                    " bytes of a text, got more: its replacements multiply the text; correct them");
 }
 
 Regex read_pattern(Fields& fields, std::string_view key) {
@@ -205,7 +206,7 @@ std::unique_ptr<Normalizer> read_normalizer(Fields fields) {
   } else if (type == "Prepend") {
     const std::string text = fields.text("prepend");
     if (text.size() > kMaxPatternBytes)
-      throw fields.error("prepend", str_cat("expected at most ", kMaxPatternBytes, " bytes"));
+      throw fields.error("prepend", str_cat("expected at most ", kMaxPatternBytes, " bytes; shorten it"));
     made = std::make_unique<Prepend>(text);
   } else if (type == "Precompiled") {
     made = precompiled_normalizer(fields.text("precompiled_charsmap", ""), fields);

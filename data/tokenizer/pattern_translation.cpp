@@ -13,7 +13,7 @@
 namespace ashlar::data {
 namespace {
 
-/// Every code point but the surrogates, in UTF-8.
+/// Returns every code point except the surrogates, in ascending order, in UTF-8.
 std::string all_characters() {
   std::string all;
   all.reserve((size_t{kLastCodePoint} + 1) * 4);
@@ -23,7 +23,8 @@ std::string all_characters() {
   return all;
 }
 
-/// The members of a property in PCRE2 among `all`: its Unicode version is that of its release.
+/// Returns the code points in `all` that have a property according to PCRE2. The Unicode version depends on PCRE2's
+/// release.
 CodeSet own_set(const std::string& property, const std::string& all) {
   const std::string pattern = str_cat("\\p{", property, "}+");
   int error = 0;
@@ -32,7 +33,7 @@ CodeSet own_set(const std::string& property, const std::string& all) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &at, nullptr),
       pcre2_code_free);
   if (code == nullptr) return {};
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // optional: without it matching is slower
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // if this fails, matching is only slower
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
                                                                                  pcre2_match_data_free);
   CodeSet set;
@@ -48,7 +49,7 @@ CodeSet own_set(const std::string& property, const std::string& all) {
                    next_code_point(std::string_view(all).substr(last)).value});
     start = bounds[1];
   }
-  // A run across the surrogates becomes two runs.
+  // A range across the surrogates becomes two ranges.
   CodeSet parted;
   for (const CodeRange& r : set) {
     if (r.first < 0xD800 && r.last > 0xDFFF) {
@@ -105,7 +106,7 @@ class Translator {
   }
 
   void group() {
-    if (peek(1) == '*') refuse("a verb, (*");
+    if (peek(1) == '*') refuse("a backtracking verb, (*");
     if (peek(1) != '?') return copy(1);
     for (const std::string_view known :
          {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)", "(?-i:", "(?-i)"}) {
@@ -119,19 +120,19 @@ class Translator {
     if (peek() == '^') copy(1);
     if (peek() == ']') copy(1);
     while (peek() != ']') {
-      if (at_ >= pattern_.size()) refuse("a class without end");
+      if (at_ >= pattern_.size()) refuse("a character class without closing ]");
       if (peek() == '\\') {
         escape(true);
         continue;
       }
-      if (peek() == '[') refuse("a class in a class");
-      if (ahead("&&")) refuse("an intersection of classes, &&");
+      if (peek() == '[') refuse("a character class inside a character class");
+      if (ahead("&&")) refuse("an intersection of character classes, &&");
       copy(1);
     }
     copy(1);
   }
 
-  /// Writes a set, as part of a class or as a class.
+  /// Writes a set of characters: inside the current character class, or as a new character class.
   void put(const std::string& inside, bool in_class) { out_ += in_class ? inside : str_cat("[", inside, "]"); }
 
   void escape(bool in_class) {
@@ -217,7 +218,8 @@ class Translator {
     if (all_.empty()) all_ = all_characters();
     if (fresh) at->second = own_set(name, all_);
     if (negated) return wanted == at->second ? str_cat("\\P{", name, "}") : ranges_text(complement(wanted));
-    // PCRE2's property plus the differences: a look-up and a few ranges instead of hundreds of ranges.
+    // If PCRE2's property contains only wanted code points, writes the property and then the wanted code points that it
+    // lacks: PCRE2 matches a property faster than hundreds of ranges.
     if (!difference(at->second, wanted).empty()) return ranges_text(wanted);
     return str_cat("\\p{", name, "}", ranges_text(difference(wanted, at->second)));
   }
@@ -227,7 +229,7 @@ class Translator {
   const std::string& where_;
   size_t at_ = 0;
   std::string out_;
-  std::string all_;  ///< computed when a property needs it
+  std::string all_;  ///< result of all_characters(), computed when a property needs it
   std::map<std::string, CodeSet> own_;
 };
 

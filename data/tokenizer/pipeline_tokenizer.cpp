@@ -17,12 +17,8 @@ namespace ashlar::data {
 namespace {
 
 bool no_mark_inside(const Vocabulary& vocabulary) {
-  for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (!vocabulary.used(id)) continue;
-    std::string_view token = vocabulary.token(id);
-    while (token.starts_with(kSpaceMark)) token.remove_prefix(kSpaceMark.size());
-    if (token.find(kSpaceMark) != std::string_view::npos) return false;
-  }
+  for (int32_t id = 0; id < vocabulary.size(); ++id)
+    if (vocabulary.used(id) && has_mark_inside(vocabulary.token(id))) return false;
   return vocabulary.find(kSpaceMark).has_value();
 }
 
@@ -47,10 +43,10 @@ size_t valid_utf8_end(std::string_view text, size_t begin) {
 }
 
 void check_text(std::string_view text) {
-  // Normalizers and byte characters may make it longer.
+  // The limit is a quarter of the range of uint32_t, since normalizers and ByteCharacters may make the text longer.
   if (text.size() > std::numeric_limits<uint32_t>::max() / 4) {
     throw TextError{0, str_cat("a text of ", text.size(), " bytes, at most ", std::numeric_limits<uint32_t>::max() / 4,
-                               " are encoded at once")};
+                               " are encoded at once; split the text")};
   }
   const size_t end = valid_utf8_end(text);
   if (end < text.size()) {
@@ -132,8 +128,9 @@ void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scra
   }
 }
 
-/// A piece whose ids may include a special token's. If the model's vocabulary has the spelling as a token, the piece is
-/// split inside the spelling; the token of an unknown character stays.
+/// Encodes a piece such that the ids include no special token whose spelling is in the piece. If the model encodes a
+/// spelling as a special token, the piece is split inside the spelling, and both parts are encoded. The token for
+/// unknown characters may remain, since its spelling is not in the piece.
 void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const {
   const size_t first = ids.size();
   model_->encode(piece, scratch.model, ids);
@@ -145,7 +142,9 @@ void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, s
     const size_t character = at + static_cast<size_t>(std::max(1, next_code_point(piece.substr(at)).bytes));
     const size_t split = character < at + token.size() ? character : at;
     if (split == 0 || split >= piece.size()) {
-      throw TextError{0, str_cat("\"", token, "\" is one character that is a special token, and has no ids as text")};
+      throw TextError{
+          0, str_cat("\"", token,
+                     "\" is a special token of one character and has no ids as text; use --special-tokens parse")};
     }
     ids.resize(first);
     encode_apart(piece.substr(0, split), scratch, ids);
@@ -154,7 +153,7 @@ void PipelineTokenizer::encode_apart(std::string_view piece, Scratch& scratch, s
   }
 }
 
-/// The parts of `text` that the model encodes, in order. False if it has an added token.
+/// Finds the parts of `text` that the model encodes, in order. Returns false if `text` contains an added token.
 bool PipelineTokenizer::parts_of(std::string_view text, Scratch& scratch, std::vector<std::string>& parts) const {
   const TextLimit limit(scratch.regex, text.size());
   std::vector<SpecialSpelling> special;
@@ -185,7 +184,7 @@ std::optional<size_t> PipelineTokenizer::joint(std::string_view window, size_t a
   const bool plain = parts_of(window, *scratch, whole) && parts_of(window.substr(0, at), *scratch, left);
   for (size_t skip = 0; plain && !left_out && !left.empty() && skip <= (window[at] == ' ' ? 1U : 0U); ++skip) {
     if (!parts_of(window.substr(at + skip), *scratch, right) || right.empty()) continue;
-    // A part that the model encodes whole can also be split where every token ends: before the mark of a space.
+    // A part may also be split before U+2581, which represents a space, since no token extends across this place.
     const bool mark = marks_begin_words_ && right[0].starts_with(kSpaceMark) && !left.back().ends_with(kSpaceMark);
     if (mark && left.size() + right.size() == whole.size() + 1) {
       right[0] = left.back() + right[0];
@@ -222,7 +221,8 @@ void PipelineTokenizer::encode_text(std::string_view text, bool at_start, Scratc
   scratch.inner.clear();
   const size_t known = scratch.as_text == nullptr ? 0 : scratch.as_text->size();
   added_->split(text, true, scratch.inner, scratch.as_text);
-  // Offsets are those in the normalized text.
+  // The offsets of the spellings just found count in the normalized text. They are replaced by text_offset, the offset
+  // of this part in the whole text.
   if (scratch.as_text != nullptr)
     for (size_t i = known; i < scratch.as_text->size(); ++i) (*scratch.as_text)[i].offset = scratch.text_offset;
   for (const Segment& s : scratch.inner) {
@@ -248,13 +248,14 @@ void PipelineTokenizer::encode_as_text(std::string_view text, std::vector<int32_
   scratch->as_text = &found;
   const size_t first = ids.size(), known = found.size();
   encode_whole(text, *scratch, ids);
-  // In most vocabularies these ids are contiguous, and testing a range is much faster than a table.
+  // In most vocabularies the special ids are contiguous. Testing their range is much faster than a look-up per id.
   const auto low = static_cast<uint32_t>(special_low_), span = static_cast<uint32_t>(special_high_ - special_low_);
   uint32_t near = 0;
   for (size_t i = first; i < ids.size(); ++i) near |= static_cast<uint32_t>(ids[i]) - low <= span ? 1U : 0U;
   const auto special = [&](int32_t id) { return special_[static_cast<size_t>(id)] != 0; };
   if (near != 0 && std::any_of(ids.begin() + static_cast<int64_t>(first), ids.end(), special)) {
-    // Rare: checking each piece would cost every text 5% of its time.
+    // Texts in which the model gives special ids are rare, so they are encoded twice. Checking each piece in the first
+    // pass would make every text 5% slower.
     ids.resize(first);
     found.resize(known);
     scratch->apart = true;

@@ -24,8 +24,7 @@ void Pieces::reset(std::string_view of, bool starts) {
 
 namespace {
 
-/// Receives the parts of one piece from left to right, matches and the text between, and appends the resulting pieces
-/// to `out`.
+/// Splits one piece. Receives the matches in the piece from left to right and appends the resulting pieces to `out`.
 class Parts {
  public:
   Parts(Split split, bool invert, Span piece, std::vector<Span>& out)
@@ -51,7 +50,8 @@ class Parts {
       case Split::kContiguous: return match == before && !none ? extend(s) : put(s);
       case Split::kMergedWithPrevious: return match && !before && !none ? extend(s) : put(s);
       case Split::kMergedWithNext:
-        // A match waits for the next part; the last of several matches is merged with it.
+        // A match waits in pending_ for the text after it. Of several adjacent matches, only the last is merged with
+        // the text after them.
         if (pending_.end > pending_.begin && !match) return put({std::exchange(pending_, {}).begin, s.end});
         if (pending_.end > pending_.begin) put(pending_);
         pending_ = match ? s : Span{};
@@ -67,7 +67,7 @@ class Parts {
   bool invert_;
   Span piece_;
   uint32_t done_;
-  size_t first_;  // index of this piece's first part in out_
+  size_t first_;  // index in out_ of the first part of this piece
   std::vector<Span>& out_;
   bool last_was_match_ = false;
   Span pending_;
@@ -83,7 +83,7 @@ void split_by(const Regex& pattern, Split split, bool invert, Pieces& pieces, Re
   pieces.swap_next();
 }
 
-/// Each character that satisfies `matches` is a separate match.
+/// Splits every piece. Each character that satisfies `matches` is a separate match.
 template <typename Matches>
 void split_by_characters(Matches matches, Split split, Pieces& pieces) {
   for (const Span s : pieces.spans) {
@@ -99,7 +99,7 @@ void split_by_characters(Matches matches, Split split, Pieces& pieces) {
   pieces.swap_next();
 }
 
-/// Rewrites every piece: `write` appends the new form to the given text.
+/// Replaces every piece. `write(span, text)` appends the new form of a piece to `text`.
 template <typename Write>
 void rewrite(Pieces& pieces, const Regex::Scratch& scratch, Write write) {
   std::string text;
@@ -233,12 +233,12 @@ Split read_behavior(Fields& fields, std::string_view key, std::string_view other
 std::unique_ptr<PreTokenizer> read_metaspace(Fields& fields) {
   const std::string mark = fields.text("replacement", "\xE2\x96\x81");
   if (mark.empty() || static_cast<size_t>(next_code_point(mark).bytes) != mark.size())
-    throw fields.error("replacement", "expected one character");
+    throw fields.error("replacement", "expected one character; correct the file");
   fields.ignore({"str_rep"});  // older name of the replacement
   const std::string scheme =
       fields.text("prepend_scheme", fields.boolean("add_prefix_space", true) ? "always" : "never");
   if (!fields.boolean("add_prefix_space", true) && scheme != "never")
-    throw fields.error("prepend_scheme", "expected \"never\", since add_prefix_space = false");
+    throw fields.error("prepend_scheme", "expected \"never\", since add_prefix_space = false; correct the file");
   using Prepend = Metaspace::Prepend;
   Prepend prepend = Prepend::kAlways;
   if (scheme == "first") {

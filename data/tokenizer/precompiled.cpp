@@ -7,18 +7,20 @@
 #include "core/base/utf8.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/pipeline_tokenizer.h"
+#include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/unicode.h"
 
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kGraphemeBytes = 6;  // shorter ones are looked up as a whole
+constexpr size_t kGraphemeBytes = 6;  // grapheme clusters with fewer bytes are looked up as a whole
 
 class Precompiled final : public Normalizer {
  public:
   Precompiled(std::vector<uint32_t> units, std::string texts) : units_(std::move(units)), texts_(std::move(texts)) {}
 
-  /// The reference treats a first character that a rule removes as if it were still there.
+  /// Always returns true: the `tokenizers` library treats a first character that a rule removes as if it were still
+  /// there.
   bool apply(std::string& text, Regex::Scratch& scratch) const override {
     if (units_.empty()) return true;
     std::string out;
@@ -42,7 +44,7 @@ class Precompiled final : public Normalizer {
   }
 
  private:
-  /// Appends the replacement of the shortest rule that is a prefix of `part`; false if there is none.
+  /// Appends the replacement of the shortest rule that is a prefix of `part`. Returns false if there is none.
   bool replace(std::string_view part, std::string& out) const {
     size_t node = offset(units_[0]);
     for (const char c : part) {
@@ -71,29 +73,26 @@ class Precompiled final : public Normalizer {
   static size_t offset(uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); }
 
   std::vector<uint32_t> units_;
-  std::string texts_;  ///< each ended by a NUL
+  std::string texts_;  ///< replacements, each terminated by NUL
 };
 
 }  // namespace
 
 std::unique_ptr<Normalizer> precompiled_normalizer(const std::string& charsmap_base64, const Fields& fields) {
   std::string bytes;
-  if (!absl::Base64Unescape(charsmap_base64, &bytes)) throw fields.error("precompiled_charsmap", "expected base64");
-  const auto word = [&](size_t i) {
-    uint32_t value = 0;
-    for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[4 * i + k])) << (8 * k);
-    return value;
-  };
+  if (!absl::Base64Unescape(charsmap_base64, &bytes))
+    throw fields.error("precompiled_charsmap", "expected base64; download the file again");
   std::vector<uint32_t> units;
   std::string texts;
   if (!bytes.empty()) {
-    const size_t trie_bytes = bytes.size() < 4 ? bytes.size() : word(0);
+    const size_t trie_bytes = bytes.size() < 4 ? bytes.size() : number_at(bytes, 0);
     if (trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes > bytes.size() - 4)
-      throw fields.error("precompiled_charsmap", "its first number is not the size of its rules");
-    for (size_t i = 0; i < trie_bytes / 4; ++i) units.push_back(word(i + 1));
+      throw fields.error("precompiled_charsmap",
+                         "its first number is not the size of its rules; download the file again");
+    for (size_t at = 4; at < 4 + trie_bytes; at += 4) units.push_back(number_at(bytes, at));
     texts = bytes.substr(4 + trie_bytes);
     if (valid_utf8_end(texts) != texts.size())
-      throw fields.error("precompiled_charsmap", "the texts of its rules are not UTF-8");
+      throw fields.error("precompiled_charsmap", "the texts of its rules are not UTF-8; download the file again");
   }
   return std::make_unique<Precompiled>(std::move(units), std::move(texts));
 }

@@ -24,7 +24,7 @@ struct Release {
 
 struct Regex::Code {
   std::unique_ptr<pcre2_code, Release<pcre2_code_free>> code;
-  bool compiled = false;  // to machine code
+  bool compiled = false;  // true if the pattern is compiled to machine code
 };
 
 struct Regex::Scratch::Parts {
@@ -46,7 +46,7 @@ Regex::Regex(std::string_view pattern, Dialect dialect, const std::string& where
     : code_(std::make_unique<Code>()), where_(where) {
   if (pattern.size() > kMaxPatternBytes)
     throw input_error("tokenizer", where, ": a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes,
-                      " are allowed");
+                      " are allowed; shorten it");
   const std::string text = translated_pattern(pattern, dialect, where);
   const std::unique_ptr<pcre2_compile_context, Release<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
@@ -60,7 +60,7 @@ Regex::Regex(std::string_view pattern, Dialect dialect, const std::string& where
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
     throw input_error("tokenizer", where, ": the pattern cannot be compiled (", message,
-                      "): ", printable(pattern, 200));
+                      "); correct it: ", printable(pattern, 200));
   }
   code_->compiled = pcre2_jit_compile(code_->code.get(), PCRE2_JIT_COMPLETE) == 0;
 }
@@ -82,12 +82,14 @@ bool Regex::next(Finder& finder, Scratch& scratch) const {
     if (result < 0) {
       char message[256] = "";
       pcre2_get_error_message(result, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
-      // Pattern and text are the user's; a bad pattern takes exponential time.
+      // A match can fail, since some patterns take exponential time. The failure is an input error, since pattern and
+      // text come from the user.
       throw input_error("tokenizer", where_, ": the pattern cannot be matched at byte ", finder.at, " of a text of ",
-                        text.size(), " bytes (", message, "); the pattern takes too many steps for this text");
+                        text.size(), " bytes (", message,
+                        "); the pattern takes too many steps for this text: simplify the pattern or split the text");
     }
     const size_t* const bounds = pcre2_get_ovector_pointer(data);
-    // An empty match right after a match does not count.
+    // An empty match directly after a match is skipped.
     if (bounds[0] == bounds[1] && finder.after_match && bounds[1] == finder.found.end) {
       if (finder.at >= text.size()) return false;
       finder.at += static_cast<size_t>(next_code_point(text.substr(finder.at)).bytes);

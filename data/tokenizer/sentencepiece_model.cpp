@@ -8,6 +8,18 @@
 #include "data/tokenizer/vocabulary.h"
 
 namespace ashlar::data {
+
+bool has_mark_inside(std::string_view piece) {
+  while (piece.starts_with(kSpaceMark)) piece.remove_prefix(kSpaceMark.size());
+  return piece.find(kSpaceMark) != std::string_view::npos;
+}
+
+uint32_t number_at(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[at + k])) << (8 * k);
+  return value;
+}
+
 namespace {
 
 /// Iterates over the fields of a protobuf message.
@@ -16,7 +28,8 @@ class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Moves to the next field; false at the end, or if the bytes are not a valid message (then `good` is false).
+  /// Moves to the next field. Returns false at the end of the message, and if the bytes are not a valid message. In the
+  /// second case good() returns false.
   bool next() {
     if (bytes_.empty()) return false;
     const uint64_t key = varint();
@@ -58,9 +71,7 @@ class WireReader {
     return taken;
   }
   void fixed(std::string_view four) {
-    uint32_t bits = 0;
-    for (size_t i = 0; i < four.size(); ++i) bits |= static_cast<uint32_t>(static_cast<uint8_t>(four[i])) << (8 * i);
-    real_ = std::bit_cast<float>(bits);
+    if (good_) real_ = std::bit_cast<float>(number_at(four, 0));
   }
 
   std::string_view bytes_, text_;
@@ -119,20 +130,16 @@ std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view
 
 namespace {
 
-/// The rules are a double array (Darts) and the texts it points to. Checks that every lookup stays inside both.
+/// True if no look-up in the normalization rules reads outside them. The rules are a double-array trie (Darts) and the
+/// texts to which it points.
 bool rules_are_good(const std::string& charsmap) {
   if (charsmap.empty()) return true;
-  const auto word = [&](size_t at) {
-    uint32_t value = 0;
-    for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(charsmap[at + k])) << (8 * k);
-    return value;
-  };
   if (charsmap.size() <= 4) return false;
-  const size_t bytes = word(0);
+  const size_t bytes = number_at(charsmap, 0);
   if (bytes > charsmap.size() - 4 || bytes % 4 != 0 || bytes < 4) return false;
   const size_t units = bytes / 4, texts = charsmap.size() - 4 - bytes;
   if (texts == 0 || charsmap.back() != '\0') return false;
-  const auto unit_at = [&](size_t i) { return word(4 + 4 * i); };
+  const auto unit_at = [&](size_t i) { return number_at(charsmap, 4 + 4 * i); };
   const auto offset = [](uint32_t unit) { return static_cast<size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6); };
   std::vector<bool> seen(units);
   std::vector<size_t> open = {0};
@@ -160,17 +167,20 @@ void check_sentencepiece_model(const SentencePieceModelFile& model, const std::s
     const auto& piece = model.pieces[i];
     if (piece.text.size() > kMaxTokenBytes)
       throw input_error("tokenizer", shown, ": piece ", i, " has ", piece.text.size(), " bytes, at most ",
-                        kMaxTokenBytes, " are allowed");
+                        kMaxTokenBytes, " are allowed; use a model with shorter pieces");
     if (valid_utf8_end(piece.text) != piece.text.size())
       throw input_error("tokenizer", shown, ": piece ", i, " is not UTF-8; download the file again");
     if (!std::isfinite(piece.score))
-      throw input_error("tokenizer", shown, ": the score of piece ", i, " is not a number");
+      throw input_error("tokenizer", shown, ": the score of piece ", i, " is not a number; download the file again");
     unknown += piece.type == SentencePieceModelFile::Type::kUnknown ? 1 : 0;
   }
-  if (unknown != 1) throw input_error("tokenizer", shown, " has ", unknown, " pieces for unknown texts, expected one");
+  if (unknown != 1)
+    throw input_error("tokenizer", shown, " has ", unknown,
+                      " pieces of type UNKNOWN, expected one; download the file again");
   if (!rules_are_good(model.charsmap))
-    throw input_error("tokenizer", shown,
-                      ": its rules of normalisation (precompiled_charsmap) point outside their table");
+    throw input_error(
+        "tokenizer", shown,
+        ": its normalization rules (precompiled_charsmap) point outside their table; download the file again");
 }
 
 }  // namespace ashlar::data

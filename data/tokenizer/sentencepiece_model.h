@@ -8,7 +8,10 @@
 
 namespace ashlar::data {
 
-inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  ///< U+2581, how pieces write a space
+inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  ///< U+2581, which represents a space in pieces
+
+/// True if a piece has kSpaceMark after another character.
+bool has_mark_inside(std::string_view piece);
 
 /// The parts of a SentencePiece `.model` that determine ids.
 struct SentencePieceModelFile {
@@ -19,7 +22,7 @@ struct SentencePieceModelFile {
     Type type = Type::kNormal;
   };
   std::vector<Piece> pieces;  ///< indexed by id
-  bool unigram = true;        ///< otherwise BPE, or a kind that only the library supports
+  bool unigram = true;        ///< false: BPE, or a type that only the library supports
   bool byte_fallback = false;
   bool space_as_suffix = false;
   std::string charsmap;  ///< normalization rules in the library's format
@@ -28,11 +31,15 @@ struct SentencePieceModelFile {
   bool escape_spaces = true;
 };
 
-/// Parses the protocol buffer (sentencepiece_model.proto); nothing if it is not one.
+/// Returns the little-endian number in the four bytes at `at`.
+uint32_t number_at(std::string_view bytes, size_t at);
+
+/// Parses the protocol buffer (sentencepiece_model.proto). Returns nothing if the bytes are not such a message.
 std::optional<SentencePieceModelFile> parse_sentencepiece_model(std::string_view bytes);
 
-/// Refuses, with an input error, models on which the library would read out of bounds or run for hours: normalization
-/// rules that point outside their table, pieces longer than kMaxTokenBytes, several unknown pieces.
+/// Throws an input error for a model on which the library would fail, read out of bounds or run for hours:
+/// normalization rules that point outside their table, pieces that are not UTF-8 or are longer than kMaxTokenBytes,
+/// scores that are not finite, or a number of unknown pieces other than one.
 void check_sentencepiece_model(const SentencePieceModelFile& model, const std::string& shown);
 
 }  // namespace ashlar::data

@@ -31,10 +31,12 @@ class SentencePieceTokenizer final : public FormTokenizer {
       : file_(std::move(file)) {
     const std::string wrong = library_.load(model);
     if (!wrong.empty())
-      throw input_error("tokenizer", shown, " is not a SentencePiece model; its library reports: ", escaped(wrong));
+      throw input_error("tokenizer", shown,
+                        " is not a SentencePiece model; download it again (the library reports: ", escaped(wrong), ")");
     if (library_.size() != static_cast<int32_t>(file_.pieces.size()))
-      throw input_error("tokenizer", shown, " has ", file_.pieces.size(), " pieces, but its library reports ",
-                        library_.size());
+      throw input_error("tokenizer", shown, " has ", file_.pieces.size(),
+                        " pieces, but the SentencePiece library reports ", library_.size(),
+                        "; download the file again");
     if (file_.unigram) unigram_.emplace(file_);
     splittable_ = is_splittable();
     for (const std::string& token : special_tokens()) add_special(token, library_.id_of(token));
@@ -101,7 +103,7 @@ class SentencePieceTokenizer final : public FormTokenizer {
                       ascii_letter(window[at - 1]) && ascii_letter(window[at + 1]);
     return word ? std::optional<size_t>(1) : std::nullopt;
   }
-  /// The library never reads text as a special token.
+  /// The library never reads text as a special token, so only added tokens need the argument `special_as_text`.
   void encode_as_text(std::string_view text, std::vector<int32_t>& ids,
                       std::vector<SpecialSpelling>& found) const override {
     encode_all(text, ids, true);
@@ -138,26 +140,27 @@ class SentencePieceTokenizer final : public FormTokenizer {
   void encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
   void decode_pieces(std::span<const int32_t> ids, std::string& text) const;
-  /// An added token that is not a piece of the model; null for any other id.
+  /// Returns the added token with this id if it is not a piece of the model; null for any other id.
   const AddedToken* behind(int32_t id) const { return added_ && id >= library_.size() ? added_->find(id) : nullptr; }
 
   SentencePieceModelFile file_;
   SentencePieceLibrary library_;
-  std::optional<SentencePieceUnigram> unigram_;  ///< encodes instead of the library
+  std::optional<SentencePieceUnigram> unigram_;  ///< if set, encodes instead of the library
   bool splittable_ = false;
   std::vector<std::pair<std::string, int32_t>> special_;  ///< spellings, the longest first
   std::array<bool, 256> begins_special_{};                ///< true for bytes that begin a special token
   int32_t vocabulary_size_ = 0;
   Vocabulary vocabulary_;
-  std::unique_ptr<AddedTokens> added_;  ///< null: none are looked for
+  std::unique_ptr<AddedTokens> added_;  ///< null if there are no added tokens
 };
 
-/// The ids of the template before and after a text: not in a .model, but in tokenizer_config.json in its folder.
+/// Returns the ids that the template adds before and after a text. The template is not in the .model but in
+/// tokenizer_config.json in the same folder.
 std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::around() const {
   const std::string* const text = source().find("tokenizer_config.json");
   if (text == nullptr) return {};
-  const auto config = io::parse_json(*text);  // validated by keep()
-  // The Llama class adds bos unless the file says otherwise.
+  const auto config = io::parse_json(*text);  // FormTokenizer::keep has validated the JSON
+  // The class LlamaTokenizer adds bos unless tokenizer_config.json says otherwise.
   const bool llama = config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizer" ||
                      config.value("tokenizer_class", nlohmann::json()) == "LlamaTokenizerFast";
   const auto side = [&](const char* key, bool usual, const std::optional<int32_t>& id) {
@@ -167,18 +170,15 @@ std::pair<std::vector<int32_t>, std::vector<int32_t>> SentencePieceTokenizer::ar
   return {side("add_bos_token", llama, bos_id()), side("add_eos_token", false, eos_id())};
 }
 
-/// True if a text may be split at a single space between letters, dropping that space: words begin with U+2581, which
-/// the library adds before each text, and no piece has it after another character.
+/// True if a text may be split at a single space between letters, and the space dropped. This requires that the library
+/// adds U+2581 (a space) before each text, and that no piece has U+2581 after another character.
 bool SentencePieceTokenizer::is_splittable() const {
   std::vector<int32_t> first;
   if (!library_.encode("a", first).empty() || first.empty() || !library_.piece(first[0]).starts_with(kSpaceMark))
     return false;
   for (int id = 0; id < library_.size(); ++id) {
     if (library_.is_control(id) || library_.is_unknown(id)) continue;
-    const std::string piece = library_.piece(id);
-    size_t at = 0;
-    while (std::string_view(piece).substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
-    if (piece.find(kSpaceMark, at) != std::string::npos) return false;
+    if (has_mark_inside(library_.piece(id))) return false;
   }
   return true;
 }
@@ -190,9 +190,10 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
 void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32_t>& ids, bool special_as_text) const {
   check_text(text);
   if (!added_) return encode_plain(text, ids);
-  std::vector<SpecialSpelling> left;  // in the text
+  std::vector<SpecialSpelling> left;  // special tokens that stay text
   std::vector<SpecialSpelling>* const as_text = special_as_text ? &left : nullptr;
-  // Without a normalizer before them both kinds are matched in one pass: first those that are not normalized.
+  // There is no separate normalizer, so all added tokens are matched in the original text: first the tokens whose flag
+  // `normalized` is false, then the other tokens.
   std::vector<Segment> outer, inner;
   added_->split(text, false, outer, as_text);
   for (const Segment& s : outer) {
@@ -214,7 +215,8 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
 }
 
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
-  // The library uses about 50 bytes of memory per byte of text, and time grows faster than linearly.
+  // A long text is split, since the library uses about 50 bytes of memory per byte of text, and its time grows faster
+  // than linearly.
   while (splittable_ && text.size() > kLongText) {
     size_t split = kLongText;
     const auto good = [&] {
@@ -269,7 +271,8 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-/// The library removes the space before the first word of the decoded text, which may be inside a text here.
+/// Appends the text of ids that are pieces of the model. The library drops the space before the first word of these
+/// ids. If `text` is not empty, this word is not the first of the whole text, so the space is added again.
 void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::string& text) const {
   std::string part;
   const std::string wrong = library_.decode(ids, part);
@@ -278,8 +281,9 @@ void SentencePieceTokenizer::decode_pieces(std::span<const int32_t> ids, std::st
   text += part;
 }
 
-/// The Llama class ignores the normalization of a model. With `"legacy": false` its slow and fast classes treat leading
-/// spaces differently; otherwise the ids are those of the library.
+/// Throws an input error if the class LlamaTokenizer would give other ids than the SentencePiece library. The class
+/// ignores the normalization of a model. With `"legacy": false` or `"add_prefix_space": false`, its slow and fast
+/// variants treat leading spaces differently.
 void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files) {
   const auto config = object_in(files, "tokenizer_config.json");
   for (const char* key : {"legacy", "add_prefix_space"}) {
@@ -300,7 +304,7 @@ void check_llama(const SentencePieceModelFile& file, const TokenizerFiles& files
 
 bool holds_sentencepiece(const TokenizerFiles& files) {
   const std::string* const model = files.find_ending(".model");
-  // A model begins with field 1 of the message, the first piece.
+  // A model begins with field 1 of the message, the first piece. Its first byte is 0x0A, a line feed.
   return model != nullptr && model->starts_with('\n');
 }
 
@@ -309,7 +313,7 @@ std::unique_ptr<FormTokenizer> open_sentencepiece(const TokenizerFiles& files) {
   const std::string* const model = files.find_ending(".model", &name);
   const std::string shown = files.shown == name ? name : str_cat(files.shown, ": ", name);
   std::optional<SentencePieceModelFile> file = parse_sentencepiece_model(*model);
-  if (!file) throw input_error("tokenizer", shown, " is not a SentencePiece model, or truncated");
+  if (!file) throw input_error("tokenizer", shown, " is not a SentencePiece model, or is truncated; download it again");
   check_sentencepiece_model(*file, shown);
   if (files.rules == 1) return std::make_unique<SentencePieceTokenizer>(*model, std::move(*file), shown);
   const TokenizerClass own = class_for_model(files);

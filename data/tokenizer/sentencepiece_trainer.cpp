@@ -11,11 +11,11 @@
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kLongestLine = 4192;  // the library's own limit
-// The expectation step adds sums per thread, so the number of threads is part of the result.
+constexpr size_t kLongestLine = 4192;  // bytes, the limit of the library
+// The number of threads is fixed, since it affects the result: the expectation step adds one sum per thread.
 constexpr int kThreads = 16;
 
-/// Lines of texts, or a uniform sample of them. Source: Vitter 1985, algorithm R.
+/// The lines of texts, or a uniform random sample of `most` lines if there are more. Source: Vitter 1985, algorithm R.
 class Sample {
  public:
   explicit Sample(int64_t most) : most_(static_cast<uint64_t>(most)) {}
@@ -50,7 +50,8 @@ SentencePieceModel train_sentencepiece(const SentencePieceTraining& training, co
   Sample sample(training.sentences);
   corpus([&](std::string_view text) { sample.add(text); });
   if (sample.lines().empty())
-    throw input_error("tokenizer train", "the input has no line of 1 to ", kLongestLine, " bytes");
+    throw input_error("tokenizer train", "the input has no line of 1 to ", kLongestLine,
+                      " bytes; give text with shorter lines");
   const std::map<std::string, std::string> options = {
       {"model_type", training.unigram ? "unigram" : "bpe"},
       {"vocab_size", str_cat(training.vocab_size)},
@@ -64,7 +65,8 @@ SentencePieceModel train_sentencepiece(const SentencePieceTraining& training, co
   };
   SentencePieceModel model;
   const std::string wrong = SentencePieceLibrary::train(options, sample.lines(), model.bytes);
-  if (!wrong.empty()) throw input_error("tokenizer train", "SentencePiece's library reports: ", wrong);
+  if (!wrong.empty())
+    throw input_error("tokenizer train", "the SentencePiece library cannot train on this text: ", wrong);
   SentencePieceLibrary library;
   const std::string unread = library.load(model.bytes);
   ASHLAR_CHECK(unread.empty(), unread);

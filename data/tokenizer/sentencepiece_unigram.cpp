@@ -11,18 +11,12 @@ namespace {
 
 using Type = SentencePieceModelFile::Type;
 
-constexpr float kUnknownPenalty = 10;  // below the lowest score
+constexpr float kUnknownPenalty = 10;  // an unknown character scores this much below the lowest score
 
 std::string byte_piece(int byte) {
   char text[8];
   std::snprintf(text, sizeof(text), "<0x%02X>", byte);
   return text;
-}
-
-uint32_t word_at(std::string_view bytes, size_t at) {
-  uint32_t value = 0;
-  for (size_t k = 0; k < 4; ++k) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[at + k])) << (8 * k);
-  return value;
 }
 
 /// Texts with their ids.
@@ -45,8 +39,8 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
       remove_extra_spaces_(model.remove_extra_spaces),
       escape_spaces_(model.escape_spaces) {
   if (model.charsmap.size() > 4) {
-    const size_t size = std::min<size_t>(word_at(model.charsmap, 0), model.charsmap.size() - 4);
-    for (size_t at = 4; at + 4 <= 4 + size; at += 4) rules_.push_back(word_at(model.charsmap, at));
+    const size_t size = std::min<size_t>(number_at(model.charsmap, 0), model.charsmap.size() - 4);
+    for (size_t at = 4; at + 4 <= 4 + size; at += 4) rules_.push_back(number_at(model.charsmap, at));
     rule_texts_ = model.charsmap.substr(4 + size);
   }
   Entries pieces, user_defined;
@@ -68,7 +62,8 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
     if (piece.type == Type::kNormal || piece.type == Type::kUserDefined) pieces.emplace_back(piece.text, id);
     if (piece.type == Type::kUserDefined) user_defined.emplace_back(piece.text, id);
   }
-  // A user-defined symbol is always used: its score exceeds that of any segmentation of its bytes.
+  // The library's score of a user-defined symbol: its length in bytes times the highest piece score, less 0.1. The
+  // score is meant to favour the symbol over other segmentations of the same text.
   for (const auto& [text, id] : user_defined)
     scores_[static_cast<size_t>(id)] = static_cast<float>(text.size()) * most - 0.1F;
   unknown_score_ = least - kUnknownPenalty;
@@ -76,7 +71,8 @@ SentencePieceUnigram::SentencePieceUnigram(const SentencePieceModelFile& model)
   user_defined_ = trie_of(user_defined);
 }
 
-/// The longest rule that is a prefix of the text: its replacement, and the bytes it consumes (0: none).
+/// Returns the replacement by the longest rule that matches a prefix of `text`. `taken` is the length of this prefix in
+/// bytes; 0 if no rule matches.
 std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& taken) const {
   taken = 0;
   std::string_view found;
@@ -100,7 +96,9 @@ std::string_view SentencePieceUnigram::rule_for(std::string_view text, size_t& t
   return found;
 }
 
-/// The replacement of the first character, rule or user-defined symbol.
+/// Returns the normalized form of a prefix of `text`. The prefix is the longest user-defined symbol at the beginning of
+/// `text`, which stays as it is; otherwise the match of the longest rule; otherwise one character, which stays as it
+/// is. `taken` is the length of the prefix in bytes.
 std::string_view SentencePieceUnigram::normal_prefix(std::string_view text, size_t& taken) const {
   size_t symbol = 0;
   int32_t node = ByteTrie::kRoot;
@@ -151,7 +149,7 @@ std::string SentencePieceUnigram::normalised(std::string_view text) const {
 
 void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& ids) const {
   const std::string normal = normalised(text);
-  /// The best path to a position: its score, its last piece, and the start of that piece.
+  /// The best segmentation up to a position: its score, its last piece, and the start of this piece.
   struct Best {
     float score = 0;
     int32_t id = -1;
@@ -189,7 +187,7 @@ void SentencePieceUnigram::encode(std::string_view text, std::vector<int32_t>& i
       ids.push_back(piece.id);
     } else if (byte_fallback_) {
       for (size_t i = end; i > begin; --i) ids.push_back(bytes_[static_cast<uint8_t>(normal[i - 1])]);
-    } else if (ids.size() == first || ids.back() != unknown_) {  // adjacent ones are one
+    } else if (ids.size() == first || ids.back() != unknown_) {  // adjacent unknown pieces become one
       ids.push_back(unknown_);
     }
     end = begin;

@@ -9,16 +9,18 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxAround = 1000;  // ids
+constexpr size_t kMaxAround = 1000;  // maximum number of ids around a text
 
 std::vector<int32_t> ids_of_special(Fields& specials, const std::string& name, const Vocabulary& vocabulary) {
   Fields special = specials.object(name);
   special.ignore({"id", "tokens"});
   std::vector<int32_t> ids;
-  if (special.length("ids") > kMaxAround) throw special.error("ids", str_cat("expected at most ", kMaxAround, " ids"));
+  if (special.length("ids") > kMaxAround)
+    throw special.error("ids", str_cat("expected at most ", kMaxAround, " ids; shorten the list"));
   for (const json& id : special.array("ids")) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() >= vocabulary.size())
-      throw special.error("ids", str_cat("expected token ids from 0 to ", vocabulary.size() - 1, ", got ", id.dump()));
+      throw special.error("ids", str_cat("expected token ids from 0 to ", vocabulary.size() - 1, ", got ", id.dump(),
+                                         "; correct the file"));
     ids.push_back(id.get<int32_t>());
   }
   special.finish();
@@ -40,7 +42,7 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
       text_seen = true;
     } else {
       const std::string name = piece.object("SpecialToken").text("id");
-      if (special_tokens == nullptr) throw fields.error("special_tokens", "expected an object");
+      if (special_tokens == nullptr) throw fields.error("special_tokens", "expected an object; correct the file");
       Fields specials(*special_tokens, fields.path_of("special_tokens"));
       std::vector<int32_t>& side = text_seen ? made.behind : made.before;
       const std::vector<int32_t> ids = ids_of_special(specials, name, vocabulary);
@@ -49,10 +51,12 @@ Template read_single(Fields& fields, const Vocabulary& vocabulary) {
     piece.finish();
   }
   if (made.before.size() + made.behind.size() > kMaxAround)
-    throw fields.error("single", str_cat("adds more than ", kMaxAround, " ids around a text"));
-  if (!text_seen)
     throw fields.error("single",
-                       R"(expected one {"Sequence": {"id": "A"}}, which marks where the text goes, got none)");
+                       str_cat("expected at most ", kMaxAround, " ids around a text, got more; shorten the template"));
+  if (!text_seen)
+    throw fields.error(
+        "single",
+        R"(expected one {"Sequence": {"id": "A"}}, which marks where the text goes, got none; edit the template)");
   return made;
 }
 
@@ -60,7 +64,7 @@ int32_t id_of_pair(Fields& fields, std::string_view key, const Vocabulary& vocab
   const json& pair = fields.array(key);
   const bool good = pair.size() == 2 && pair[1].is_number_integer() && pair[1].get<int64_t>() >= 0 &&
                     pair[1].get<int64_t>() < vocabulary.size();
-  if (!good) throw fields.error(key, "expected a token and its id, such as [\"<s>\", 0]");
+  if (!good) throw fields.error(key, "expected a token and its id, such as [\"<s>\", 0]; correct the file");
   return pair[1].get<int32_t>();
 }
 

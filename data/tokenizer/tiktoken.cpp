@@ -1,7 +1,6 @@
 #include "data/tokenizer/tiktoken.h"
 
 #include <algorithm>
-#include <charconv>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -55,7 +54,8 @@ std::vector<std::pair<std::string, int32_t>> llama3_special() {
   return special;
 }
 
-/// For a published file. Source: tiktoken, tiktoken_ext/openai_public.py; Llama 3, tokenizer.py.
+/// Returns the splitting pattern and the special tokens of a published file, identified by its number of ranks. Source:
+/// tiktoken, tiktoken_ext/openai_public.py; Llama 3, tokenizer.py.
 std::optional<Splitting> published(size_t ranks) {
   switch (ranks) {
     case 50256:  // r50k_base
@@ -76,17 +76,15 @@ std::optional<Splitting> published(size_t ranks) {
 
 using Ranks = std::vector<std::pair<std::string, int32_t>>;
 
-/// Parses one line; nothing if invalid.
+/// Parses one line. Returns nothing if the line is invalid.
 std::optional<std::pair<std::string, int32_t>> parse_line(std::string_view line) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
-  std::pair<std::string, int32_t> entry;
-  const std::string_view digits = line.substr(space + 1);
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), entry.second);
-  const bool number = read.ec == std::errc() && read.ptr == digits.data() + digits.size() && entry.second >= 0;
-  if (!number || !absl::Base64Unescape(absl::string_view(line.data(), space), &entry.first) || entry.first.empty())
+  std::string bytes;
+  const auto rank = parse_number<int32_t>(line.substr(space + 1));
+  if (!rank || *rank < 0 || !absl::Base64Unescape(absl::string_view(line.data(), space), &bytes) || bytes.empty())
     return std::nullopt;
-  return entry;
+  return std::pair(std::move(bytes), *rank);
 }
 
 Ranks parse_ranks(std::string_view text, const std::string& name) {
@@ -103,18 +101,19 @@ Ranks parse_ranks(std::string_view text, const std::string& name) {
     if (line.empty()) continue;
     auto entry = parse_line(line);
     if (!entry)
-      throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", printable(line, 40));
-    // Each way to split a token in two is looked up.
+      throw input_error("tokenizer", name, ", line ", number, ": expected BASE64 RANK, got ", printable(line, 40),
+                        "; download the file again");
+    // The work is quadratic in the length of a token, since each way to split it in two is looked up.
     work += static_cast<uint64_t>(entry->first.size()) * entry->first.size();
     if (entry->first.size() > kMaxTokenBytes || work > kMaxWork)
       throw input_error("tokenizer", name, ", line ", number, ": a token of ", entry->first.size(), " bytes, at most ",
-                        kMaxTokenBytes, " are allowed, less if the file has many long tokens");
+                        kMaxTokenBytes, " are allowed, fewer if the file has many long tokens; remove the token");
     ranks.push_back(std::move(*entry));
   }
   return ranks;
 }
 
-/// The ranks file among the files, and its name.
+/// Returns the file of ranks among the files, and its name; null if there is none.
 const std::string* ranks_file(const TokenizerFiles& files, std::string* name) {
   if (const std::string* const found = files.find_ending(".tiktoken", name)) return found;
   const std::string* const model = files.find("tokenizer.model");
@@ -138,7 +137,7 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
     Fields special = fields.object("special");
     for (const auto& [token, id] : value["special"].items()) {
       made.special.emplace_back(token, static_cast<int32_t>(special.integer(token, -1, 0, (1 << 24) - 1)));
-      if (made.special.back().second < 0) throw special.error(token, "expected a number");
+      if (made.special.back().second < 0) throw special.error(token, "expected a number; correct the file");
     }
     return made;
   }
@@ -147,9 +146,10 @@ Splitting splitting_of(const TokenizerFiles& files, const std::string& name, siz
                     " \"pattern\" and \"special\" (names and ids) in a file about.json in the same folder");
 }
 
-/// Tokens that transformers' files list must be among the special tokens: ranks contain none.
+/// Throws an input error if the files of transformers list an added token that is not a special token of `splitting`.
+/// The file of ranks itself contains no added tokens.
 void check_listed(const TokenizerFiles& files, const std::string& name, const Splitting& splitting) {
-  if (files.rules == 1) return;  // an older dataset has fixed ids
+  if (files.rules == 1) return;  // the ids of an older dataset must not change
   for (const AddedToken& token : listed_tokens(files)) {
     const auto known =
         std::find(splitting.special.begin(), splitting.special.end(), std::pair(token.content, token.id));
@@ -159,7 +159,7 @@ void check_listed(const TokenizerFiles& files, const std::string& name, const Sp
                         "; list all special tokens with their ids under \"special\" in about.json in the same folder");
     if (token.lstrip || token.rstrip || token.single_word)
       throw input_error("tokenizer", files.shown, ": added_tokens_decoder: ", printable(token.content),
-                        ": lstrip, rstrip and single_word are not supported for tiktoken ranks");
+                        ": lstrip, rstrip and single_word are not supported for tiktoken ranks; set them to false");
   }
 }
 
@@ -172,16 +172,19 @@ class TiktokenTokenizer final : public FormTokenizer {
     byte_ids.fill(-1);
     for (const auto& [bytes, rank] : ranks) {
       if (id_too_far(rank, ranks.size()))
-        throw input_error("tokenizer", name, ": the rank ", rank, " is far beyond the ", ranks.size(), " tokens");
+        throw input_error("tokenizer", name, ": the rank ", rank, " is far beyond the ", ranks.size(),
+                          " tokens; correct it");
       if (!ids.emplace(bytes, rank).second || !vocabulary_.add(characters_.written(bytes), rank))
         throw input_error("tokenizer", name, ": expected each rank and token once, got rank ", rank,
-                          " or its token twice");
+                          " or its token twice; remove one");
       if (bytes.size() == 1) byte_ids[static_cast<uint8_t>(bytes[0])] = rank;
     }
     const auto missing = std::find(byte_ids.begin(), byte_ids.end(), -1);
     if (missing != byte_ids.end())
-      throw input_error("tokenizer", name, ": no rank for the byte ", missing - byte_ids.begin());
-    // Any two tokens whose bytes form a third one merge to it, lowest rank first.
+      throw input_error("tokenizer", name, ": no rank for the byte ", missing - byte_ids.begin(),
+                        ", expected one for each of the 256 bytes; download the file again");
+    // If the bytes of two tokens together are the bytes of a third token, a merge joins the two into the third. Merges
+    // are sorted by the rank of the third token.
     for (const auto& [bytes, rank] : ranks) {
       for (size_t i = 1; i < bytes.size(); ++i) {
         const auto left = ids.find(bytes.substr(0, i)), right = ids.find(bytes.substr(i));
@@ -243,7 +246,7 @@ class TiktokenTokenizer final : public FormTokenizer {
     check_size(text);
     std::unique_ptr<Scratch> scratch = acquire_scratch();
     scratch->segments.clear();
-    // Special tokens are ASCII or whole characters, so they can be matched between invalid bytes too.
+    // Special tokens are valid UTF-8, so they are matched in each run of valid UTF-8 between invalid bytes.
     for (size_t at = 0; at < text.size();) {
       const size_t good = valid_utf8_end(text, at);
       const size_t known = as_text == nullptr ? 0 : as_text->size();
@@ -299,7 +302,8 @@ class TiktokenTokenizer final : public FormTokenizer {
     std::vector<Segment> segments;
   };
   static void check_size(std::string_view text) {
-    if (text.size() > (size_t{1} << 30)) throw TextError{0, "expected a text of at most 1 GiB"};
+    if (text.size() > (size_t{1} << 30))
+      throw TextError{0, "expected a text of at most 1 GiB, got more; split the text"};
   }
   std::unique_ptr<Scratch> acquire_scratch() const {
     const std::lock_guard lock(mutex_);
@@ -323,7 +327,7 @@ class TiktokenTokenizer final : public FormTokenizer {
       }
       const std::string_view part = text.substr(s.span.begin, s.span.end - s.span.begin);
       pattern_.find_all(part, scratch.regex, [&](Span found) {
-        // Text that the pattern does not match has no ids.
+        // Text that the pattern does not match gets no ids.
         model_->encode(part.substr(found.begin, found.end - found.begin), scratch.model, ids);
       });
     }

@@ -22,20 +22,25 @@ namespace {
 
 std::unique_ptr<Tokenizer> characters_from(const nlohmann::json& json) {
   if (!json.contains("code_points") || !json["code_points"].is_array()) {
-    throw input_error("tokenizer", "the characters tokenizer has no code_points list");
+    throw input_error(
+        "tokenizer",
+        "the characters tokenizer of the dataset or checkpoint has no code_points list; rebuild the dataset or restore "
+        "the checkpoint");
   }
   std::vector<char32_t> vocabulary;
   for (const nlohmann::json& entry : json["code_points"]) {
     const bool good = entry.is_number_unsigned() && entry.get<uint64_t>() <= kLastCodePoint &&
                       (vocabulary.empty() || entry.get<uint64_t>() > vocabulary.back());
-    if (!good) throw input_error("tokenizer", "expected ascending code_points up to U+10FFFF, got ", entry.dump());
+    if (!good)
+      throw input_error("tokenizer", "expected ascending code_points up to U+10FFFF, got ", entry.dump(),
+                        "; rebuild the dataset or restore the checkpoint");
     vocabulary.push_back(static_cast<char32_t>(entry.get<uint32_t>()));
   }
   return std::make_unique<CharactersTokenizer>(std::move(vocabulary));
 }
 
-/// One row per kind: name as typed after --tokenizer, how to make it from its JSON, and from a corpus (null: read from
-/// files).
+/// A kind of tokenizer: its name as given to --tokenizer, and functions that create it from its JSON and from a corpus.
+/// `scan` is null for tokenizers that are read from files.
 struct Kind {
   std::string_view name;
   std::unique_ptr<Tokenizer> (*from_json)(const nlohmann::json&);
@@ -48,7 +53,7 @@ constexpr Kind kKinds[] = {
     {kFilesKind, tokenizer_from_files_json, nullptr},
 };
 
-/// The scan of a tokenizer that learns nothing from a corpus.
+/// The CorpusScan of a tokenizer that is read from files: it counts tokens and learns nothing from the corpus.
 class ReadyScan final : public CorpusScan {
  public:
   ReadyScan(std::shared_ptr<const Tokenizer> tokenizer, std::string json)
@@ -104,7 +109,7 @@ std::string Tokenizer::fingerprint() const {
     what = canonical_tokenizer(tokenizer_json_text());
   } catch (const Error&) {
     if (form == nullptr) throw;
-    // No tokenizer.json can express it: use the files of its form.
+    // No tokenizer.json can express this tokenizer, so the digest covers the files of its form.
     for (const TokenizerFile& file : files()) {
       if (makes_form(file.name)) what += str_cat(file.name, " ", digest_of(file.bytes).hex(), " ");
     }
@@ -123,7 +128,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   nlohmann::json json;
   io::reading_json(
       [&](const std::string& sentence) {
-        return input_error("tokenizer", "expected a JSON object with a \"kind\"; ", sentence);
+        return input_error("tokenizer",
+                           "the tokenizer of the dataset or checkpoint: expected a JSON object with a \"kind\", but ",
+                           sentence, "; rebuild the dataset or restore the checkpoint");
       },
       [&] { json = io::parse_json(text); });
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) {
@@ -133,12 +140,14 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   }
   const std::string name = json["kind"];
   const Kind* const kind = find_kind(name);
-  if (kind == nullptr) throw input_error("tokenizer", "unknown kind \"", name, "\"; known: ", known_kinds());
+  if (kind == nullptr)
+    throw input_error("tokenizer", "unknown kind \"", name, "\" of tokenizer; expected one of ", known_kinds(),
+                      " or files; rebuild the dataset or restore the checkpoint");
   std::unique_ptr<Tokenizer> tokenizer = kind->from_json(json);
   if (tokenizer->to_json() != json.dump()) {
-    throw input_error(
-        "tokenizer", "the ", name,
-        " tokenizer of the dataset or checkpoint was written by another version of this program: ", text.substr(0, 60));
+    throw input_error("tokenizer", "the ", name,
+                      " tokenizer of the dataset or checkpoint was written by another version of this program: ",
+                      text.substr(0, 60), "; use that version, or build the dataset again");
   }
   return tokenizer;
 }
@@ -170,10 +179,10 @@ CorpusScans corpus_scans(const std::string& kind_or_path) {
   std::error_code ignored;
   if (!std::filesystem::exists(kind_or_path, ignored)) {
     throw input_error("data build", "--tokenizer ", kind_or_path, " is neither a kind (", known_kinds(),
-                      ") nor a tokenizer's file or folder");
+                      ") nor a tokenizer's file or folder; correct --tokenizer");
   }
   const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of_path(kind_or_path);
-  tokenizer->eod_id();  // without one no document could end
+  tokenizer->eod_id();  // throws if there is no eos token, since no document could end
   for (const Kind& own : kKinds) {
     if (own.name == tokenizer->identity() && own.scan == make_bytes_scan)
       return {.make = own.scan, .identity = std::string(own.name), .tokenizer = nullptr};

@@ -27,8 +27,8 @@ constexpr TokenizerClass like_roberta(std::string_view name) {
           .must_say = "mask_token"};
 }
 
-// Here and below, every class of transformers 4.57 and 5.24 whose files are vocab.json with merges.txt or a
-// SentencePiece model.
+// kClasses and kRefusedClasses contain every class of transformers 4.57 and 5.24 whose files are vocab.json with
+// merges.txt or a SentencePiece model.
 constexpr TokenizerClass kClasses[] = {
     {.name = "GPT2Tokenizer", .pairs = Steps::kGpt2, .usual = kOfGpt2},
     {.name = "CodeGenTokenizer", .pairs = Steps::kGpt2, .usual = kOfGpt2},
@@ -61,19 +61,20 @@ constexpr TokenizerClass kClasses[] = {
     {.name = "LlamaTokenizer", .model = ModelRule::kLibrary, .why = kNoSteps, .usual = "bos=<s> eos=</s> unk=<unk>"},
 };
 
-/// Classes that are never supported, and why; their names without "Tokenizer".
+/// Classes that are never supported, and why. `names` are the names of classes without "Tokenizer", separated by
+/// spaces.
 struct RefusedClasses {
   std::string_view why;
   const char* names;
 };
 constexpr RefusedClasses kRefusedClasses[] = {
-    {"its words end with </w>, which is another BPE variant",
+    {"its tokens mark the end of a word with </w>, which this program does not support",
      "CLIP OpenAIGPT Herbert BioGpt BlenderbotSmall CTRL Flaubert XLM FSMT Phobert Bertweet"},
-    {"it rewrites texts in its own program code", "Clvp Cpm SpeechT5 BertJapanese"},
+    {"its own program code rewrites texts before it encodes them", "Clvp Cpm SpeechT5 BertJapanese"},
     {"its template depends on its language and task", "Whisper"},
     {kNoSteps, "Nougat Qwen3_5 Bloom Esmc"},
-    {"it has more than text (boxes, entities, tags)", "LayoutLMv3 MarkupLM Luke LayoutXLM"},
-    {"releases of transformers give its texts different ids", "CodeLlama Gemma T5 MT5 Udop Reformer BigBird"},
+    {"it encodes more than text (boxes, entities, tags)", "LayoutLMv3 MarkupLM Luke LayoutXLM"},
+    {"releases of transformers give different ids to its texts", "CodeLlama Gemma T5 MT5 Udop Reformer BigBird"},
     {"it normalizes texts differently from the model file",
      "Lasr Parakeet Tipsv2 VideoPrism Albert FNet XLNet RemBert DebertaV2 GPTSw3 Siglip Siglip2 BertGeneration"},
     {"its ids differ from the model file's",
@@ -84,7 +85,7 @@ constexpr RefusedClasses kRefusedClasses[] = {
 
 constexpr TokenizerClass kNoClass = {.pairs = Steps::kGpt2, .model = ModelRule::kLibrary};
 
-/// The class of a model type, for files that name no class.
+/// The tokenizer class for a `model_type` in config.json, for files that name no class.
 struct ModelType {
   std::string_view type, name;
 };
@@ -165,7 +166,7 @@ Error refusal(const TokenizerFiles& files, const std::string& name, std::string_
       pairs ? "vocab.json with merges.txt" : "a SentencePiece model", ": ", why,
       "; use the tokenizer.json instead, which AutoTokenizer.from_pretrained(...).save_pretrained(DIR) of ",
       "transformers writes",
-      pairs ? "" : ", or the .model in a separate folder for the ids of the SentencePiece library");
+      pairs ? "" : "; or put the .model alone into a folder to get the ids of the SentencePiece library");
 }
 
 TokenizerClass class_for(const TokenizerFiles& files, bool pairs) {
@@ -174,7 +175,7 @@ TokenizerClass class_for(const TokenizerFiles& files, bool pairs) {
   const std::optional<TokenizerClass> found = find_class(name);
   if (!found) throw refusal(files, name, "unknown class", pairs);
   const bool refused = pairs ? found->pairs == Steps::kRefused : found->model == ModelRule::kRefused;
-  if (refused) throw refusal(files, name, found->why.empty() ? "it has other files" : found->why, pairs);
+  if (refused) throw refusal(files, name, found->why.empty() ? "it reads other files" : found->why, pairs);
   return *found;
 }
 

@@ -45,12 +45,12 @@ OrderedJson model_of(const TokenizerFiles& files, const json& vocab) {
   for (const auto& [token, id] : vocab.items()) {
     if (token.ends_with("</w>"))
       throw input_error("tokenizer", files.shown, ": vocab.json: ", printable(token),
-                        ": end_of_word_suffix is not supported");
+                        ": end_of_word_suffix is not supported; expected byte-level BPE");
   }
   return bpe_model_json({{"vocab", vocab}, {"merges", merges_of(files)}});
 }
 
-/// Builds the tokenizer.json of older releases: always GPT-2's pattern, for every class.
+/// Builds the tokenizer.json as older releases did (rules 1): with GPT-2's pattern for every class.
 std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
   const json config = object_in(files, "tokenizer_config.json");
   std::map<std::string, OrderedJson> added;
@@ -59,8 +59,10 @@ std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
     const bool good = !id.empty() && id.size() < 9 && id.find_first_not_of("0123456789") == std::string::npos &&
                       flags.is_object() && flags.contains("content") && flags["content"].is_string();
     if (!good)
-      throw input_error("tokenizer", files.shown, ": tokenizer_config.json: added_tokens_decoder: expected token ",
-                        "ids as keys and objects with \"content\" as values, got the key ", printable(id));
+      throw input_error(
+          "tokenizer", files.shown,
+          ": tokenizer_config.json: added_tokens_decoder: expected each key to be a token id, and each value ",
+          "to be an object with a string \"content\"; correct the entry ", printable(id));
     const std::string content = flags["content"];
     added[content] = added_token(content, std::stoi(id), flags);
   }
@@ -89,7 +91,7 @@ std::string json_of_rules_1(const TokenizerFiles& files, const json& vocab) {
 
 bool flag(const json& config, const char* key) { return config.value(key, json()) == json(true); }
 
-/// The steps of the class before the model.
+/// Writes the normalizer, the pre-tokenizer and the decoder of a tokenizer class to `parts`.
 void put_steps(Steps steps, bool prefix, OrderedJson& parts) {
   const OrderedJson nfc = {{"type", "NFC"}};
   const auto after = [&](OrderedJson first, bool use_regex) {
@@ -106,7 +108,7 @@ void put_steps(Steps steps, bool prefix, OrderedJson& parts) {
   if (steps == Steps::kCohere) parts["pre_tokenizer"] = after({{"type", "Digits"}, {"individual_digits", true}}, true);
 }
 
-/// The post-processor that adds the ids of these special tokens before and after a text; null if none.
+/// Returns the post-processor that adds these special tokens before and after a text; null if there are none.
 OrderedJson around(const std::vector<const AddedToken*>& before, const std::vector<const AddedToken*>& behind) {
   if (before.empty() && behind.empty()) return nullptr;
   OrderedJson single = OrderedJson::array(), special = OrderedJson::object();
@@ -126,11 +128,12 @@ Error disagreement(const TokenizerFiles& files, const char* file, const std::str
                      "; use the tokenizer.json that AutoTokenizer.from_pretrained(...).save_pretrained(DIR) writes");
 }
 
-/// Keys that a config file must contain because releases of transformers differ in their defaults.
+/// Throws an input error if tokenizer_config.json lacks a key whose default differs between releases of transformers.
 void check_said(const TokenizerFiles& files, const TokenizerClass& own, const json& config) {
   const auto missing_error = [&](const char* what) {
-    return input_error("tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
-                       " in tokenizer_config.json: releases of transformers have different defaults for this key");
+    return input_error(
+        "tokenizer", files.shown, ": the tokenizer class ", own.name, " needs ", what,
+        " in tokenizer_config.json, since releases of transformers have different defaults; add the key");
   };
   if (own.must_say == "add_prefix_space" && !config.value("add_prefix_space", json()).is_boolean())
     throw missing_error("\"add_prefix_space\": false");
@@ -145,8 +148,8 @@ void check_said(const TokenizerFiles& files, const TokenizerClass& own, const js
   throw missing_error("its \"mask_token\" as an object with \"content\" and \"lstrip\"");
 }
 
-/// The slow (Python) classes drop the first line of merges.txt and the text after the last line break; fast ones read
-/// every line.
+/// Throws an input error if slow and fast classes read different merges. The slow (Python) classes skip the first line
+/// of merges.txt and the text after the last line break. The fast (Rust) classes read every line.
 void check_lines(const TokenizerFiles& files) {
   const std::string& merges = *files.find("merges.txt");
   const std::string first = merges.substr(0, merges.find_first_of("\r\n"));
@@ -163,11 +166,12 @@ void check_lines(const TokenizerFiles& files) {
                 ": classes of transformers 4 skip a last merge without one; end the file with a line break"));
 }
 
-/// Differences between a slow (Python) class of transformers 4.57 and the tokenizers library.
+/// Throws an input error for files and settings with which a slow (Python) class of transformers 4.57 and the
+/// tokenizers library give different ids.
 void check_kinds_agree(const TokenizerFiles& files, const TokenizerClass& own, const json& config, const json& vocab,
                        const std::vector<AddedToken>& added) {
   const bool gpt2 = own.pairs == Steps::kGpt2, qwen2 = own.pairs == Steps::kQwen2;
-  if (!gpt2 && !qwen2) return;  // no slow class
+  if (!gpt2 && !qwen2) return;  // these classes have no slow variant
   if (gpt2) check_lines(files);
   constexpr const char* kConfig = "tokenizer_config.json";
   if (gpt2 && flag(config, "add_prefix_space"))
@@ -243,7 +247,7 @@ bool pairs_differ_by_rules(const TokenizerFiles& files, const std::string& now) 
   try {
     return canonical_tokenizer(json_of_rules_1(files, object_in(files, "vocab.json"))) != canonical_tokenizer(now);
   } catch (const Error&) {
-    return true;  // rules 1 refused files that are supported now
+    return true;  // rules 1 refused these files, which are supported now
   }
 }
 

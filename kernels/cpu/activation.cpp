@@ -1,7 +1,7 @@
 // Activations, plain and gated, and their gradients.
 // fp32 moves 8 to 12 B per element forward and 12 to 20 B backward. With an exponential and a division (about 25 flops)
 // per element, the time is near the memory bound with AVX-512 and longer with AVX2. Threads process contiguous rows; a
-// contiguous matrix is one long row.
+// contiguous matrix is processed as one long row.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -23,7 +23,7 @@
 #ifndef ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 #define ASHLAR_KERNELS_CPU_ACTIVATION_ONCE
 namespace ashlar::cpu {
-/// Rows per partial sum of xielu's scalars. It depends on the width of the rows only.
+/// Number of rows per partial sum of the gradients of xIELU's scalars. It depends only on the width of the rows.
 inline int64_t xielu_rows(int64_t cols) { return rows_grain(cols, kExpensiveGrain); }
 inline int64_t xielu_blocks(const ConstView& x) { return (x.rows + xielu_rows(x.cols) - 1) / xielu_rows(x.cols); }
 }  // namespace ashlar::cpu
@@ -33,7 +33,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Base of activations without clamp and offset, which leave the linear half unchanged.
+/// Base class of activations without clamp and offset. It leaves the linear half (up) of a gated activation unchanged.
 struct Plain {
   template <class D>
   HWY_INLINE VecOf<D> linear(D, VecOf<D> up) const {
@@ -45,13 +45,13 @@ struct Plain {
   }
 };
 
-/// act(x) and, if needed, act'(x). The compiler removes unused results.
+/// Each activation sets value = act(x) and slope = act'(x); the compiler removes a result that is not used.
 struct Relu : Plain {
   template <class D>
   static HWY_INLINE void apply(D d, VecOf<D> x, VecOf<D>& value, VecOf<D>& slope) {
     using A = hn::TFromD<D>;
     const auto positive = hn::Gt(x, hn::Zero(d));
-    value = hn::Max(hn::Zero(d), x);  // this order keeps NaN
+    value = hn::Max(hn::Zero(d), x);  // this order of operands keeps NaN
     slope = hn::IfThenElseZero(positive, hn::Set(d, A{1}));
   }
 };
@@ -76,13 +76,13 @@ struct GeluErf : Plain {
   }
 };
 
-/// With u = sqrt(2/pi) (x + 0.044715 x^3): (1 + tanh u)/2 = logistic(2u).
+/// Uses (1 + tanh u)/2 = logistic(2u), where u = sqrt(2/pi) (x + 0.044715 x^3).
 struct GeluTanh : Plain {
   template <class D>
   static HWY_INLINE void apply(D d, VecOf<D> x, VecOf<D>& value, VecOf<D>& slope) {
     using A = hn::TFromD<D>;
     constexpr double kTwoRootTwoOverPi = 1.59576912160573071175978;
-    const auto bound = hn::Set(d, A{30});  // the function is constant beyond; keeps x^3 finite
+    const auto bound = hn::Set(d, A{30});  // s is constant for |x| > 30; the bound keeps x^3 finite
     const auto inside = hn::Max(hn::Neg(bound), hn::Min(bound, x));
     const auto square = hn::Mul(inside, inside);
     const auto scale = hn::Set(d, static_cast<A>(kTwoRootTwoOverPi));
@@ -97,7 +97,7 @@ struct GeluTanh : Plain {
   }
 };
 
-/// x * sigmoid(kFactor / 1000 * x): silu, and the quick GELU.
+/// x * sigmoid(kFactor / 1000 * x): SiLU and quick GELU.
 template <int kFactor>
 struct Swish : Plain {
   template <class D>
@@ -146,7 +146,7 @@ void with_kind(Activation kind, const F& f) {
   }
 }
 
-/// Any kind with clamp and offset. Comparisons are ordered so that NaN propagates.
+/// An activation of any kind with clamp and offset. Comparisons are ordered so that NaN propagates.
 struct Limited {
   Activation kind;
   double clamp, offset;
@@ -215,12 +215,12 @@ void backward_row(const Act& act, const T* dy, const T* x, const T* up, T* dx, T
   });
 }
 
-/// f(x) = x > 0: p x^2 + beta x; else n (expm1(min(x, eps)) - x) + beta x. Comparisons are ordered so that NaN
-/// propagates.
+/// The activation xIELU: f(x) = p x^2 + beta x for x > 0, otherwise f(x) = n (expm1(min(x, eps)) - x) + beta x.
+/// Comparisons are ordered so that NaN propagates.
 template <typename A>
 struct Xielu {
-  A p, n;              ///< softplus(alpha_p), beta + softplus(alpha_n)
-  A p_slope, n_slope;  ///< derivatives of p and n by alpha_p and alpha_n
+  A p, n;              ///< p = softplus(alpha_p), n = beta + softplus(alpha_n)
+  A p_slope, n_slope;  ///< dp / dalpha_p and dn / dalpha_n
 
   static Xielu of(A alpha_p, A alpha_n) {
     const auto softplus = [](A a) { return std::max(a, A{0}) + std::log1p(std::exp(-std::abs(a))); };
@@ -228,7 +228,7 @@ struct Xielu {
     return {softplus(alpha_p), static_cast<A>(kXieluBeta) + softplus(alpha_n), logistic(alpha_p), logistic(alpha_n)};
   }
 
-  /// expm1(min(x, eps)).
+  /// Returns expm1(min(x, eps)).
   template <class D>
   static HWY_INLINE VecOf<D> below(D d, VecOf<D> x) {
     const auto eps = hn::Set(d, static_cast<A>(kXieluEps));
@@ -241,7 +241,7 @@ struct Xielu {
     const auto under = hn::Mul(hn::Set(d, n), hn::Sub(below(d, x), x));
     return hn::MulAdd(beta, x, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), above, under));
   }
-  /// Returns dy f'(x), and adds dy's contributions to the sums for dalpha_p and dalpha_n.
+  /// Returns dy f'(x), and adds the contributions of this vector to the sums for dalpha_p and dalpha_n.
   template <class D>
   HWY_INLINE VecOf<D> backward(D d, VecOf<D> x, VecOf<D> dy, VecOf<D>& sum_p, VecOf<D>& sum_n) const {
     const auto beta = hn::Set(d, static_cast<A>(kXieluBeta));
@@ -250,7 +250,7 @@ struct Xielu {
     sum_p = hn::Add(sum_p, hn::IfThenElseZero(positive, hn::Mul(dy, hn::Mul(x, x))));
     sum_n = hn::Add(sum_n, hn::IfThenZeroElse(positive, hn::Mul(dy, hn::Sub(e, x))));
     const auto above = hn::Mul(hn::Set(d, p + p), x);
-    // Above eps the exponential is constant.
+    // Above eps, expm1(min(x, eps)) is constant, so its derivative is 0.
     const auto curve = hn::IfThenElse(hn::Lt(x, hn::Set(d, static_cast<A>(kXieluEps))), e, hn::Set(d, A{-1}));
     return hn::Mul(dy, hn::Add(beta, hn::IfThenElse(positive, above, hn::Mul(hn::Set(d, n), curve))));
   }
@@ -266,19 +266,17 @@ void xielu_forward_impl(const ActivationForward& a, Threads& threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     const auto act = xielu_of<T>(a.scalars);
-    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kExpensiveGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     const T* x = row_of<T>(a.x, n) + c;
-                     T* y = row_of<T>(a.y, n) + c;
-                     const TagOf<T> d;
-                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
-                       store(d, act.value(d, load(d, x + i, part)), y + i, part);
-                     });
-                   });
+    for_row_pieces(threads, {a.x, a.y}, kExpensiveGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const T* x = row_of<T>(a.x, n) + c;
+      T* y = row_of<T>(a.y, n) + c;
+      const TagOf<T> d;
+      for_lanes(d, count,
+                [&](int64_t i, auto part) ASHLAR_SIMD { store(d, act.value(d, load(d, x + i, part)), y + i, part); });
+    });
   });
 }
 
-/// `partials` [blocks of xielu_rows rows][2], accumulate dtype.
+/// `partials` is scratch memory for [xielu_blocks][2] numbers of the accumulate dtype.
 void xielu_backward_impl(const ActivationBackward& a, Threads& threads, void* partials) {
   with_storage("activation_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
@@ -287,7 +285,7 @@ void xielu_backward_impl(const ActivationBackward& a, Threads& threads, void* pa
     const bool accumulate = a.mode == GradMode::kAccumulate;
     const int64_t block = xielu_rows(a.x.cols), blocks = xielu_blocks(a.x);
     A* const sums = static_cast<A*>(partials);
-    // 1. rows, a block of them at a time
+    // 1. dx, and the partial sums of each block of rows
     parallel_for(threads, blocks, 1, [&](int64_t first_block, int64_t last_block) {
       for (int64_t b = first_block; b < last_block; ++b) {
         A total_p = 0, total_n = 0;
@@ -310,7 +308,7 @@ void xielu_backward_impl(const ActivationBackward& a, Threads& threads, void* pa
         sums[2 * b + 1] = total_n;
       }
     });
-    // 2. blocks, in order
+    // 2. the partial sums, added in order
     if (!a.dscalars || a.scalars_mode == GradMode::kSkip) return;
     double total_p = 0, total_n = 0;
     for (int64_t b = 0; b < blocks; ++b) {
@@ -328,13 +326,11 @@ void activation_forward_impl(const ActivationForward& a, Threads& threads) {
   with_storage("activation_forward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
     with_activation(a, [&](const auto& act) {
-      for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.up.contiguous() && a.y.contiguous(),
-                     kExpensiveGrain, [&](int64_t n, int64_t c, int64_t count) {
-                       prefetch_row(a.x, n + 1);
-                       prefetch_row(a.up, n + 1);
-                       forward_row(act, row_of<T>(a.x, n) + c, a.up ? row_of<T>(a.up, n) + c : nullptr,
-                                   row_of<T>(a.y, n) + c, count);
-                     });
+      for_row_pieces(threads, {a.x, a.up, a.y}, kExpensiveGrain, [&](int64_t n, int64_t c, int64_t count) {
+        prefetch_row(a.x, n + 1);
+        prefetch_row(a.up, n + 1);
+        forward_row(act, row_of<T>(a.x, n) + c, a.up ? row_of<T>(a.up, n) + c : nullptr, row_of<T>(a.y, n) + c, count);
+      });
     });
   });
 }
@@ -342,10 +338,8 @@ void activation_forward_impl(const ActivationForward& a, Threads& threads) {
 void activation_backward_impl(const ActivationBackward& a, Threads& threads) {
   with_storage("activation_backward", a.x.dtype, [&](auto t) {
     using T = decltype(t);
-    const bool contiguous =
-        a.dy.contiguous() && a.x.contiguous() && a.up.contiguous() && a.dx.contiguous() && a.dup.contiguous();
     with_activation(a, [&](const auto& act) {
-      for_row_pieces(threads, a.x.rows, a.x.cols, contiguous, kExpensiveGrain,
+      for_row_pieces(threads, {a.x, a.dy, a.up, a.dx, a.dup}, kExpensiveGrain,
                      [&](int64_t n, int64_t c, int64_t count) {
                        prefetch_row(a.x, n + 1);
                        prefetch_row(a.up, n + 1);

@@ -19,7 +19,7 @@ constexpr int64_t kAlignment = 256;
 constexpr int64_t kHugePage = 2 * kMiB;
 constexpr int64_t kCommitStep = 64 * kMiB;
 constexpr int64_t kFirstReserve = 32 * kMiB;
-constexpr int64_t kLargestReserve = 1024 * kMiB;  // beyond the request
+constexpr int64_t kLargestReserve = 1024 * kMiB;  // unless a request is larger
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -50,13 +50,14 @@ bool ArenaAllocator::reserve(int64_t bytes) {
   void* const range = mmap(nullptr, static_cast<size_t>(whole + kHugePage), PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) return false;
-  // mmap aligns to huge pages only on recent kernels, so the unaligned ends are unmapped.
+  // Only recent Linux versions align mmap to huge pages. So the mapping is one huge page larger than needed, and its
+  // unaligned ends are unmapped.
   char* const begin = static_cast<char*>(range);
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range));
   const int64_t skip = round_up(address, kHugePage) - address;
   if (skip > 0) munmap(begin, static_cast<size_t>(skip));
   munmap(begin + skip + whole, static_cast<size_t>(kHugePage - skip));
-  // May fail: without huge pages only the first touches are slower.
+  // A failure is harmless: without huge pages only the first accesses are slower.
   madvise(begin + skip, static_cast<size_t>(whole), MADV_HUGEPAGE);
   // The offset leaves a gap after the previous segment, so that blocks of two segments never merge.
   const int64_t offset = segments_.empty() ? 0 : segments_.back().end() + kAlignment;
@@ -70,11 +71,12 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
   if (cap_bytes_ > 0) {
     if (size > cap_bytes_ || !segments_.empty()) {
       throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
-                           " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_);
+                           " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_,
+                           "; choose a smaller train.micro_batch or model");
     }
     if (reserve(cap_bytes_)) return;
   } else {
-    check_left(size, requested_bytes);  // before addresses are reserved for memory that is not available
+    check_left(size, requested_bytes);  // first, so that no address space is reserved for memory that the system lacks
     int64_t reserved = 0;
     for (const Segment& segment : segments_) reserved += segment.reserved_bytes;
     const int64_t more = std::clamp(reserved, kFirstReserve, kLargestReserve);
@@ -82,8 +84,8 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
   }
   const int reason = errno;
   throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
-                       used_bytes_, " in use, the system refused the addresses (", std::strerror(reason),
-                       "): ", memory_state_text());
+                       used_bytes_, " in use, the system refused to reserve address space (", std::strerror(reason),
+                       "); choose a smaller train.micro_batch or model: ", memory_state_text());
 }
 
 void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
@@ -91,7 +93,8 @@ void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
   ++num_system_calls_;
   if (bytes <= left) return;
   throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
-                       used_bytes_, " in use, the system has ", left, " left");
+                       used_bytes_, " in use, the system has ", left,
+                       " bytes left; choose a smaller train.micro_batch or model");
 }
 
 void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes) {
@@ -102,8 +105,8 @@ void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t request
   if (mprotect(segment.base + segment.committed_bytes, bytes, PROT_READ | PROT_WRITE) != 0) {
     const int reason = errno;
     throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
-                         " bytes with ", used_bytes_, " in use, the system refused it (", std::strerror(reason),
-                         "): ", memory_state_text());
+                         " bytes with ", used_bytes_, " in use, the system refused the memory (", std::strerror(reason),
+                         "); choose a smaller train.micro_batch or model: ", memory_state_text());
   }
   ASAN_POISON_MEMORY_REGION(segment.base + segment.committed_bytes, bytes);
   segment.committed_bytes = end;
@@ -118,7 +121,7 @@ ArenaAllocator::Segment& ArenaAllocator::segment_at(int64_t offset) {
 
 void* ArenaAllocator::allocate(int64_t bytes) {
   ASHLAR_CHECK(bytes >= 0, "bytes = ", bytes);
-  constexpr int64_t kSane = int64_t{1} << 50;  // below it rounding cannot overflow; no machine has this much
+  constexpr int64_t kSane = int64_t{1} << 50;  // smaller sizes can be rounded up without overflow; larger ones fail
   const int64_t size = bytes < kSane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
   const auto hole_for = [&] {
     auto at = free_.begin();

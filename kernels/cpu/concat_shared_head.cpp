@@ -1,6 +1,7 @@
-// Heads with leading columns in common, and the sum of their gradients.
-// Memory-bound: forward reads N (S + H P) elements and writes N H (S + P). Backward does the reverse, with an addition
-// for each of the H S shared elements of a row. Threads process contiguous rows; a row's sums add the heads in order.
+// Concatenates leading columns that all heads share with each head's own columns, and computes the gradients of both.
+// Memory-bound. With N rows, H heads, S shared columns and P own columns per head, forward reads N (S + H P) elements
+// and writes N H (S + P). Backward does the reverse, with an addition for each of the H S shared elements of a row.
+// Threads process contiguous rows; sums add the heads in order.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -25,62 +26,56 @@ void copy_columns(const T* x, T* y, int64_t count) {
 }
 
 template <typename T>
-void join_rows(const ConcatSharedHead& a, int64_t begin, int64_t end) {
+void join_row(const ConcatSharedHead& a, int64_t n) {
   const int64_t shared = a.shared.cols, own = a.own.cols / a.heads;
-  for (int64_t n = begin; n < end; ++n) {
-    prefetch_row(a.own, n + 1);
-    const T* first = row_of<T>(a.shared, n);
-    const T* rest = row_of<T>(a.own, n);
-    T* y = row_of<T>(a.y, n);
-    for (int64_t h = 0; h < a.heads; ++h, rest += own, y += shared + own) {
-      copy_columns(first, y, shared);
-      copy_columns(rest, y + shared, own);
-    }
+  prefetch_row(a.own, n + 1);
+  const T* first = row_of<T>(a.shared, n);
+  const T* rest = row_of<T>(a.own, n);
+  T* y = row_of<T>(a.y, n);
+  for (int64_t h = 0; h < a.heads; ++h, rest += own, y += shared + own) {
+    copy_columns(first, y, shared);
+    copy_columns(rest, y + shared, own);
   }
 }
 
 template <typename T>
-void add_rows(const ConcatSharedHeadBackward& a, int64_t begin, int64_t end) {
+void add_row(const ConcatSharedHeadBackward& a, int64_t n) {
   const TagOf<T> d;
   const int64_t shared = a.dshared.cols, own = a.down.cols / a.heads, width = shared + own;
   const bool accumulate = a.mode == GradMode::kAccumulate;
-  for (int64_t n = begin; n < end; ++n) {
-    prefetch_row(a.dy, n + 1);
-    const T* dy = row_of<T>(a.dy, n);
-    // 1. columns in common
-    T* dshared = row_of<T>(a.dshared, n);
-    for_lanes(d, shared, [&](int64_t c, auto part) ASHLAR_SIMD {
-      auto sum = load(d, dy + c, part);
-      for (int64_t h = 1; h < a.heads; ++h) sum = hn::Add(sum, load(d, dy + h * width + c, part));
-      if (accumulate) sum = hn::Add(load(d, dshared + c, part), sum);
-      store(d, sum, dshared + c, part);
-    });
-    // 2. the own columns of each head
-    T* down = row_of<T>(a.down, n);
-    for (int64_t h = 0; h < a.heads; ++h, down += own) {
-      const T* from = dy + h * width + shared;
-      if (!accumulate) {
-        copy_columns(from, down, own);
-        continue;
-      }
-      for_lanes(d, own, [&](int64_t c, auto part) ASHLAR_SIMD {
-        store(d, hn::Add(load(d, down + c, part), load(d, from + c, part)), down + c, part);
-      });
+  prefetch_row(a.dy, n + 1);
+  const T* dy = row_of<T>(a.dy, n);
+  // 1. the shared columns
+  T* dshared = row_of<T>(a.dshared, n);
+  for_lanes(d, shared, [&](int64_t c, auto part) ASHLAR_SIMD {
+    auto sum = load(d, dy + c, part);
+    for (int64_t h = 1; h < a.heads; ++h) sum = hn::Add(sum, load(d, dy + h * width + c, part));
+    if (accumulate) sum = hn::Add(load(d, dshared + c, part), sum);
+    store(d, sum, dshared + c, part);
+  });
+  // 2. the own columns of each head
+  T* down = row_of<T>(a.down, n);
+  for (int64_t h = 0; h < a.heads; ++h, down += own) {
+    const T* from = dy + h * width + shared;
+    if (!accumulate) {
+      copy_columns(from, down, own);
+      continue;
     }
+    for_lanes(d, own, [&](int64_t c, auto part) ASHLAR_SIMD {
+      store(d, hn::Add(load(d, down + c, part), load(d, from + c, part)), down + c, part);
+    });
   }
 }
 
 void concat_shared_head_impl(const ConcatSharedHead& a, Threads& threads) {
   with_storage("concat_shared_head", a.y.dtype, [&](auto t) {
-    parallel_for(threads, a.y.rows, rows_grain(a.y.cols, kCheapGrain),
-                 [&](int64_t begin, int64_t end) { join_rows<decltype(t)>(a, begin, end); });
+    for_rows(threads, a.y, kCheapGrain, [&](int64_t n) ASHLAR_SIMD { join_row<decltype(t)>(a, n); });
   });
 }
 
 void concat_shared_head_backward_impl(const ConcatSharedHeadBackward& a, Threads& threads) {
   with_storage("concat_shared_head_backward", a.dy.dtype, [&](auto t) {
-    parallel_for(threads, a.dy.rows, rows_grain(a.dy.cols, kCheapGrain),
-                 [&](int64_t begin, int64_t end) { add_rows<decltype(t)>(a, begin, end); });
+    for_rows(threads, a.dy, kCheapGrain, [&](int64_t n) ASHLAR_SIMD { add_row<decltype(t)>(a, n); });
   });
 }
 

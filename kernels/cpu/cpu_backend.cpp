@@ -59,16 +59,17 @@ std::unique_ptr<Stream> CpuBackend::make_stream() { return std::make_unique<Sync
 
 std::unique_ptr<Event> CpuBackend::make_event() { return std::make_unique<SynchronousEvent>(); }
 
-// The number of rows is small enough that logits use about 64 MB, and large enough that the pass of the weight gradient
-// over [V, C] is comparatively cheap.
+// The number of rows is small enough that logits use about 64 MiB, and large enough that reading and writing the weight
+// gradient [V, C] once per chunk costs little compared with the matrix products.
 int64_t CpuBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{64} << 20) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
 }
 
 void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
-  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
-  // Uses all threads, since a checkpoint's snapshot has gigabytes and one core cannot saturate the memory bandwidth.
+  ASHLAR_CHECK(device.contiguous(), "expected contiguous rows, got rows = ", device.rows, " cols = ", device.cols,
+               " stride = ", device.stride);
+  // Uses all threads: a checkpoint copies gigabytes, and one core cannot saturate the memory bandwidth.
   const auto* from = static_cast<const std::byte*>(device.data);
   parallel_for(threads_, device.size() * size_of(device.dtype), int64_t{1} << 20, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<std::byte*>(host) + begin, from + begin, static_cast<size_t>(end - begin));
@@ -76,7 +77,8 @@ void CpuBackend::copy_to_host(ConstView device, void* host, Stream&) {
 }
 
 void CpuBackend::copy_from_host(const void* host, MutView device, Stream&) {
-  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  ASHLAR_CHECK(device.contiguous(), "expected contiguous rows, got rows = ", device.rows, " cols = ", device.cols,
+               " stride = ", device.stride);
   std::memcpy(device.data, host, static_cast<size_t>(device.size() * size_of(device.dtype)));
 }
 

@@ -19,14 +19,14 @@ Isa detected_isa() {
   return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512;
 }
 
-/// On Intel, vdpbf16ps has half the rate of fp32 multiply-adds (Sapphire Rapids: 148 and 276 GFLOP/s on two cores); on
-/// AMD it has twice the rate (Zen 4: 472 and 236). The choice depends on the vendor name and not on a measurement,
-/// since results must not depend on noise.
+/// On Intel, vdpbf16ps has half the rate of fp32 multiply-adds (Sapphire Rapids: 148 and 276 GFLOP/s on two cores), so
+/// kernels without it are preferred; on AMD it has twice the rate (Zen 4: 472 and 236). The choice depends on the
+/// vendor name and not on a measurement, since results must not depend on noise.
 Isa preferred_isa(Isa detected) {
   return detected == Isa::kAvx512Bf16 && __builtin_cpu_is("intel") ? Isa::kAvx512 : detected;
 }
 
-// The kernels of this build: from the lowest to the highest instruction set.
+// The lowest and the highest instruction set for which this build has kernels.
 #ifndef ASHLAR_NATIVE_ISA
 constexpr Isa kLowest = Isa::kBaseline, kHighest = Isa::kAvx512Bf16;
 #else
@@ -63,13 +63,14 @@ CpuInfo detect_cpu(std::string_view max_isa) {
     named = true;
   };
   const char* environment = std::getenv("ASHLAR_MAX_ISA");
-  hold("max_isa", max_isa);
+  hold("--isa", max_isa);
   hold("ASHLAR_MAX_ISA", environment == nullptr ? "" : environment);
   info.isa = std::min(named ? info.detected : preferred_isa(info.detected), limit);
   if (info.isa < kLowest) {
-    throw input_error("cpu", "expected a processor and limits that allow ", name_of(kLowest), ", got ",
-                      name_of(info.isa), ": this program was built for one machine alone, as ./quickstart does; build ",
-                      "one for every machine with: cmake --preset release && cmake --build build");
+    throw input_error("cpu", "expected a processor with ", name_of(kLowest),
+                      " and no limit below that in --isa or ASHLAR_MAX_ISA, got ", name_of(info.isa),
+                      ": this program was built for one machine only, e.g. by ./quickstart; build ",
+                      "it for every machine with: cmake --preset release && cmake --build build");
   }
   info.cores = static_cast<int>(usable_cores());
   info.model = processor_name();

@@ -1,7 +1,7 @@
 // Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits. Statistics
 // read a row for its maximum and then, mostly from cache, for its sum of exponentials. The gradient is one more pass,
 // which also writes 2 or 4 B per element. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per
-// element. Memory-bound with AVX-512, near it with AVX2. Threads process whole rows.
+// element. Memory-bound with AVX-512, nearly so with AVX2. Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -23,16 +23,16 @@
 #define ASHLAR_KERNELS_CPU_LOSS_ONCE
 namespace ashlar::cpu {
 
-/// Row n's target, negative if the row is skipped.
+/// Returns row n's target; negative if the row is skipped.
 inline int32_t target_of(const LossShape& shape, int64_t n) { return row_of<int32_t>(shape.targets, 0)[n]; }
 
-/// The target's column in this slice, or -1.
+/// Returns the column of row n's target, or -1 if the target is not in this slice of the vocabulary.
 inline int64_t target_column(const LossShape& shape, int64_t n) {
   const int64_t target = target_of(shape, n), column = target - shape.vocab_begin;
   return target >= 0 && column >= 0 && column < shape.valid_cols ? column : -1;
 }
 
-/// z of a logit in double, and dz / d(logit * scale).
+/// Computes z (the logit after scale and soft cap) in double, and slope = dz / d(logit * scale).
 struct ZAndSlope {
   ZAndSlope(const LossShape& shape, double logit) : z(logit * shape.logit_scale) {
     if (shape.softcap == 0) return;
@@ -50,30 +50,32 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// f(A()) with A the accumulate type of the logits.
+/// Calls f(A()), where A is the type of the logits, fp32 or fp64.
 template <typename F>
-void with_logits(const ConstView& logits, const F& f) {
+void with_logits(std::string_view where, const ConstView& logits, const F& f) {
   if (logits.dtype == DType::kFloat64) return f(double());
-  return f(float());
+  if (logits.dtype == DType::kFloat32) return f(float());
+  throw input_error(where, "logits of ", name_of(logits.dtype), " are not supported by the cpu backend; use ",
+                    name_of(accumulate_dtype(logits.dtype)));
 }
 
-/// z of a logit: scaled.
+/// Computes z, the scaled logit.
 template <typename A>
 struct Scaled {
   using D = TagOf<A>;
   explicit Scaled(const LossShape& shape) : scale(static_cast<A>(shape.logit_scale)) {}
   HWY_INLINE VecOf<D> z(VecOf<D> logit) const { return hn::Mul(logit, hn::Set(D(), scale)); }
-  /// z - shift, in one rounding.
+  /// Returns z - shift, rounded once.
   HWY_INLINE VecOf<D> below(VecOf<D> logit, VecOf<D> shift) const {
     return hn::MulSub(logit, hn::Set(D(), scale), shift);
   }
-  /// dz / d(logit * scale) times `grad`.
+  /// Returns `grad` times dz / d(logit * scale).
   HWY_INLINE VecOf<D> chain(VecOf<D>, VecOf<D> grad) const { return grad; }
 
   A scale;
 };
 
-/// Scaled and capped; -inf stays.
+/// Computes z, the scaled logit after the soft cap. z of -inf is -inf.
 template <typename A>
 struct Capped {
   using D = TagOf<A>;
@@ -96,13 +98,13 @@ struct Capped {
   A cap, inverse;
 };
 
-/// f(Scaled or Capped).
+/// Calls f with a Scaled if the shape has no soft cap, otherwise with a Capped.
 template <typename A, typename F>
 void with_z(const LossShape& shape, const F& f) {
   return shape.softcap == 0 ? f(Scaled<A>(shape)) : f(Capped<A>(shape));
 }
 
-/// z of one logit.
+/// Returns z of one logit.
 template <class Z, typename A>
 A z_of(const Z& z, A logit) {
   const TagOf<A> d;
@@ -111,7 +113,7 @@ A z_of(const Z& z, A logit) {
 
 template <typename A, class Z>
 void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
-  constexpr int64_t kBlock = 4096;  // columns per fp32 sum; these sums are added in double
+  constexpr int64_t kBlock = 4096;  // number of columns of an fp32 sum; these sums are added in double
   const TagOf<A> d;
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
   const A* z = row_of<A>(a.logits, n);
@@ -134,38 +136,34 @@ void row_stats(const Z& z_of_row, const LossRowStats& a, int64_t n) {
 }
 
 void loss_row_stats_impl(const LossRowStats& a, Threads& threads) {
-  with_logits(a.logits, [&](auto t) {
+  with_logits("loss_row_stats", a.logits, [&](auto t) {
     using A = decltype(t);
     with_z<A>(a.shape, [&](const auto& z) {
-      parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; ++n) row_stats<A>(z, a, n);
-      });
+      for_rows(threads, a.logits, kExpensiveGrain, [&](int64_t n) ASHLAR_SIMD { row_stats<A>(z, a, n); });
     });
   });
 }
 
 void loss_max_count_impl(const LossMaxCount& a, Threads& threads) {
-  with_logits(a.logits, [&](auto t) {
+  with_logits("loss_max_count", a.logits, [&](auto t) {
     using A = decltype(t);
     with_z<A>(a.shape, [&](const auto& z) {
-      parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+      for_rows(threads, a.logits, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
         const TagOf<A> d;
-        for (int64_t n = begin; n < end; ++n) {
-          const A* row = row_of<A>(a.logits, n);
-          const auto highest = hn::Set(d, static_cast<const A*>(a.row_max.data)[n]);
-          static_cast<A*>(a.max_count.data)[n] =
-              sum_lanes(d, a.shape.valid_cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
-                const auto value = z.z(load(d, row + c, part));
-                return hn::Add(acc, hn::IfThenElseZero(hn::Ge(value, highest), hn::Set(d, A{1})));
-              });
-        }
+        const A* row = row_of<A>(a.logits, n);
+        const auto highest = hn::Set(d, static_cast<const A*>(a.row_max.data)[n]);
+        static_cast<A*>(a.max_count.data)[n] =
+            sum_lanes(d, a.shape.valid_cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+              const auto value = z.z(load(d, row + c, part));
+              return hn::Add(acc, hn::IfThenElseZero(hn::Ge(value, highest), hn::Set(d, A{1})));
+            });
       });
     });
   });
 }
 
-/// The gradient of the z-loss of a row's largest logit, which is added to the columns with the maximum. kWanted false:
-/// there is no z-loss.
+/// Adds the gradient of a z-loss of the row's largest logit to the columns that have the maximum. With kWanted = false
+/// there is no such z-loss, and nothing is added.
 template <bool kWanted>
 struct LargestGrad {
   template <class D>
@@ -175,7 +173,8 @@ struct LargestGrad {
   }
 };
 
-/// `unit`: the gradient of a logit whose softmax is one.
+/// Writes rows [begin, end) of dlogits = unit * (softmax - onehot(target)), with the z-loss and times the slope of the
+/// soft cap. `unit` is logit_scale * inv_valid_tokens.
 template <typename A, typename T, class Z, class Largest>
 void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBackward& a, double unit, int64_t begin,
                         int64_t end) {
@@ -188,13 +187,13 @@ void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBac
       std::fill_n(out, a.dlogits.cols, T());
       continue;
     }
-    // 1. unit * (1 + 2 z_coef lse) / row_sum multiplies every exponential
+    // 1. the factor of all exponentials, weight = unit * (1 + 2 z_coef lse) / row_sum
     const double row_max = static_cast<const A*>(a.row_max.data)[n];
     const double row_sum = static_cast<const A*>(a.row_sum.data)[n];
     const double lse_slope = a.max_count ? 0 : 2 * a.z_coef * (row_max + std::log(row_sum));
     const double weight = unit * (1 + lse_slope) / row_sum;
     const double share = a.max_count ? unit * 2 * a.z_coef * row_max / static_cast<const A*>(a.max_count.data)[n] : 0;
-    // 2. the target's entry from its logit, before dlogits may overwrite it
+    // 2. the gradient of the target from its logit, before dlogits may overwrite the logit
     const int64_t target = target_column(a.shape, n);
     double at_target = 0;
     if (target >= 0) {
@@ -202,7 +201,7 @@ void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBac
       const bool is_largest = a.max_count && z_of(z_of_row, z[target]) >= static_cast<A>(row_max);
       at_target = (weight * std::exp(at.z - row_max) + (is_largest ? share : 0) - unit) * at.slope;
     }
-    // 3. the row
+    // 3. the gradients of the row
     const auto row_max_v = hn::Set(d, static_cast<A>(row_max));
     const auto weight_v = hn::Set(d, static_cast<A>(weight));
     for_lanes(d, valid_cols, [&](int64_t c, auto part) ASHLAR_SIMD {
@@ -219,7 +218,7 @@ void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBac
 
 void loss_backward_impl(const LossBackward& a, Threads& threads) {
   const double unit = a.shape.logit_scale * struct_of<StepScalars>(a.scalars).inv_valid_tokens;
-  with_logits(a.logits, [&](auto t) {
+  with_logits("loss_backward", a.logits, [&](auto t) {
     using A = decltype(t);
     parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
       with_z<A>(a.shape, [&](const auto& z) {
@@ -250,7 +249,7 @@ void rescale_rows(const LossRescale& a) {
   const A* global = static_cast<const A*>(a.global_max.data);
   A* sum = static_cast<A*>(a.row_sum.data);
   for (int64_t n = 0; n < a.row_sum.size(); ++n) {
-    // Without a finite logit in this slice the sum is 0 or NaN, and is kept.
+    // Without a finite logit in this slice the sum is 0 or NaN, and stays as it is.
     if (local[n] == -std::numeric_limits<A>::infinity()) continue;
     sum[n] = static_cast<A>(sum[n] * std::exp(static_cast<double>(local[n]) - static_cast<double>(global[n])));
   }
@@ -286,27 +285,14 @@ void mask_logits(const LossMask& a) {
   }
 }
 
-void check_logits(std::string_view where, const ConstView& logits) {
-  if (logits.dtype == accumulate_dtype(logits.dtype)) return;
-  throw input_error(where, "logits of ", name_of(logits.dtype), " are not supported by the cpu backend; use ",
-                    name_of(accumulate_dtype(logits.dtype)));
-}
-
 }  // namespace
 
 void CpuBackend::launch(const LossMask& args, Stream&) {
   with_storage("loss_mask", args.logits.dtype, [&](auto t) { mask_logits<decltype(t)>(args); });
 }
 
-void CpuBackend::launch(const LossMaxCount& args, Stream&) {
-  check_logits("loss_max_count", args.logits);
-  ASHLAR_FOR_ISA(info_.isa, loss_max_count_impl)(args, threads_);
-}
-
-void CpuBackend::launch(const LossRowStats& args, Stream&) {
-  check_logits("loss_row_stats", args.logits);
-  ASHLAR_FOR_ISA(info_.isa, loss_row_stats_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(LossMaxCount, loss_max_count_impl)
+ASHLAR_LAUNCH_FOR_ISA(LossRowStats, loss_row_stats_impl)
 
 void CpuBackend::launch(const LossRescale& args, Stream&) {
   return args.row_sum.dtype == DType::kFloat64 ? rescale_rows<double>(args) : rescale_rows<float>(args);
@@ -316,10 +302,7 @@ void CpuBackend::launch(const LossReduce& args, Stream&) {
   return args.row_max.dtype == DType::kFloat64 ? reduce_rows<double>(args) : reduce_rows<float>(args);
 }
 
-void CpuBackend::launch(const LossBackward& args, Stream&) {
-  check_logits("loss_backward", args.logits);
-  ASHLAR_FOR_ISA(info_.isa, loss_backward_impl)(args, threads_);
-}
+ASHLAR_LAUNCH_FOR_ISA(LossBackward, loss_backward_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

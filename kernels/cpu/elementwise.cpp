@@ -25,8 +25,8 @@
 #define ASHLAR_KERNELS_CPU_ELEMENTWISE_ONCE
 namespace ashlar::cpu {
 
-constexpr int64_t kTile = 1024;             // elements whose random words are generated at once
-constexpr int64_t kTileWords = kTile + 64;  // plus the rest of the first and last Philox block and vector
+constexpr int64_t kTile = 1024;             // number of elements whose random words are generated at once
+constexpr int64_t kTileWords = kTile + 64;  // more words, for partial Philox blocks and vectors at both ends
 
 }  // namespace ashlar::cpu
 #endif
@@ -44,14 +44,15 @@ class Dropout {
         threshold_(static_cast<int32_t>(std::ceil(a.p * 0x1p24))),
         scale_(1.0 / (1.0 - a.p)) {}
 
-  /// Global index of column 0 of local row n of a tensor of width `cols`.
+  /// Returns the global dropout index of element (n, 0) of a local tensor with `cols` columns.
   uint64_t row_start(int64_t n, int64_t cols) const {
     return (static_cast<uint64_t>(args_.first_sample) * static_cast<uint64_t>(args_.sequence_length) +
             static_cast<uint64_t>(args_.row0) + static_cast<uint64_t>(n)) *
            static_cast<uint64_t>(cols);
   }
 
-  /// Computes the words of elements e .. e+count-1 (count <= kTile). Returns the place of element e's word in `buffer`.
+  /// Computes the random words of elements e to e + count - 1 (count <= kTile) in `buffer`. Returns the address of the
+  /// word of element e.
   HWY_INLINE const uint32_t* words(uint64_t e, int64_t count, uint32_t* buffer) const {
     const uint64_t first = e / 4;
     const uint64_t last = (e + static_cast<uint64_t>(count) + 3) / 4;
@@ -59,7 +60,7 @@ class Dropout {
     return buffer + e % 4;
   }
 
-  /// v * mask / (1-p) with the mask of v's words.
+  /// Returns v * mask / (1 - p). `word` points to the random words of v's elements, which give the mask.
   template <class D, class Part>
   HWY_INLINE VecOf<D> apply(D d, VecOf<D> v, const uint32_t* word, Part part) const {
     using A = hn::TFromD<D>;
@@ -147,23 +148,21 @@ void dropout_backward_impl(const DropoutBackward& a, Threads& threads) {
     const bool accumulate = a.mode == GradMode::kAccumulate;
     const Dropout dropout(a.dropout);
     const auto scale = static_cast<hn::TFromD<TagOf<T>>>(a.scale);
-    parallel_for(threads, a.dy.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
+    for_rows(threads, a.dy, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
       alignas(64) uint32_t buffer[kTileWords];
-      for (int64_t n = begin; n < end; ++n) {
-        for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
-          const int64_t count = std::min(kTile, cols - c0);
-          const T* dy = row_of<T>(a.dy, n) + c0;
-          T* out = row_of<T>(a.ddelta, n) + c0;
-          const uint64_t e = dropout.row_start(n, cols) + static_cast<uint64_t>(c0);
-          const uint32_t* word = a.dropout.active() ? dropout.words(e, count, buffer) : nullptr;
-          for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
-            auto v = load(d, dy + c, part);
-            if (word != nullptr) v = dropout.apply(d, v, word + c, part);
-            const auto scale_v = hn::Set(d, scale);
-            v = accumulate ? hn::MulAdd(v, scale_v, load(d, out + c, part)) : hn::Mul(v, scale_v);
-            store(d, v, out + c, part);
-          });
-        }
+      for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
+        const int64_t count = std::min(kTile, cols - c0);
+        const T* dy = row_of<T>(a.dy, n) + c0;
+        T* out = row_of<T>(a.ddelta, n) + c0;
+        const uint64_t e = dropout.row_start(n, cols) + static_cast<uint64_t>(c0);
+        const uint32_t* word = a.dropout.active() ? dropout.words(e, count, buffer) : nullptr;
+        for_lanes(d, count, [&](int64_t c, auto part) ASHLAR_SIMD {
+          auto v = load(d, dy + c, part);
+          if (word != nullptr) v = dropout.apply(d, v, word + c, part);
+          const auto scale_v = hn::Set(d, scale);
+          v = accumulate ? hn::MulAdd(v, scale_v, load(d, out + c, part)) : hn::Mul(v, scale_v);
+          store(d, v, out + c, part);
+        });
       }
     });
   });
@@ -175,16 +174,15 @@ void clamp_impl(const Clamp& a, Threads& threads) {
     using T = decltype(t);
     const TagOf<T> d;
     const auto high = hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(a.limit)), low = hn::Neg(high);
-    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kCheapGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     const T* x = row_of<T>(a.x, n) + c;
-                     T* y = row_of<T>(a.y, n) + c;
-                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
-                       auto v = load(d, x + i, part);
-                       v = hn::IfThenElse(hn::Gt(v, high), high, v);
-                       store(d, hn::IfThenElse(hn::Lt(v, low), low, v), y + i, part);
-                     });
-                   });
+    for_row_pieces(threads, {a.x, a.y}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const T* x = row_of<T>(a.x, n) + c;
+      T* y = row_of<T>(a.y, n) + c;
+      for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+        auto v = load(d, x + i, part);
+        v = hn::IfThenElse(hn::Gt(v, high), high, v);
+        store(d, hn::IfThenElse(hn::Lt(v, low), low, v), y + i, part);
+      });
+    });
   });
 }
 
@@ -194,22 +192,21 @@ void clamp_backward_impl(const ClampBackward& a, Threads& threads) {
     const TagOf<T> d;
     const auto limit = hn::Set(d, static_cast<hn::TFromD<TagOf<T>>>(a.limit));
     const bool accumulate = a.mode == GradMode::kAccumulate;
-    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.dy.contiguous() && a.dx.contiguous(), kCheapGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     const T* x = row_of<T>(a.x, n) + c;
-                     const T* dy = row_of<T>(a.dy, n) + c;
-                     T* dx = row_of<T>(a.dx, n) + c;
-                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
-                       const auto inside = hn::Le(hn::Abs(load(d, x + i, part)), limit);
-                       auto v = hn::IfThenElseZero(inside, load(d, dy + i, part));
-                       if (accumulate) v = hn::Add(load(d, dx + i, part), v);
-                       store(d, v, dx + i, part);
-                     });
-                   });
+    for_row_pieces(threads, {a.x, a.dy, a.dx}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const T* x = row_of<T>(a.x, n) + c;
+      const T* dy = row_of<T>(a.dy, n) + c;
+      T* dx = row_of<T>(a.dx, n) + c;
+      for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
+        const auto inside = hn::Le(hn::Abs(load(d, x + i, part)), limit);
+        auto v = hn::IfThenElseZero(inside, load(d, dy + i, part));
+        if (accumulate) v = hn::Add(load(d, dx + i, part), v);
+        store(d, v, dx + i, part);
+      });
+    });
   });
 }
 
-/// dst (+)= src for two types with the same accumulate type: fp32 and bf16, or fp64.
+/// dst = src, or dst += src with `accumulate`. Both types have the same accumulate type: fp32 and bf16, or fp64.
 template <typename S, typename T>
 HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count) {
   const TagOf<T> d;
@@ -221,28 +218,26 @@ HWY_INLINE void copy_piece(const S* src, T* dst, bool accumulate, int64_t count)
 }
 
 void copy_impl(const Copy& a, Threads& threads) {
-  const bool contiguous = a.src.contiguous() && a.dst.contiguous();
   const bool accumulate = a.mode == GradMode::kAccumulate;
   with_storage("copy", a.src.dtype, [&](auto s) {
     with_storage("copy", a.dst.dtype, [&](auto t) {
       using S = decltype(s);
       using T = decltype(t);
-      for_row_pieces(threads, a.src.rows, a.src.cols, contiguous, kCheapGrain,
-                     [&](int64_t n, int64_t c, int64_t count) {
-                       const S* src = row_of<S>(a.src, n) + c;
-                       T* dst = row_of<T>(a.dst, n) + c;
-                       if constexpr (std::is_same_v<hn::TFromD<TagOf<S>>, hn::TFromD<TagOf<T>>>) {
-                         copy_piece(src, dst, accumulate, count);
-                       } else {
-                         for (int64_t i = 0; i < count; ++i)
-                           store_rounded(accumulate ? widen(dst[i]) + widen(src[i]) : widen(src[i]), dst + i);
-                       }
-                     });
+      for_row_pieces(threads, {a.src, a.dst}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+        const S* src = row_of<S>(a.src, n) + c;
+        T* dst = row_of<T>(a.dst, n) + c;
+        if constexpr (std::is_same_v<hn::TFromD<TagOf<S>>, hn::TFromD<TagOf<T>>>) {
+          copy_piece(src, dst, accumulate, count);
+        } else {
+          for (int64_t i = 0; i < count; ++i)
+            store_rounded(accumulate ? widen(dst[i]) + widen(src[i]) : widen(src[i]), dst + i);
+        }
+      });
     });
   });
 }
 
-/// Standard normals of whole Philox blocks as in Philox::normal_at, from `words`, to `out` (double).
+/// Converts the words of whole Philox blocks to standard normals in double, as Philox::normal_at does.
 HWY_INLINE void normals(const uint32_t* words, int64_t num_words, double* out) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<int64_t, decltype(d)> di;
@@ -295,15 +290,14 @@ void random_piece(const RandomFill& a, uint64_t index, int64_t count, T* dst) {
 }
 
 void random_fill_impl(const RandomFill& a, Threads& threads) {
-  // Adjacent rows of the global tensor are processed as one long row.
-  const bool contiguous = a.dst.contiguous() && (a.dst.cols == a.global_cols || a.dst.rows <= 1);
+  // If the rows are adjacent in the global tensor too, they are processed as one long row.
+  const ConstView in_global{.rows = a.dst.rows, .cols = a.dst.cols, .stride = a.global_cols};
   with_storage("random_fill", a.dst.dtype, [&](auto t) {
     using T = decltype(t);
-    for_row_pieces(threads, a.dst.rows, a.dst.cols, contiguous, kExpensiveGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     const uint64_t index = static_cast<uint64_t>((a.row_begin + n) * a.global_cols + a.col_begin + c);
-                     random_piece<T>(a, index, count, row_of<T>(a.dst, n) + c);
-                   });
+    for_row_pieces(threads, {a.dst, in_global}, kExpensiveGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const uint64_t index = static_cast<uint64_t>((a.row_begin + n) * a.global_cols + a.col_begin + c);
+      random_piece<T>(a, index, count, row_of<T>(a.dst, n) + c);
+    });
   });
 }
 
@@ -321,7 +315,7 @@ void fill_rows(const MutView& dst, T value, Threads& threads) {
   constexpr int64_t kBlock = 256;
   T block[kBlock];
   std::fill_n(block, kBlock, value);
-  for_row_pieces(threads, dst.rows, dst.cols, dst.contiguous(), kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+  for_row_pieces(threads, {dst}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
     T* out = row_of<T>(dst, n) + c;
     for (int64_t i = 0; i < count; i += kBlock) {
       std::memcpy(static_cast<void*>(out + i), block, static_cast<size_t>(std::min(kBlock, count - i)) * sizeof(T));
@@ -341,12 +335,11 @@ ASHLAR_LAUNCH_FOR_ISA(ClampBackward, clamp_backward_impl)
 void CpuBackend::launch(const Copy& args, Stream&) {
   if (args.src.dtype == args.dst.dtype && args.mode == GradMode::kOverwrite) {
     const int64_t size = size_of(args.src.dtype);
-    for_row_pieces(threads_, args.src.rows, args.src.cols, args.src.contiguous() && args.dst.contiguous(), kCheapGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     std::memmove(static_cast<char*>(args.dst.data) + (n * args.dst.stride + c) * size,
-                                  static_cast<const char*>(args.src.data) + (n * args.src.stride + c) * size,
-                                  static_cast<size_t>(count * size));
-                   });
+    for_row_pieces(threads_, {args.src, args.dst}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+      std::memmove(static_cast<char*>(args.dst.data) + (n * args.dst.stride + c) * size,
+                   static_cast<const char*>(args.src.data) + (n * args.src.stride + c) * size,
+                   static_cast<size_t>(count * size));
+    });
     return;
   }
   ASHLAR_FOR_ISA(info_.isa, copy_impl)(args, threads_);

@@ -1,7 +1,8 @@
 // Table lookup and its gradient.
 // Memory-bound: forward moves 2 storage elements per element; backward reads dy once and reads and writes the table
 // rows of its ids. Backward: ids are stably sorted, so every table row has one writer, and rows of dy are added in
-// ascending order. Threads process (run of equal ids, block of columns).
+// ascending order. An item of work is a block of columns and a block of sorted rows; it processes each run of equal ids
+// that starts in its block of rows, to the end of the run.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -29,29 +30,28 @@ void embedding_forward_impl(const EmbeddingForward& a, Threads& threads) {
     const bool accumulate = a.mode == GradMode::kAccumulate;
     const auto scale = hn::Set(d, static_cast<A>(a.scale));
     const int32_t* ids = row_of<int32_t>(a.ids, 0);
-    parallel_for(threads, a.out.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const int64_t id = ids[n] - a.first_id;
-        T* out = row_of<T>(a.out, n);
-        if (id < 0 || id >= a.table.rows) {
-          if (!accumulate) std::memset(static_cast<void*>(out), 0, static_cast<size_t>(cols) * sizeof(T));
-          continue;
-        }
-        const T* row = row_of<T>(a.table, id);
-        if (!accumulate && a.scale == 1) {
-          std::memcpy(static_cast<void*>(out), row, static_cast<size_t>(cols) * sizeof(T));
-          continue;
-        }
-        for_lanes(d, cols, [&](int64_t c, auto part) ASHLAR_SIMD {
-          const auto v = load(d, row + c, part);
-          store(d, accumulate ? hn::MulAdd(scale, v, load(d, out + c, part)) : hn::Mul(scale, v), out + c, part);
-        });
+    for_rows(threads, a.out, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
+      const int64_t id = ids[n] - a.first_id;
+      T* out = row_of<T>(a.out, n);
+      if (id < 0 || id >= a.table.rows) {
+        if (!accumulate) std::memset(static_cast<void*>(out), 0, static_cast<size_t>(cols) * sizeof(T));
+        return;
       }
+      const T* row = row_of<T>(a.table, id);
+      if (!accumulate && a.scale == 1) {
+        std::memcpy(static_cast<void*>(out), row, static_cast<size_t>(cols) * sizeof(T));
+        return;
+      }
+      for_lanes(d, cols, [&](int64_t c, auto part) ASHLAR_SIMD {
+        const auto v = load(d, row + c, part);
+        store(d, accumulate ? hn::MulAdd(scale, v, load(d, out + c, part)) : hn::Mul(scale, v), out + c, part);
+      });
     });
   });
 }
 
-/// Computes dtable[id][c0, c1), by mode, from rows order[first, last) of dy, which all have this id.
+/// Adds scale times the sum of the rows order[first], ..., order[last - 1] of dy, which all have the same id, to the
+/// columns [c0, c1) of the table row of this id.
 template <typename T>
 void add_run(const EmbeddingBackward& a, const int32_t* ids, const int32_t* order, int64_t first, int64_t last,
              int64_t c0, int64_t c1) {
@@ -77,18 +77,17 @@ void embedding_backward_impl(const EmbeddingBackward& a, Threads& threads) {
     using A = hn::TFromD<TagOf<T>>;
     // 1. a new gradient starts from zero, in all rows
     if (a.mode == GradMode::kOverwrite) {
-      parallel_for(threads, a.dtable.rows, rows_grain(cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-        for (int64_t v = begin; v < end; ++v) std::fill_n(row_of<A>(a.dtable, v), cols, A{0});
-      });
+      for_rows(threads, a.dtable, kCheapGrain,
+               [&](int64_t v) ASHLAR_SIMD { std::fill_n(row_of<A>(a.dtable, v), cols, A{0}); });
     }
-    // 2. the part of the sorted rows whose ids are in this table
+    // 2. the range of `order` whose ids are in this table
     const auto first_at_least = [&](int64_t id) {
       const int32_t* end = order + a.dy.rows;
       return std::partition_point(order, end, [&](int32_t row) { return ids[row] < id; }) - order;
     };
     const int64_t low = first_at_least(a.first_id);
     const int64_t high = first_at_least(a.first_id + a.dtable.rows);
-    // 3. runs of equal ids; the entry at which a run starts processes it
+    // 3. runs of equal ids; the item in whose block of entries a run starts processes the whole run
     const int64_t column_blocks = (cols + kColumns - 1) / kColumns;
     const int64_t entry_blocks = (high - low + kEntries - 1) / kEntries;
     parallel_for(threads, column_blocks * entry_blocks, std::max<int64_t>(1, kCheapGrain / (kColumns * kEntries)),

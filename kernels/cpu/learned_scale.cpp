@@ -1,6 +1,7 @@
 // A matrix times one learned number, and the gradients of both.
-// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward 3 for 3. Threads process whole rows.
-// ds: the sums of rows are added in row order in double, so that the thread count does not change a bit.
+// Memory-bound: forward moves 2 storage elements per element for 1 flop, backward moves 3 for 3 flops. Threads process
+// whole rows. For ds, the sums of rows are added in row order in double, so that the thread count does not change a
+// bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -17,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// Returns the scalar in the type of the arithmetic.
+/// Returns the learned number in the arithmetic type, in every lane.
 template <typename T>
 HWY_INLINE VecOf<TagOf<T>> factor_of(const ConstView& s) {
   const TagOf<T> d;
@@ -29,14 +30,12 @@ void learned_scale_impl(const LearnedScale& a, Threads& threads) {
     using T = decltype(t);
     const TagOf<T> d;
     const auto s = factor_of<T>(a.s);
-    for_row_pieces(threads, a.x.rows, a.x.cols, a.x.contiguous() && a.y.contiguous(), kCheapGrain,
-                   [&](int64_t n, int64_t c, int64_t count) {
-                     const T* x = row_of<T>(a.x, n) + c;
-                     T* y = row_of<T>(a.y, n) + c;
-                     for_lanes(d, count, [&](int64_t i, auto part) ASHLAR_SIMD {
-                       store(d, hn::Mul(load(d, x + i, part), s), y + i, part);
-                     });
-                   });
+    for_row_pieces(threads, {a.x, a.y}, kCheapGrain, [&](int64_t n, int64_t c, int64_t count) {
+      const T* x = row_of<T>(a.x, n) + c;
+      T* y = row_of<T>(a.y, n) + c;
+      for_lanes(d, count,
+                [&](int64_t i, auto part) ASHLAR_SIMD { store(d, hn::Mul(load(d, x + i, part), s), y + i, part); });
+    });
   });
 }
 
@@ -49,26 +48,24 @@ void learned_scale_backward_impl(const LearnedScaleBackward& a, Threads& threads
     const auto s = factor_of<T>(a.s);
     const bool accumulate = a.dx_mode == GradMode::kAccumulate;
     A* const sums = static_cast<A*>(row_sums);
-    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const T* dy = row_of<T>(a.dy, n);
-        const T* x = row_of<T>(a.x, n);
-        // 1. this row's share of ds, before dx may overwrite dy
-        if (sums != nullptr) {
-          sums[n] = sum_lanes(d, a.x.cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
-            return hn::MulAdd(load(d, dy + c, part), load(d, x + c, part), acc);
-          });
-        }
-        // 2. dx
-        if (a.dx_mode == GradMode::kSkip) continue;
-        T* dx = row_of<T>(a.dx, n);
-        for_lanes(d, a.x.cols, [&](int64_t c, auto part) ASHLAR_SIMD {
-          const auto v = load(d, dy + c, part);
-          store(d, accumulate ? hn::MulAdd(v, s, load(d, dx + c, part)) : hn::Mul(v, s), dx + c, part);
+    for_rows(threads, a.x, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
+      const T* dy = row_of<T>(a.dy, n);
+      const T* x = row_of<T>(a.x, n);
+      // 1. the contribution of this row to ds, before dx may overwrite dy
+      if (sums != nullptr) {
+        sums[n] = sum_lanes(d, a.x.cols, [&](auto acc, int64_t c, auto part) ASHLAR_SIMD {
+          return hn::MulAdd(load(d, dy + c, part), load(d, x + c, part), acc);
         });
       }
+      // 2. dx
+      if (a.dx_mode == GradMode::kSkip) return;
+      T* dx = row_of<T>(a.dx, n);
+      for_lanes(d, a.x.cols, [&](int64_t c, auto part) ASHLAR_SIMD {
+        const auto v = load(d, dy + c, part);
+        store(d, accumulate ? hn::MulAdd(v, s, load(d, dx + c, part)) : hn::Mul(v, s), dx + c, part);
+      });
     });
-    // 3. rows, in order
+    // 3. the sums of rows, added in order
     if (sums == nullptr) return;
     double total = 0;
     for (int64_t n = 0; n < a.x.rows; ++n) total += sums[n];

@@ -1,7 +1,7 @@
-// LayerNorm and RMSNorm of each row or each head of a row, whole and in parts.
-// Memory-bound: forward moves 2 storage elements per element (8 B in fp32) for about 8 flops, backward 3 (12 B) for 15;
-// a row stays in L1 between the sweeps over it. Threads process contiguous rows. dgamma and dbeta: the partial sums of
-// fixed blocks of rows are added in block order, so that the thread count does not change a bit.
+// LayerNorm and RMSNorm of each row or each head of a row, in one call or in parts (row sums, statistics, application).
+// Memory-bound: forward moves 2 storage elements per element (8 B in fp32) for about 8 flops, backward moves 3 (12 B)
+// for about 15 flops; a row stays in L1 between the sweeps over it. Threads process contiguous rows. dgamma and dbeta:
+// the partial sums of fixed blocks of rows are added in block order, so that the thread count does not change a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -24,21 +24,21 @@ namespace ashlar::cpu {
 constexpr int64_t kMinBlockRows = 16;
 constexpr int64_t kMaxBlocks = 64;
 
-/// Rows per partial sum of dgamma and dbeta. It depends on the number of rows only.
+/// Number of rows per partial sum of dgamma and dbeta. It depends only on the total number of rows.
 inline int64_t block_rows(int64_t rows) { return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks); }
 inline int64_t num_blocks(int64_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
 
-/// Location of head h in a row: its columns, gains and statistics.
+/// Offsets of the columns, gains and statistics of each head of a row.
 struct Heads {
   int64_t count = 1, width = 0, rows = 0;
-  bool own_gains = false;  ///< else shared by all heads
+  bool own_gains = false;  ///< true if each head has separate gains; false if all heads share them
 
   int64_t column(int64_t h) const { return h * width; }
   int64_t gain(int64_t h) const { return own_gains ? h * width : 0; }
   int64_t gains() const { return own_gains ? count * width : width; }
   int64_t statistic(int64_t h, int64_t n) const { return h * rows + n; }
 };
-/// `gamma` is any vector of gains or biases of the call, or absent.
+/// `gamma` has the gains or the biases of the call, or is absent.
 inline Heads heads_of(int64_t count, const ConstView& x, const ConstView& gamma) {
   return {.count = count, .width = x.cols / count, .rows = x.rows, .own_gains = gamma && gamma.size() == x.cols};
 }
@@ -50,7 +50,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 
-/// gamma as a factor: 1 if absent, 1 + gamma with unit_offset.
+/// Returns the gains of the vector at column c: gamma, 1 + gamma with unit_offset, or 1 if gamma is absent.
 template <class D, typename T, class Part>
 HWY_INLINE VecOf<D> gain(D d, const T* gamma, bool unit_offset, int64_t c, Part part) {
   using A = hn::TFromD<D>;
@@ -59,7 +59,7 @@ HWY_INLINE VecOf<D> gain(D d, const T* gamma, bool unit_offset, int64_t c, Part 
   return unit_offset ? hn::Add(g, hn::Set(d, A{1})) : g;
 }
 
-/// y = (x - mean) * rstd * g + b for one row.
+/// Computes y = (x - mean) * rstd * gain + beta for one row.
 template <typename T, typename A>
 HWY_INLINE void apply_row(const T* x, const T* gamma, const T* beta, A mean, A rstd, bool unit_offset, T* y,
                           int64_t cols) {
@@ -110,7 +110,7 @@ void norm_forward_rows(const NormForward& a, int64_t begin, int64_t end) {
       const A rstd =
           A{1} / std::sqrt(row_sum_squares<T, A>(x, mean, cols) / static_cast<A>(cols) + static_cast<A>(a.variant.eps));
       static_cast<A*>(a.rstd.data)[heads.statistic(h, n)] = rstd;
-      // 3. apply
+      // 3. y
       apply_row<T, A>(x, gamma != nullptr ? gamma + heads.gain(h) : nullptr,
                       beta != nullptr ? beta + heads.gain(h) : nullptr, mean, rstd, a.variant.unit_offset,
                       row_of<T>(a.y, n) + heads.column(h), cols);
@@ -134,13 +134,11 @@ void norm_row_stats_impl(const NormRowStats& a, Threads& threads) {
     const A* center = static_cast<const A*>(a.center.data);
     A* sum = static_cast<A*>(a.sum.data);
     A* sum_squares = static_cast<A*>(a.sum_squares.data);
-    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const T* x = row_of<T>(a.x, n);
-        if (sum != nullptr) sum[n] = row_sum<T, A>(x, a.x.cols);
-        if (sum_squares != nullptr) {
-          sum_squares[n] = row_sum_squares<T, A>(x, center != nullptr ? center[n] : A{0}, a.x.cols);
-        }
+    for_rows(threads, a.x, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
+      const T* x = row_of<T>(a.x, n);
+      if (sum != nullptr) sum[n] = row_sum<T, A>(x, a.x.cols);
+      if (sum_squares != nullptr) {
+        sum_squares[n] = row_sum_squares<T, A>(x, center != nullptr ? center[n] : A{0}, a.x.cols);
       }
     });
   });
@@ -175,22 +173,21 @@ void norm_apply_impl(const NormApply& a, Threads& threads) {
     using A = hn::TFromD<TagOf<T>>;
     const A* mean = static_cast<const A*>(a.mean.data);
     const A* rstd = static_cast<const A*>(a.rstd.data);
-    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        apply_row<T, A>(row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data), static_cast<const T*>(a.beta.data),
-                        mean != nullptr ? mean[n] : A{0}, rstd[n], a.unit_offset, row_of<T>(a.y, n), a.x.cols);
-      }
+    for_rows(threads, a.x, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
+      apply_row<T, A>(row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data), static_cast<const T*>(a.beta.data),
+                      mean != nullptr ? mean[n] : A{0}, rstd[n], a.unit_offset, row_of<T>(a.y, n), a.x.cols);
     });
   });
 }
 
-/// sum_h = sum of h, sum_hx = sum of h * xhat over one row, h = dy * g.
+/// Computes sum_h, the sum of h over one row, and sum_hx, the sum of h * xhat, where h = dy * gain and xhat is the
+/// normalized x.
 template <typename T, typename A>
 HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd,
                                   int64_t cols, A& sum_h, A& sum_hx) {
   const TagOf<T> d;
   const auto mean_v = hn::Set(d, mean);
-  // rstd multiplies the whole sum, which is one product per row instead of one per element.
+  // rstd multiplies the complete sum: one multiplication per row instead of one per element.
   sum_lanes_twice(d, cols, sum_h, sum_hx, [&](auto& h_acc, auto& hx_acc, int64_t c, auto part) ASHLAR_SIMD {
     const auto h = hn::Mul(load(d, dy + c, part), gain(d, gamma, unit_offset, c, part));
     h_acc = hn::Add(h_acc, h);
@@ -199,7 +196,8 @@ HWY_INLINE void backward_row_sums(const T* dy, const T* x, const T* gamma, bool 
   sum_hx *= rstd;
 }
 
-/// Computes dx of one row, by mode, and adds the row's contribution to dgamma and dbeta to the block's partial sums.
+/// Computes dx of one row, stores or adds it by `mode`, and adds the row's contributions to the block's partial sums of
+/// dgamma and dbeta. If a pointer to partial sums is null, these sums are not computed.
 template <typename T, typename A>
 HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool unit_offset, A mean, A rstd, A mean_h,
                                    A mean_hx, GradMode mode, T* dx, A* dgamma, A* dbeta, int64_t cols) {
@@ -222,8 +220,9 @@ HWY_INLINE void backward_apply_row(const T* dy, const T* x, const T* gamma, bool
   });
 }
 
-/// The shared second half of the backward: dx and parameter gradients, with row sums given or computed here.
-/// `partials` holds num_blocks * 2 * heads.gains() accumulators when a parameter gradient is wanted.
+/// Computes dx and the parameter gradients, for NormBackward and NormBackwardApply. If the row sums are not given,
+/// computes them too. If a parameter gradient is wanted, `partials_data` is scratch memory for num_blocks * 2 *
+/// heads.gains() numbers.
 template <typename T>
 void backward_apply(const NormBackwardApply& a, NormType type, const Heads& heads, Threads& threads,
                     void* partials_data) {
@@ -242,7 +241,7 @@ void backward_apply(const NormBackwardApply& a, NormType type, const Heads& head
   A* partials = static_cast<A*>(partials_data);
   const int64_t block = block_rows(rows);
   const A inv_c = A{1} / static_cast<A>(a.c_total);
-  // 1. rows, a block of them at a time
+  // 1. dx, and the partial sums of each block of rows
   parallel_for(threads, num_blocks(rows), std::max<int64_t>(1, rows_grain(a.x.cols, kCheapGrain) / block),
                [&](int64_t first_block, int64_t last_block) {
                  for (int64_t b = first_block; b < last_block; ++b) {
@@ -275,7 +274,7 @@ void backward_apply(const NormBackwardApply& a, NormType type, const Heads& head
                    }
                  }
                });
-  // 2. blocks, in order
+  // 2. the partial sums, added in order
   if (!want_dgamma && !want_dbeta) return;
   parallel_for(threads, gains, std::max<int64_t>(64, kCheapGrain / num_blocks(rows)), [&](int64_t begin, int64_t end) {
     const TagOf<T> d;
@@ -307,15 +306,13 @@ void norm_backward_row_sums_impl(const NormBackwardRowSums& a, Threads& threads)
     const A* rstd = static_cast<const A*>(a.rstd.data);
     A* out_h = static_cast<A*>(a.sum_h.data);
     A* out_hx = static_cast<A*>(a.sum_hx.data);
-    parallel_for(threads, a.x.rows, rows_grain(a.x.cols, kCheapGrain), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        A sum_h = 0;
-        A sum_hx = 0;
-        backward_row_sums<T, A>(row_of<T>(a.dy, n), row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data),
-                                a.unit_offset, mean != nullptr ? mean[n] : A{0}, rstd[n], a.x.cols, sum_h, sum_hx);
-        if (out_h != nullptr) out_h[n] = sum_h;
-        out_hx[n] = sum_hx;
-      }
+    for_rows(threads, a.x, kCheapGrain, [&](int64_t n) ASHLAR_SIMD {
+      A sum_h = 0;
+      A sum_hx = 0;
+      backward_row_sums<T, A>(row_of<T>(a.dy, n), row_of<T>(a.x, n), static_cast<const T*>(a.gamma.data), a.unit_offset,
+                              mean != nullptr ? mean[n] : A{0}, rstd[n], a.x.cols, sum_h, sum_hx);
+      if (out_h != nullptr) out_h[n] = sum_h;
+      out_hx[n] = sum_hx;
     });
   });
 }

@@ -1,7 +1,8 @@
 // Rotary positions on the leading heads of each row.
-// Memory-bound: 2 storage elements moved (8 B in fp32) for 3 flops per element; the tables of a row stay in L1 over its
-// heads. Threads process contiguous rows. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so that a
-// permutation of the rows of the projection turns one into the other without changing a bit.
+// Memory-bound: 2 storage elements moved (8 B in fp32) for 3 flops per element; the tables of a row stay in L1 while
+// its heads are processed. Threads process contiguous rows. Both styles turn a pair (a, b) into fma(a, cos, -(b sin))
+// and fma(b, cos, a sin), so that a permutation of the rows of the projection turns one style into the other without
+// changing a bit.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -46,7 +47,8 @@ void rotate_half(const T* x, const A* cos, const A* sin, bool inverse, bool accu
   });
 }
 
-/// cos and sin of each dim of a head: every pair's cos twice, its sin negative for the first of the pair.
+/// Expands the tables from pairs to the dims of a head: both dims of a pair get its cos; the first dim gets -sin, the
+/// second dim gets sin.
 template <typename A>
 void spread_tables(const A* cos, const A* sin, bool inverse, int64_t half, A* spread_cos, A* spread_sin) {
   for (int64_t m = 0; m < half; ++m) {
@@ -121,7 +123,8 @@ HWY_AFTER_NAMESPACE();
 namespace ashlar::cpu {
 void CpuBackend::launch(const Rope& args, Stream&) {
   if (args.dims > kMaxRopeDims) {
-    throw input_error("rope", "dims = ", args.dims, " is not supported by the cpu backend; at most ", kMaxRopeDims);
+    throw input_error("rope", "dims = ", args.dims,
+                      " is too large for the cpu backend; set rope.dims or rope.global_dims to at most ", kMaxRopeDims);
   }
   ASHLAR_FOR_ISA(info_.isa, rope_impl)(args, threads_);
 }

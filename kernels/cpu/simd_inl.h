@@ -1,9 +1,9 @@
 // Vectors for the element-wise kernels, compiled once per instruction set (AVX-512, AVX2, SSE4.2 as the baseline).
-// A kernel file includes "kernels/cpu/simd_targets.h", sets HWY_TARGET_INCLUDE to itself, includes
-// hwy/foreach_target.h and then this header.
+// A kernel file includes "kernels/cpu/simd_targets.h", sets HWY_TARGET_INCLUDE to itself, includes hwy/foreach_target.h
+// and then this header.
 //
-// Sums use a fixed number of lanes on every instruction set, folded in a fixed order, so that AVX2 and AVX-512 (both
-// with fused multiply-add) give the same bits.
+// Sums have the same number of partial sums on every instruction set, added in a fixed order, so that AVX2 and AVX-512
+// (both with fused multiply-add) give the same bits.
 
 // The include guard is toggled, since Highway includes this file once per target.
 #if defined(ASHLAR_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,9 +19,11 @@
 
 #include "core/base/bf16.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/cpu/vector_inl.h"
 
-/// Written after the parameters of a lambda, which is then compiled for the target and always inlined into its kernel.
+/// Attributes of a lambda, written after its parameters. The lambda is then compiled for the current instruction set
+/// and always inlined into its kernel.
 #undef ASHLAR_SIMD
 #define ASHLAR_SIMD HWY_ATTR __attribute__((always_inline))
 
@@ -30,7 +32,7 @@ namespace ashlar::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The vectors that compute with a storage type: of float for fp32 and bf16, of double for fp64.
+/// Highway's tag of the vectors that compute with a storage type: of float for fp32 and bf16, of double for fp64.
 template <typename T>
 using TagOf = hn::ScalableTag<std::conditional_t<std::is_same_v<T, double>, double, float>>;
 template <class D>
@@ -38,7 +40,8 @@ using VecOf = hn::Vec<D>;
 template <class D>
 inline constexpr int64_t kLanesOf = static_cast<int64_t>(hn::MaxLanes(D()));
 
-/// Lanes of a load or store: all, or the first n (0 < n < lanes; loads fill with zero).
+/// The lanes that a load or store uses: all (Whole), or the first n (First, 0 < n < lanes). Loads set the other lanes
+/// to zero.
 struct Whole {};
 struct First {
   size_t n;
@@ -66,7 +69,17 @@ HWY_INLINE void store(D d, VecOf<D> v, T* p, First part) {
   std::memcpy(static_cast<void*>(p), lanes, part.n * sizeof(T));
 }
 
-/// f(c, part) for each vector of a row of `cols` elements.
+/// Calls f(n) for each row n of a matrix of this shape, with at least `grain` elements per thread. f is inlined if it
+/// is marked ASHLAR_SIMD.
+template <class F>
+HWY_INLINE void for_rows(Threads& threads, const ConstView& shape, int64_t grain, const F& f) {
+  parallel_for(threads, shape.rows, rows_grain(shape.cols, grain), [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t n = begin; n < end; ++n) f(n);
+  });
+}
+
+/// Calls f(c, part) for each vector of a row of `cols` elements: c is its first column, `part` its lanes (Whole or
+/// First).
 template <class D, class F>
 HWY_INLINE void for_lanes(D, int64_t cols, const F& f) {
   int64_t c = 0;
@@ -74,7 +87,7 @@ HWY_INLINE void for_lanes(D, int64_t cols, const F& f) {
   if (c < cols) f(c, First{static_cast<size_t>(cols - c)});
 }
 
-/// The valid lanes: all, or the first n, the others from `otherwise`.
+/// Returns `v` in the lanes of the last argument (Whole or First), and `otherwise` in the other lanes.
 template <class D>
 HWY_INLINE VecOf<D> keep_lanes(D, VecOf<D> v, VecOf<D>, Whole) {
   return v;
@@ -112,7 +125,8 @@ struct MaxOp {  // a NaN in `a` is dropped
 template <class D>
 inline constexpr int64_t kReduceLanes = 128 / static_cast<int64_t>(sizeof(hn::TFromD<D>));
 
-/// Reduction over a row: acc = f(acc, c, part) lane by lane from `init`, then all lanes combined by `op`.
+/// Reduces a row: computes acc = f(acc, c, part) lane by lane, starting from `init`, and then combines all lanes by
+/// `op`.
 template <class D, class Op, class F>
 HWY_INLINE hn::TFromD<D> reduce_lanes(D d, int64_t cols, VecOf<D> init, const Op& op, const F& f) {
   constexpr int64_t kN = kLanesOf<D>;

@@ -29,12 +29,13 @@ CudaBackend::~CudaBackend() = default;
 
 std::string CudaBackend::description() const { return device_.description(); }
 
-// Measures a square product that takes about a millisecond. On a GPU it is computed by cublasLt. On an emulated GPU it
-// is computed by loops on the host, and "percent of peak" says nothing about a GPU.
+// Times square matrix products, doubling their size until one takes a millisecond or has kPeakExtent rows, and returns
+// the highest rate in flop/s. On a GPU, cublasLt computes the products. On an emulated GPU, they are computed by
+// loops on the host, and "percent of peak" then says nothing about a GPU.
 double CudaBackend::measure_peak(DType dtype, double seconds) {
   using Clock = std::chrono::steady_clock;
   const std::unique_ptr<Stream> stream = make_stream();
-  Allocator& memory = allocator(MemoryKind::kActivations);  // used by a step
+  Allocator& memory = allocator(MemoryKind::kActivations);  // training steps use the same kind of memory
   const Swapped own_plans(device_.cublaslt_plans(), peak_plans_);
   double best = 0, rate = 0;
   for (int64_t n = kLeastPeakExtent; n <= kPeakExtent && best < 1e-3; n *= 2) {
@@ -63,20 +64,22 @@ double CudaBackend::measure_peak(DType dtype, double seconds) {
   return rate;
 }
 
-// The number of rows is small enough that logits use about 1 GB, and large enough that the pass of the weight gradient
-// over [V, C] is comparatively cheap.
+// A chunk has about as many rows as fit into 1 GiB of logits. With so many rows, reading and writing the weight
+// gradient [V, C] once per chunk is cheap compared with the matrix products.
 int64_t CudaBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
   const int64_t rows = (int64_t{1} << 30) / (V * size_of(logits_dtype(storage)));
   return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
 }
 
 void CudaBackend::copy_to_host(ConstView device, void* host, Stream& stream) {
-  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  ASHLAR_CHECK(device.contiguous(), "expected contiguous rows, got rows = ", device.rows, " cols = ", device.cols,
+               " stride = ", device.stride);
   device_.copy(host, device.data, device.size() * size_of(device.dtype), stream);
 }
 
 void CudaBackend::copy_from_host(const void* host, MutView device, Stream& stream) {
-  ASHLAR_CHECK(device.contiguous(), "rows = ", device.rows, " cols = ", device.cols, " stride = ", device.stride);
+  ASHLAR_CHECK(device.contiguous(), "expected contiguous rows, got rows = ", device.rows, " cols = ", device.cols,
+               " stride = ", device.stride);
   device_.copy(device.data, host, device.size() * size_of(device.dtype), stream);
 }
 

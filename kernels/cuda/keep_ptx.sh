@@ -10,7 +10,7 @@ for argument; do
 done
 name=$(printf '%s' "${source#"$root"/}" | tr / _)
 stem=$(basename "$source" .cu)
-kept=$folder/kept/$name  # what nvcc makes on its way: tens of MiB, of which the PTX stays
+kept=$folder/kept/$name  # nvcc's intermediate files: tens of MiB, of which only the PTX is kept
 rm -rf "$kept"
 mkdir -p "$kept"
 "$@" -Xptxas -v --keep --keep-dir "$kept" 2>"$folder/$name.resources" || {
@@ -18,7 +18,7 @@ mkdir -p "$kept"
   exit 1
 }
 for ptx in "$kept/$stem".compute_*.ptx; do
-  [ -e "$ptx" ] || continue  # of one target alone it has no target's name
+  [ -e "$ptx" ] || continue  # with a single target, nvcc names no target in the file name
   target=${ptx#"$kept/$stem".}
   mkdir -p "$folder/${target%.ptx}"
   mv "$ptx" "$folder/${target%.ptx}/$name.ptx"

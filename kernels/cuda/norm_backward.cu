@@ -1,9 +1,9 @@
-// Gradients of LayerNorm and RMSNorm of each row or each head of a row, whole and in parts.
-// Memory-bound: for 15 flops it reads one storage element of dy, one of x, and one of dx if dx is accumulated, and
-// writes one (6 or 8 B in bf16). A group of threads holds its rows in registers between the sums and dx, so that each
-// is read once; wider rows use two kernels. Blocks go from row to row and keep gains and their partial sums of dgamma
-// and dbeta in registers; a second kernel adds these partial sums in a fixed order. For rows of heads a block processes
-// one head.
+// Gradients of LayerNorm and RMSNorm of each row or each head of a row, in one kernel or in parts (row sums,
+// application). Memory-bound: for 15 flops it reads one storage element of dy, one of x, and one of dx if dx is
+// accumulated, and writes one (6 or 8 B in bf16). A group of threads keeps a row of dy and of x in registers between
+// the sums and dx, so that each is read once; wider rows use two kernels. A block processes many rows and keeps the
+// gains and its partial sums of dgamma and dbeta in registers; a second kernel adds the partial sums of the blocks in a
+// fixed order. If rows have heads, a block processes one head.
 
 #include "core/backend/norm.h"
 
@@ -19,17 +19,17 @@ struct BackwardParams {
   using A = AccumulateOf<T>;
   Rows<const T> dy, x;
   const T* gamma;
-  const A* mean;  ///< null: 0
+  const A* mean;  ///< null if all means are 0 (RMSNorm)
   const A* rstd;
-  Rows<T> dx;       ///< null: not needed
-  A* partials;      ///< [blocks][2][slots]: each block's partial sums of dgamma and dbeta, or null
+  Rows<T> dx;       ///< null if dx is not wanted
+  A* partials;      ///< [blocks][2][slots]: partial sums of dgamma and dbeta (see Slots), or null
   A inverse_total;  ///< 1 / width of the whole row
   bool layernorm, unit_offset, accumulate;
   int64_t rows;
   int cols;       ///< number of columns of a row, or of a head
-  int gain_step;  ///< stride between the gains of heads: 0 if all heads share them
+  int gain_step;  ///< offset between the gains of adjacent heads; 0 if all heads share the gains
 
-  /// A block of grid.y = h processes head h.
+  /// Moves all pointers to head h. A block with blockIdx.y = h processes head h.
   __device__ __forceinline__ void select_head(unsigned h) {
     dy.data += int64_t{h} * cols;
     x.data += int64_t{h} * cols;
@@ -40,7 +40,8 @@ struct BackwardParams {
   }
 };
 
-/// A group of threads for each row: sum of h and of h * xhat, h = dy * g.
+/// A group of threads computes the sums of h and of h * xhat of each row, where h = dy * gain and xhat is the
+/// normalized x.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes)
     norm_backward_row_sums_kernel(BackwardParams<T> a, AccumulateOf<T>* sum_h, AccumulateOf<T>* sum_hx, int lanes) {
@@ -74,15 +75,17 @@ __global__ void __launch_bounds__(kMaxRowLanes)
   }
 }
 
-/// dx of one element, from h = dy * g and the row's sums over its width.
+/// Returns dx of one element. h = dy * gain, xhat is the normalized x; mean_h and mean_hx are the means of h and of
+/// h * xhat over the row.
 template <typename A>
 __device__ __forceinline__ A dx_of(A h, A xhat, A mean_h, A mean_hx, A rstd) {
   return rstd * fused(-xhat, mean_hx, h - mean_h);
 }
 
-/// Layout of a block's partial sums of dgamma and then dbeta: `slots` numbers each, in the order of threads and not of
-/// columns, so that adjacent threads write adjacent numbers. Slot (p * W + i) * lanes + rank is column (p * lanes +
-/// rank) * W + i.
+/// Layout of a block's partial sums: `count` slots for dgamma, then `count` slots for dbeta. The slots are in the order
+/// of threads, not of columns, so that adjacent threads write adjacent numbers. W is `width`, the number of elements
+/// of a vector. Element i of vector p of thread `rank` of a group, which is column (p * lanes + rank) * W + i, has slot
+/// (p * W + i) * lanes + rank.
 struct Slots {
   int lanes, width;
   int64_t count;
@@ -103,7 +106,7 @@ __device__ __forceinline__ void store_partials(A* partials, const Slots& slots, 
   }
 }
 
-/// A block processes a tile of columns down its rows: dx, and its partial sums of dgamma and dbeta.
+/// A block computes dx for a tile of columns of many rows, and partial sums of dgamma and dbeta over these rows.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(ColumnTiles::kThreads)
     norm_backward_apply_kernel(BackwardParams<T> a, const AccumulateOf<T>* sum_h, const AccumulateOf<T>* sum_hx,
@@ -146,15 +149,16 @@ __global__ void __launch_bounds__(ColumnTiles::kThreads)
 
 // Backward in one pass.
 
-/// A block: groups of threads that each hold a row of dy, of x, and of dx if it is accumulated. For each row
-/// 1. loads the next one's  2. sums of h and h (x - mean)  3. dx, and the thread's partial sums of dgamma and dbeta.
-/// 4. At the end the groups' partial sums are added and written as the block's.
+/// A block has several groups of threads. A group keeps a row of dy and of x in registers. For each of its rows a group
+/// 1. loads its next row if kAhead, otherwise this row  2. sums h and h (x - mean)
+/// 3. computes dx, and adds to its sums for dgamma and dbeta.
+/// 4. At the end the block adds the sums of its groups and writes them as its partial sums.
 template <typename T, bool kVector>
 __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardParams<T> a, int lanes) {
   using A = AccumulateOf<T>;
   constexpr int W = kWidth<T>;
   constexpr int kNumbers = kHeld<T> * W;
-  constexpr bool kAhead = sizeof(T) == 2 && kVector;  // others have no registers left
+  constexpr bool kAhead = sizeof(T) == 2 && kVector;  // loads the next row early, where registers are left for it
   ASHLAR_SHARED(A, shared, [RowGroup<A>::kShared]);
   ASHLAR_DYNAMIC_SHARED(A, exchange);
   RowGroup<A> group(lanes, shared);
@@ -183,11 +187,11 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   if (kAhead) fetch(next, first + group.index);
   for (int64_t n = first; n < a.rows; n += step) {
     const int64_t row = n + group.index;
-    // 1. the next row
+    // 1. load the next row
     in = next;
     gain.gamma.keep_packed();
     fetch(kAhead ? next : in, kAhead ? row + step : row);
-    // 2. sums; rstd multiplies the whole sum
+    // 2. sums of h and h (x - mean); the complete second sum is multiplied by rstd below
     A sums[2] = {0, 0};
     if (a.dx) {
       ASHLAR_UNROLL
@@ -206,7 +210,7 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
     if (row >= a.rows) continue;
     const A mean_h = a.layernorm ? sums[0] * a.inverse_total : A{0};
     const A mean_hx = sums[1] * in.rstd * a.inverse_total;
-    // 3. apply
+    // 3. dx, and sums for dgamma and dbeta
     ASHLAR_UNROLL
     for (int p = 0; p < kHeld<T>; ++p) {
       const int c = in.x.column(p, lanes, group.rank);
@@ -234,9 +238,10 @@ __global__ void __launch_bounds__(kMaxRowLanes) norm_backward_kernel(BackwardPar
   }
 }
 
-/// dgamma (y = 0) or dbeta (y = 1) of 32 slots from the blocks' partial sums: 8 slices of them in order, then the
-/// slices. For heads with separate gains z is the head.
 constexpr int kSlices = 8;
+/// Adds the blocks' partial sums of 32 slots, for dgamma (blockIdx.y = 0) or dbeta (blockIdx.y = 1). Each of 8 warps
+/// adds the partial sums of every 8th block (a slice) in order; then the sums of the slices are added. If heads have
+/// separate gains, blockIdx.z is the head.
 template <typename A>
 __global__ void __launch_bounds__(32 * kSlices)
     norm_add_partials_kernel(const A* partials, int64_t blocks, Slots slots, int64_t cols, A* dgamma, A* dbeta,
@@ -375,11 +380,12 @@ void CudaBackend::launch(const NormBackward& args, Stream& stream) {
     if (args.dx_mode != GradMode::kSkip) params.dx = rows_of<T>(args.dx);
     params.cols = static_cast<int>(cols);
     params.gain_step = own_gains ? params.cols : 0;
-    // Rows too wide to hold: their sums first, then the columns.
+    // Rows too wide for registers use two kernels: the first computes the sums of rows, the second computes dx.
     const bool wide = cols > kMaxHeldColumns<T>;
     if (wide && args.heads > 1) {
-      throw input_error("norm_backward", "heads of ", cols, " columns are not supported by the cuda backend; at most ",
-                        kMaxHeldColumns<T>);
+      throw input_error("norm_backward", "expected normalized heads of at most ", kMaxHeldColumns<T>,
+                        " columns on the cuda backend, got ", cols,
+                        "; choose a smaller model.head_dim, or run.device = \"cpu\"");
     }
     const RowLayout layout = row_layout(div_up(cols, kWidth<T>), kHeld<T>, kMaxRowLanes, kMaxRowLanes);
     const ColumnTiles tiles = column_tiles(rows, cols, kWidth<T>);

@@ -1,7 +1,8 @@
-// Rotary positions on the leading heads of each row.
+// Rotary position embeddings of the leading heads of each row.
 // Memory-bound: 2 storage elements moved (4 B in bf16) for 3 flops per element. A thread keeps the cosines and sines of
-// its pairs in registers over the row's heads. Both styles compute fma(a, cos, -(b sin)) and fma(b, cos, a sin), so
-// that a permutation of the rows of the projection turns one into the other without changing a bit.
+// its pairs in registers for all heads of a row. Both styles turn a pair (a, b) into fma(a, cos, -(b sin)) and fma(b,
+// cos, a sin), so that a permutation of the rows of the projection's weight turns one style into the other without
+// changing a bit.
 
 #include "core/backend/rope.h"
 
@@ -25,19 +26,21 @@ struct RopeParams {
   int64_t rows;
   int heads, rotated_heads, head_dim, dims;
   bool inverse, accumulate;
-  bool copy_rest;     ///< y is not x, so columns that do not rotate are copied
-  int lanes;          ///< threads that share a row
-  int items;          ///< items of a head: vectors of pairs
-  int heads_at_once;  ///< lanes = items * heads_at_once, if the items are not more than a block's threads
+  bool copy_rest;     ///< true if y is not x: columns that are not rotated must be copied
+  int lanes;          ///< number of threads that process a row
+  int items;          ///< number of items of a head; an item is the kPairs pairs that a thread rotates at once
+  int heads_at_once;  ///< number of heads that the threads of a row process at the same time
 };
 
-/// Pairs of an item: with vectors, one of `a` and one of `b` in style half, one of both in style interleaved.
+/// Number of pairs (a, b) of an item. With kVector, an item of style half is one vector of a and one vector of b; an
+/// item of style interleaved is one vector of adjacent pairs.
 template <typename T, RopeStyle kStyle, bool kVector>
 inline constexpr int kPairs = !kVector                     ? 1
                               : kStyle == RopeStyle::kHalf ? kWidth<T>
                                                            : kWidth<T> / 2;
 
-/// An adjacent pair may be misaligned although vectors are aligned. It is then moved element by element.
+/// Stores `values` to y, or adds them to y. Without kVector it stores element by element, since a pair of adjacent
+/// elements may be misaligned.
 template <bool kVector, int W, typename T, typename A>
 __device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
   if (accumulate) {
@@ -48,7 +51,7 @@ __device__ __forceinline__ void put(T* y, A (&values)[W], bool accumulate) {
   store_row<kVector>(y, narrow<T>(values), W);
 }
 
-/// y (+)= x for `count` units of W elements, `step` of them apart.
+/// y (+)= x for units first, first + step, ... below `count`; a unit has W elements.
 template <int W, typename T>
 __device__ __forceinline__ void pass_through(const T* x, T* y, int first, int count, int step, bool accumulate) {
   using A = AccumulateOf<T>;
@@ -59,8 +62,11 @@ __device__ __forceinline__ void pass_through(const T* x, T* y, int first, int co
   }
 }
 
-/// A block: groups of `lanes` threads for a row each; a thread takes one item of every heads_at_once-th head.
-/// 1. cosines and sines of the item  2. the heads  3. the heads that are not rotated
+/// A block has groups of `lanes` threads; a group processes one row at a time. A thread processes one item at a time
+/// of every heads_at_once-th head.
+/// 1. loads the cosines and sines of the item
+/// 2. in its heads, rotates the item and copies columns that are not rotated
+/// 3. copies the heads that are not rotated
 template <typename T, RopeStyle kStyle, bool kVector>
 __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
   using A = AccumulateOf<T>;
@@ -76,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
     T* const y = r.y[n];
     for (int item = rank % item_step; item < r.items; item += item_step) {
       const int m = item * kP;
-      // 1. tables
+      // 1. load the cosines and sines of the item
       A cos[kP] = {}, sin[kP] = {};
       if (m < half) {
         widen(load<kP>(r.cos[r.positions[n]] + m), cos);
@@ -84,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
       }
       ASHLAR_UNROLL
       for (int i = 0; i < kP; ++i) sin[i] = r.inverse ? -sin[i] : sin[i];
-      // 2. heads
+      // 2. rotate the item in its heads, and copy columns that are not rotated
       for (int h = head; h < r.rotated_heads; h += r.heads_at_once) {
         const T* const x_h = x + h * r.head_dim;
         T* const y_h = y + h * r.head_dim;
@@ -114,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 4) rope_kernel(RopeParams<T> r) {
         if (r.copy_rest) pass_through<kUnit>(x_h + r.dims, y_h + r.dims, item, rest, r.items, r.accumulate);
       }
     }
-    // 3. other heads
+    // 3. copy the heads that are not rotated
     if (!r.copy_rest) continue;
     const int done = r.rotated_heads * r.head_dim;
     pass_through<kUnit>(x + done, y + done, rank, (r.heads * r.head_dim - done) / kUnit, r.lanes, r.accumulate);
@@ -129,7 +135,8 @@ void launch_rope(const Rope& a, Stream& stream) {
                        rows_aligned_for(kWidth<T>, a.x, a.y) && rows_aligned_for(kTablePairs, a.cos, a.sin);
   with_flag(vectors, [&](auto vector) {
     const int64_t pairs = kPairs<T, kStyle, vector.value>;
-    // If the rows alone do not fill the device, several heads are processed at once, and each loads the tables again.
+    // If the rows alone do not fill the device, several heads are processed at once, and their threads load the same
+    // table rows.
     const int64_t items = std::max<int64_t>(1, a.dims / 2 / pairs);
     int64_t at_once = 1;
     while (at_once < a.rotated_heads && 2 * at_once * items <= kThreads &&
@@ -165,7 +172,8 @@ void launch_rope(const Rope& a, Stream& stream) {
 
 void CudaBackend::launch(const Rope& args, Stream& stream) {
   if (args.dims > kMaxRopeDims) {
-    throw input_error("rope", "dims = ", args.dims, " is not supported by the cuda backend; at most ", kMaxRopeDims);
+    throw input_error("rope", "expected rope.dims of at most ", kMaxRopeDims, " on the cuda backend, got ", args.dims,
+                      "; choose a smaller rope.dims");
   }
   if (args.x.size() == 0) return;
   with_storage("rope", args.x.dtype, [&](auto t) {

@@ -41,10 +41,8 @@ template <typename Number>
 Number Arguments::in_range(std::string_view name, Number otherwise, Number least, Number most, const char* what) {
   const auto text = option(name);
   if (!text) return otherwise;
-  Number value = 0;
-  const char* const last = text->data() + text->size();
-  const auto [end, error] = std::from_chars(text->data(), last, value);
-  if (error == std::errc() && end == last && value >= least && value <= most) return value;
+  const std::optional<Number> value = parse_number<Number>(*text);
+  if (value && *value >= least && *value <= most) return *value;
   throw input_error(command_, "option ", name, " = ", *text, ": expected a ", what, " from ", least, " to ", most);
 }
 
@@ -73,7 +71,7 @@ int64_t Arguments::bytes(std::string_view name, int64_t otherwise) {
   }
   if (error != std::errc() || unit == 0 || value < 0 || value > INT64_MAX / unit) {
     throw input_error(command_, "option ", name, " = ", *text,
-                      ": expected a whole number of bytes below 2^63, with a unit or without: 500MB, 5GB, 2GiB");
+                      ": expected a whole number of bytes below 2^63, with or without a unit, such as 500MB or 2GiB");
   }
   return value * unit;
 }
@@ -87,14 +85,19 @@ std::vector<std::string> Arguments::positionals() {
     const std::string nearest = nearest_word(name, known_);
     throw input_error(command_, "unknown option ", printable(name),
                       nearest.empty() ? "; " : str_cat("; did you mean ", nearest, "? "), "ashlar ", command_,
-                      " --help lists all");
+                      " --help lists all options");
   }
   return words_;
 }
 
 void Arguments::options_only() {
   if (const auto rest = positionals(); !rest.empty())
-    throw input_error(command_, "expected options only, got ", printable(rest.front()));
+    throw input_error(command_, "expected options only, got ", printable(rest.front()), "; remove it");
+}
+
+void Arguments::expect(const std::vector<std::string>& words, size_t count, const char* what,
+                       const char* ending) const {
+  if (words.size() != count) throw input_error(command_, "expected ", what, ", got ", words.size(), ending);
 }
 
 std::vector<DType> take_dtypes(Arguments& arguments, std::vector<DType> otherwise) {
@@ -108,7 +111,7 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   std::vector<std::string> overrides, rest;
   for (const std::string& word : words) {
     const size_t equal = word.find('=');
-    // Also matches a key without its section: the reader of the overrides reports which one is meant.
+    // Also matches a key without its section: the error for the unknown override then suggests the full name.
     const bool override_form = equal != std::string::npos && equal > 0 && word.find('/') > equal &&
                                (word.find('.') < equal || !std::filesystem::exists(word));
     (override_form ? overrides : rest).push_back(word);

@@ -14,35 +14,17 @@
 namespace ashlar::launch {
 namespace {
 
-struct Shape {
+struct AttentionSizes {
   const char* name;
   int64_t B, T, H, D;
 };
-constexpr std::array<Shape, 3> kShapes = {Shape{"gpt2", 4, 256, 12, 64}, Shape{"gpt2-1024", 1, 1024, 12, 64},
-                                          Shape{"char", 12, 64, 4, 32}};
-
-struct Options {
-  int threads = 0;
-  std::vector<DType> dtypes;
-  std::string isa;
-  double dropout = 0;
-  double seconds = 0;  // per measurement
-};
-
-Options parse(Words words) {
-  Arguments args("bench attention", words);
-  const Options options{.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
-                        .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
-                        .isa = args.option("--isa").value_or(""),
-                        .dropout = args.number("--dropout", 0, 0, 0.999),
-                        .seconds = args.number("--seconds", 0.3, 1e-4, 60)};
-  args.options_only();
-  return options;
-}
+constexpr std::array<AttentionSizes, 3> kAttentionSizes = {AttentionSizes{"gpt2", 4, 256, 12, 64},
+                                                           AttentionSizes{"gpt2-1024", 1, 1024, 12, 64},
+                                                           AttentionSizes{"char", 12, 64, 4, 32}};
 
 class Problem {
  public:
-  Problem(const Ctx& ctx, const Shape& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {
+  Problem(const Ctx& ctx, const AttentionSizes& s, double dropout) : ctx_(ctx), width_(s.H * s.D) {
     const int64_t rows = s.B * s.T;
     const auto random = [&](const Tensor& t, uint64_t rng_stream) {
       ctx.backend.random_fill(
@@ -103,8 +85,8 @@ class Problem {
   AttentionShape shape_;
 };
 
-void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass, double seconds, double flops,
-               double peak) {
+void print_attention_row(std::ostream& out, const AttentionSizes& s, DType dtype, const char* pass, double seconds,
+                         double flops, double peak) {
   out << absl::StrFormat("%-10s %-5s B=%-3d T=%-5d H=%-3d D=%-4d %-9s %9.3f ms %8.1f GFLOP/s %5.1f%%\n", s.name,
                          std::string(name_of(dtype)), s.B, s.T, s.H, s.D, pass, seconds * 1e3, flops / seconds * 1e-9,
                          100 * flops / seconds / peak);
@@ -113,25 +95,30 @@ void print_row(std::ostream& out, const Shape& s, DType dtype, const char* pass,
 }  // namespace
 
 int run_bench_attention(Words words, Session& session) {
-  const Options options = parse(words);
+  Arguments args("bench attention", words);
+  const auto threads = static_cast<int>(args.integer("--threads", 0, 1, 1024));
+  const std::vector<DType> dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16});
+  const std::string isa = args.option("--isa").value_or("");
+  const double dropout = args.number("--dropout", 0, 0, 0.999);
+  const double seconds = args.number("--seconds", 0.3, 1e-4, 60);  // time budget of a measurement
+  args.options_only();
   std::ostream& out = session.out;
-  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = options.threads, .max_isa = options.isa});
+  const std::unique_ptr<Backend> backend = kernels::make_backend({.threads = threads, .max_isa = isa});
   const std::unique_ptr<Stream> stream = backend->make_stream();
   out << backend->description() << "\n";
-  for (const DType dtype : options.dtypes) {
+  for (const DType dtype : dtypes) {
     const double peak = backend->measure_peak(accumulate_dtype(dtype), 0.1);
     out << "attention in " << name_of(dtype) << "; 100% = " << std::llround(peak * 1e-9) << " GFLOP/s ("
-        << name_of(accumulate_dtype(dtype)) << " multiply-add peak measured now); causal flops, dropout "
-        << options.dropout << "\n";
-    for (const Shape& s : kShapes) {
-      const Problem problem({.backend = *backend, .stream = *stream, .dtype = dtype, .scalars = {}}, s,
-                            options.dropout);
+        << name_of(accumulate_dtype(dtype)) << " multiply-add peak measured now); causal flops, dropout " << dropout
+        << "\n";
+    for (const AttentionSizes& s : kAttentionSizes) {
+      const Problem problem({.backend = *backend, .stream = *stream, .dtype = dtype, .scalars = {}}, s, dropout);
       const double pairs = static_cast<double>(s.B * s.H * s.T * (s.T + 1) / 2) * static_cast<double>(s.D);
-      const double forward = quartile_seconds(options.seconds, [&] { problem.forward(); });
-      const double backward = quartile_seconds(options.seconds, [&] { problem.backward(); });
-      print_row(out, s, dtype, "forward", forward, 4 * pairs, peak);
-      print_row(out, s, dtype, "backward", backward, 10 * pairs, peak);
-      print_row(out, s, dtype, "both", forward + backward, 14 * pairs, peak);
+      const double forward = quartile_seconds(seconds, [&] { problem.forward(); });
+      const double backward = quartile_seconds(seconds, [&] { problem.backward(); });
+      print_attention_row(out, s, dtype, "forward", forward, 4 * pairs, peak);
+      print_attention_row(out, s, dtype, "backward", backward, 10 * pairs, peak);
+      print_attention_row(out, s, dtype, "both", forward + backward, 14 * pairs, peak);
     }
   }
   return 0;

@@ -20,25 +20,25 @@
 namespace ashlar::launch {
 namespace {
 
-constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr std::array<int64_t, 7> kMessageBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 
-struct Options {
+struct CommArguments {
   DType dtype = DType::kFloat32;
-  int64_t largest = kSizes.back();
-  double seconds = 0.3;  // per line
+  int64_t largest = kMessageBytes.back();
+  double seconds = 0.3;  // time budget of a line of the table
   bool json = false;
   std::string device = "cpu";
   bool deterministic = false;
   comm::Tuning tuning;
 };
 
-Options parse(std::span<const std::string> words) {
+CommArguments parse_comm(std::span<const std::string> words) {
   Arguments args("bench comm", words);
-  Options options;
+  CommArguments options;
   const std::string dtype = args.option("--dtype").value_or("fp32");
   if (!parse_enum(dtype, options.dtype) || !is_floating(options.dtype))
     throw input_error("bench comm", "--dtype expects fp32, bf16 or fp64, got ", dtype);
-  options.largest = args.integer("--largest", options.largest, kSizes.front(), kSizes.back());
+  options.largest = args.integer("--largest", options.largest, kMessageBytes.front(), kMessageBytes.back());
   options.seconds = args.number("--seconds", options.seconds, 1e-4, 60);
   options.json = args.flag("--json");
   options.device = args.option("--device").value_or(options.device);
@@ -51,13 +51,13 @@ Options parse(std::span<const std::string> words) {
   return options;
 }
 
-/// Where the buffers are: on a device, or on the host if the pointers are null.
+/// Where the buffers are: on the device of `backend`, or on the host if `backend` is null.
 struct Place {
   Backend* backend = nullptr;
   Stream& stream;
 };
 
-/// A block of memory for the benchmark. It is never null, and it was written once so that its pages are mapped.
+/// A block of memory for the benchmark. The constructor writes it once, so that its pages are mapped.
 class Buffer {
  public:
   Buffer(int64_t bytes, const Place& place) : place_(place), bytes_(bytes) {
@@ -79,7 +79,7 @@ class Buffer {
     const int64_t size = bytes / size_of(dtype);
     return {data_ + begin_bytes, dtype, 1, size, size};
   }
-  /// Returns after the zeros are written.
+  /// Fills the block with zeros, and returns when they are written.
   void clear() {
     if (place_.backend == nullptr) {
       std::ranges::fill(memory_, '\0');
@@ -107,10 +107,12 @@ class Buffer {
   char* data_ = nullptr;
 };
 
-/// The slowest rank's time of one call: the lower quartile over repeated calls. All ranks begin together, and each has
-/// just written its input. As in training, the data that a rank receives is therefore not in its own cache yet.
-double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, const std::function<void()>& call) {
-  SynchronousStream stream;  // for times, in host memory
+/// Returns the slowest rank's time of one call, in seconds: the lower quartile over repeated calls. All ranks begin
+/// together, and each has just written its input. As in training, the data that a rank receives is therefore in the
+/// sender's cache, not in the receiver's.
+double quartile_call_seconds(comm::Communicator& host, double budget, Buffer& input,
+                             const std::function<void()>& call) {
+  SynchronousStream stream;  // for the barrier and the exchange of times, on the host
   const auto timed = [&] {
     input.clear();
     host.barrier(stream).wait();
@@ -132,33 +134,33 @@ double quartile_seconds(comm::Communicator& host, double budget, Buffer& input, 
   return quantile(std::move(times), 0.25);
 }
 
-struct Row {
+struct CommRow {
   const char* operation;
   int64_t bytes;
   double seconds, copy_seconds;
-  double share;  ///< lower bound, over all algorithms, of the share of the bytes that cross a rank's slowest link
+  double share;  ///< minimum number of bytes that a rank sends (or receives) / `bytes`
 
   double rate() const { return static_cast<double>(bytes) / seconds * 1e-9; }
   double bus_rate() const { return rate() * share; }
   double ratio() const { return copy_seconds / seconds; }
 };
 
-std::vector<Row> measure(const Options& options, comm::Communicator& comm, const Place& place) {
+std::vector<CommRow> measure_collectives(const CommArguments& options, comm::Communicator& comm, const Place& place) {
   const int peer = (comm.rank() ^ 1) < comm.size() ? comm.rank() ^ 1
                                                    : comm.rank();  // the last of an odd number of ranks is its own peer
   const double others = static_cast<double>(comm.size() - 1) / comm.size();
-  std::vector<Row> rows;
+  std::vector<CommRow> rows;
   Stream& stream = place.stream;
-  for (const int64_t size : kSizes) {
+  for (const int64_t size : kMessageBytes) {
     if (size > options.largest) break;
     Buffer a(size, place), b(size, place);
-    // All parts have the same size, a multiple of a cache line.
+    // The parts of all ranks have the same size, a multiple of a cache line (64 bytes).
     const int64_t part = size / comm.size() / 64 * 64, bytes = part * comm.size();
     const MutView x = a.view(options.dtype, 0, bytes), y = b.view(options.dtype, 0, bytes);
     const MutView mine = a.view(options.dtype, part * comm.rank(), part);
-    const double copy = quartile_seconds(comm.host(), options.seconds, a, [&] { b.copy_from(a, bytes); });
+    const double copy = quartile_call_seconds(comm.host(), options.seconds, a, [&] { b.copy_from(a, bytes); });
     const auto add = [&](const char* name, double share, const std::function<void()>& call) {
-      rows.push_back({name, bytes, quartile_seconds(comm.host(), options.seconds, a, call), copy, share});
+      rows.push_back({name, bytes, quartile_call_seconds(comm.host(), options.seconds, a, call), copy, share});
     };
     add("all_reduce", 2 * others,
         [&] { comm.all_reduce({.in = x, .out = x, .op = comm::ReduceOp::kSum}, stream).wait(); });
@@ -171,11 +173,11 @@ std::vector<Row> measure(const Options& options, comm::Communicator& comm, const
   return rows;
 }
 
-void print(const Options& options, const std::vector<Row>& rows, int ranks, int local, std::ostream& out) {
+void print(const CommArguments& options, const std::vector<CommRow>& rows, int ranks, int local, std::ostream& out) {
   if (options.json) {
     nlohmann::json json = {
         {"ranks", ranks}, {"local_ranks", local}, {"device", options.device}, {"dtype", name_of(options.dtype)}};
-    for (const Row& row : rows) {
+    for (const CommRow& row : rows) {
       json["rows"].push_back({{"operation", row.operation},
                               {"bytes", row.bytes},
                               {"us", row.seconds * 1e6},
@@ -189,7 +191,7 @@ void print(const Options& options, const std::vector<Row>& rows, int ranks, int 
   out << ranks << " ranks, " << local << " on this machine, " << options.device << ", " << name_of(options.dtype)
       << "\n";
   out << "operation            bytes         us    GB/s     bus  of a copy\n";
-  for (const Row& row : rows) {
+  for (const CommRow& row : rows) {
     out << absl::StrFormat("%-14s %11d %10.1f %7.2f %7.2f %10.2f\n", row.operation, row.bytes, row.seconds * 1e6,
                            row.rate(), row.bus_rate(), row.ratio());
   }
@@ -198,7 +200,7 @@ void print(const Options& options, const std::vector<Row>& rows, int ranks, int 
 }  // namespace
 
 int run_bench_comm(Words words, Session& session) {
-  const Options options = parse(words);
+  const CommArguments options = parse_comm(words);
   comm::Bootstrap& bootstrap = session.bootstrap;
   const auto host = bootstrap.make_world("bench", options.tuning);
   std::unique_ptr<Backend> backend;
@@ -218,7 +220,7 @@ int run_bench_comm(Words words, Session& session) {
                                      .deterministic = options.deterministic});
   }
   comm::Communicator& all = device.all ? *device.all : *host;
-  const std::vector<Row> rows = measure(options, all, {.backend = backend.get(), .stream = *stream});
+  const std::vector<CommRow> rows = measure_collectives(options, all, {.backend = backend.get(), .stream = *stream});
   if (all.rank() == 0) print(options, rows, all.size(), bootstrap.local_size(), session.out);
   return 0;
 }

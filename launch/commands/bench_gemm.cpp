@@ -18,40 +18,42 @@
 namespace ashlar::launch {
 namespace {
 
-struct Shape {
+struct GemmShape {
   int64_t rows, k, m;  // y [rows, m] = x [rows, k] w [m, k]^T
 };
-constexpr std::array<Shape, 5> kGpt2 = {Shape{1024, 768, 2304}, Shape{1024, 768, 768}, Shape{1024, 768, 3072},
-                                        Shape{1024, 3072, 768}, Shape{1024, 768, 50304}};
-constexpr std::array<Shape, 5> kChar = {Shape{768, 128, 384}, Shape{768, 128, 128}, Shape{768, 128, 512},
-                                        Shape{768, 512, 128}, Shape{768, 128, 65}};
+constexpr std::array<GemmShape, 5> kGpt2 = {GemmShape{1024, 768, 2304}, GemmShape{1024, 768, 768},
+                                            GemmShape{1024, 768, 3072}, GemmShape{1024, 3072, 768},
+                                            GemmShape{1024, 768, 50304}};
+constexpr std::array<GemmShape, 5> kChar = {GemmShape{768, 128, 384}, GemmShape{768, 128, 128},
+                                            GemmShape{768, 128, 512}, GemmShape{768, 512, 128},
+                                            GemmShape{768, 128, 65}};
 constexpr std::array<std::string_view, 3> kKinds = {"forward", "dgrad", "wgrad"};
 
-struct Model {
+struct GemmModel {
   std::string_view name;
-  std::span<const Shape> shapes;
+  std::span<const GemmShape> shapes;
 };
 
-struct Options {
+struct GemmArguments {
   bool json = false;
   std::string device;
   int threads = 0;
-  std::vector<Model> models;
+  std::vector<GemmModel> models;
   std::vector<DType> dtypes;
-  double seconds = 0;  // per row
+  double seconds = 0;  // time budget of a row
 };
 
-Options parse(Words words) {
+GemmArguments parse_gemm(Words words) {
   Arguments args("bench gemm", words);
-  const Model gpt2{"gpt2", kGpt2}, chars{"char", kChar};
-  const std::pair<std::string_view, std::vector<Model>> models[] = {
+  const GemmModel gpt2{"gpt2", kGpt2}, chars{"char", kChar};
+  const std::pair<std::string_view, std::vector<GemmModel>> models[] = {
       {"gpt2", {gpt2}}, {"char", {chars}}, {"all", {gpt2, chars}}};
-  Options options{.json = args.flag("--json"),
-                  .device = args.option("--device").value_or("cpu"),
-                  .threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
-                  .models = args.choice("--shapes", models[2].second, models),
-                  .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
-                  .seconds = args.number("--seconds", 0.15, 1e-4, 60)};
+  GemmArguments options{.json = args.flag("--json"),
+                        .device = args.option("--device").value_or("cpu"),
+                        .threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
+                        .models = args.choice("--shapes", models[2].second, models),
+                        .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
+                        .seconds = args.number("--seconds", 0.15, 1e-4, 60)};
   args.options_only();
   return options;
 }
@@ -64,10 +66,10 @@ Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows
   return t;
 }
 
-struct Row {
+struct GemmRow {
   std::string_view model;
   DType dtype;
-  Shape shape;
+  GemmShape shape;
   std::string_view kind;
   double seconds = 0, flops = 0, peak = 0;
 
@@ -76,7 +78,7 @@ struct Row {
 
 constexpr int kAtOnce = 20;
 
-/// Chooses the fastest algorithms, as a run does before its first step, if the device has a choice.
+/// Chooses the fastest algorithms, as a run does before its first step. No effect if the device has nothing to choose.
 void choose_algorithms(Backend& backend, Stream& stream, std::span<const std::function<void()>> calls) {
   auto* const tunable = dynamic_cast<Tunable*>(&backend);
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
@@ -87,9 +89,10 @@ void choose_algorithms(Backend& backend, Stream& stream, std::span<const std::fu
   tuner->use(united(met, tuner->measure(unanswered(met, met))));
 }
 
-void measure(const Options& options, Backend& backend, const Model& model, DType dtype, std::vector<Row>& rows) {
+void measure_gemms(const GemmArguments& options, Backend& backend, const GemmModel& model, DType dtype,
+                   std::vector<GemmRow>& rows) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  for (const Shape& s : model.shapes) {
+  for (const GemmShape& s : model.shapes) {
     const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t rng_stream) {
       return random_matrix(backend, *stream, type, n, cols, rng_stream);
     };
@@ -108,7 +111,7 @@ void measure(const Options& options, Backend& backend, const Model& model, DType
     // Many calls in a row on an asynchronous stream, so that the host's wait is not measured.
     const int at_once = stream->synchronous() ? 1 : kAtOnce;
     for (size_t i = 0; i < calls.size(); ++i) {
-      Row row{.model = model.name, .dtype = dtype, .shape = s, .kind = kKinds[i]};
+      GemmRow row{.model = model.name, .dtype = dtype, .shape = s, .kind = kKinds[i]};
       row.flops = 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.k) * static_cast<double>(s.m);
       row.seconds = quartile_seconds(options.seconds,
                                      [&] {
@@ -116,25 +119,26 @@ void measure(const Options& options, Backend& backend, const Model& model, DType
                                        stream->synchronize();
                                      }) /
                     at_once;
-      // Measured right after the product, at the same clock: cores that were idle reach a peak that no product can
-      // sustain.
+      // The peak is measured right after the product, while the cores still have the clock frequency that they had
+      // during the product. Cores that have rested reach a higher peak, which no product can sustain.
       row.peak = backend.measure_peak(dtype, 0.02);
       rows.push_back(row);
     }
   }
 }
 
-double median_peak(std::span<const Row> rows) {
+double median_peak(std::span<const GemmRow> rows) {
   std::vector<double> peaks;
-  for (const Row& row : rows) peaks.push_back(row.peak);
+  for (const GemmRow& row : rows) peaks.push_back(row.peak);
   return quantile(std::move(peaks), 0.5);
 }
 
-/// Time-weighted share of peak over the rows of one model, dtype and kind; 0 when there is none.
-double total_share(const std::vector<Row>& rows, std::string_view model, DType dtype, std::string_view kind) {
+/// Returns the mean share of the peak, weighted by time, over the rows of one model, dtype and kind of product; 0 if
+/// there are no such rows.
+double total_share(const std::vector<GemmRow>& rows, std::string_view model, DType dtype, std::string_view kind) {
   double flops = 0;
   double at_peak = 0;
-  for (const Row& row : rows) {
+  for (const GemmRow& row : rows) {
     if (row.model != model || row.dtype != dtype || row.kind != kind) continue;
     flops += row.flops / row.peak;
     at_peak += row.seconds;
@@ -142,9 +146,9 @@ double total_share(const std::vector<Row>& rows, std::string_view model, DType d
   return at_peak > 0 ? flops / at_peak : 0;
 }
 
-void print_table(const std::vector<Row>& rows, std::ostream& out) {
+void print_table(const std::vector<GemmRow>& rows, std::ostream& out) {
   out << "model dtype      N      K      M  product       ms   GFLOP/s  % of peak\n";
-  for (const Row& row : rows) {
+  for (const GemmRow& row : rows) {
     out << absl::StrFormat("%-5s %-5s %6d %6d %6d  %-7s %8.3f %9.1f %10.1f\n", std::string(row.model),
                            std::string(name_of(row.dtype)), row.shape.rows, row.shape.k, row.shape.m,
                            std::string(row.kind), row.seconds * 1e3, row.flops / row.seconds * 1e-9, 100 * row.share());
@@ -154,16 +158,16 @@ void print_table(const std::vector<Row>& rows, std::ostream& out) {
 }  // namespace
 
 int run_bench_gemm(Words words, Session& session) {
-  const Options options = parse(words);
+  const GemmArguments options = parse_gemm(words);
   std::ostream& out = session.out;
   const std::unique_ptr<Backend> backend =
       kernels::make_backend({.device = options.device, .threads = options.threads});
-  std::vector<Row> rows;
+  std::vector<GemmRow> rows;
   nlohmann::json json = {{"device", backend->description()}};
   if (!options.json) out << backend->description() << '\n';
   for (const DType dtype : options.dtypes) {
     const size_t first = rows.size();
-    for (const Model& model : options.models) measure(options, *backend, model, dtype, rows);
+    for (const GemmModel& model : options.models) measure_gemms(options, *backend, model, dtype, rows);
     const double peak = median_peak(std::span(rows).subspan(first));
     const std::string dtype_name(name_of(dtype));
     json["peak_gflops"][dtype_name] = peak * 1e-9;
@@ -183,7 +187,7 @@ int run_bench_gemm(Words words, Session& session) {
     }
   }
   if (!options.json) return 0;
-  for (const Row& row : rows) {
+  for (const GemmRow& row : rows) {
     nlohmann::json entry = {{"model", row.model},  {"dtype", name_of(row.dtype)},
                             {"n", row.shape.rows}, {"k", row.shape.k},
                             {"m", row.shape.m},    {"product", row.kind}};

@@ -23,21 +23,21 @@ struct Sizes {
   const char* name;
   int64_t N, C, F, V, heads, loss_rows, parameters;
 };
-constexpr Sizes kGpt2 = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4};
-constexpr Sizes kChar = {"char", 768, 128, 512, 65, 4, 768, 804096};
+constexpr Sizes kGpt2Sizes = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4};
+constexpr Sizes kCharSizes = {"char", 768, 128, 512, 65, 4, 768, 804096};
 
-struct Options {
+struct KernelArguments {
   kernels::BackendConfig backend;
   std::vector<DType> dtypes;
   std::vector<Sizes> shapes;
   std::string only;
-  double seconds = 0.1;  // per line
+  double seconds = 0.1;  // time budget of a line of the table
   bool json = false;
 };
 
-Options parse(std::span<const std::string> words) {
+KernelArguments parse_kernels(std::span<const std::string> words) {
   Arguments args("bench kernels", words);
-  Options options;
+  KernelArguments options;
   options.backend.device = args.option("--device").value_or(options.backend.device);
   options.backend.threads = static_cast<int>(args.integer("--threads", 0, 1, 1024));
   options.backend.max_isa = args.option("--isa").value_or("");
@@ -46,13 +46,13 @@ Options parse(std::span<const std::string> words) {
   options.json = args.flag("--json");
   options.dtypes = take_dtypes(args, {DType::kFloat32});
   const std::pair<std::string_view, std::vector<Sizes>> shapes[] = {
-      {"gpt2", {kGpt2}}, {"char", {kChar}}, {"all", {kGpt2, kChar}}};
+      {"gpt2", {kGpt2Sizes}}, {"char", {kCharSizes}}, {"all", {kGpt2Sizes, kCharSizes}}};
   options.shapes = args.choice("--shapes", shapes[2].second, shapes);
   args.options_only();
   return options;
 }
 
-/// The seconds that `calls` calls in a row take, until the device has finished them.
+/// Returns the seconds until the device has finished `calls` calls in a row.
 double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stream) {
   const double start = now_sec();
   for (int64_t i = 0; i < calls; ++i) call();
@@ -60,8 +60,9 @@ double seconds_of(const std::function<void()>& call, int64_t calls, Stream& stre
   return now_sec() - start;
 }
 
-/// The median time of a call, from at least five measurements in about `budget` seconds, after one warm-up call. On an
-/// asynchronous stream one measurement covers a millisecond of calls, which hides the host's wait.
+/// Returns the median time of a call, in seconds, from at least five measurements in about `budget` seconds, after two
+/// warm-up calls. On an asynchronous stream each measurement covers as many calls as take about a millisecond (at most
+/// 1000), so that the host's wait for the device hardly counts.
 double median_seconds(double budget, const std::function<void()>& call, Stream& stream) {
   const double first = seconds_of(call, 2, stream) / 2;
   const auto calls = stream.synchronous() ? 1 : std::clamp<int64_t>(std::llround(1e-3 / first), 1, 1000);
@@ -75,15 +76,15 @@ double median_seconds(double budget, const std::function<void()>& call, Stream& 
   return quantile(std::move(times), 0.5);
 }
 
-struct Line {
+struct KernelLine {
   std::string shapes, dtype, name;
   double seconds, bytes;
 };
 
-/// One set of sizes in one dtype: the tensors, and every kernel over them.
+/// Measures every kernel with tensors of one set of sizes and one dtype.
 class Bench {
  public:
-  Bench(const Options& options, const Sizes& s, DType dtype, Backend& backend, std::vector<Line>& lines)
+  Bench(const KernelArguments& options, const Sizes& s, DType dtype, Backend& backend, std::vector<KernelLine>& lines)
       : options_(options),
         s_(s),
         dtype_(dtype),
@@ -129,7 +130,8 @@ class Bench {
     return view;
   }
 
-  /// `views` are what the kernel must read or write once; a view that it reads and writes is listed twice.
+  /// Measures a kernel and adds a line. `views` are the data that the kernel must read or write once; if the kernel
+  /// must read and write a view, the view is listed twice.
   void time(const std::string& name, const std::vector<ConstView>& views, const std::function<void()>& call) {
     if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return;
     double bytes = 0;
@@ -146,26 +148,18 @@ class Bench {
     for (const bool layernorm : {true, false}) {
       const NormType type = layernorm ? NormType::kLayerNorm : NormType::kRmsNorm;
       const std::string name = layernorm ? "layernorm" : "rmsnorm";
-      time(name + "_forward", {x, y}, [&] {
-        backend_.norm_forward({.x = x,
-                               .gamma = gamma,
-                               .beta = layernorm ? beta : MutView{},
-                               .y = y,
-                               .mean = layernorm ? mean : MutView{},
-                               .rstd = rstd,
-                               .variant = {.type = type}},
-                              *stream_);
-      });
+      NormForward norm = {.x = x,
+                          .gamma = gamma,
+                          .beta = layernorm ? beta : MutView{},
+                          .y = y,
+                          .mean = layernorm ? mean : MutView{},
+                          .rstd = rstd,
+                          .variant = {.type = type}};
+      time(name + "_forward", {x, y}, [&] { backend_.norm_forward(norm, *stream_); });
+      norm.x = dx;
       time("residual_" + name, {x, dy, dx, y}, [&] {
         backend_.residual_norm_forward(
-            {.residual = {.x = x, .delta = dy, .delta2 = {}, .y = dx, .dropout = {}, .dropout2 = {}},
-             .norm = {.x = dx,
-                      .gamma = gamma,
-                      .beta = layernorm ? beta : MutView{},
-                      .y = y,
-                      .mean = layernorm ? mean : MutView{},
-                      .rstd = rstd,
-                      .variant = {.type = type}}},
+            {.residual = {.x = x, .delta = dy, .delta2 = {}, .y = dx, .dropout = {}, .dropout2 = {}}, .norm = norm},
             *stream_);
       });
       time(name + "_backward", {dy, x, dx}, [&] {
@@ -281,7 +275,7 @@ class Bench {
   }
 
   void concat_shared_head() {
-    // Half of the columns of each head rotate.
+    // In each head, half of the columns have rotary position embeddings.
     const int64_t half = s_.C / s_.heads / 2;
     const MutView shared = matrix(s_.N, half), own = matrix(s_.N, s_.heads * half),
                   y = matrix(s_.N, 2 * s_.heads * half);
@@ -320,51 +314,35 @@ class Bench {
     std::vector<int32_t> targets(static_cast<size_t>(n));
     for (size_t i = 0; i < targets.size(); ++i)
       targets[i] = static_cast<int32_t>((i * 7919) % static_cast<size_t>(s_.V));
-    const LossShape shape{.targets = integers(targets), .vocab_begin = 0, .valid_cols = s_.V};
+    LossShape shape{.targets = integers(targets), .vocab_begin = 0, .valid_cols = s_.V};
     const ConstView scalars = structure(StepScalars{.inv_valid_tokens = 1.0 / static_cast<double>(n)});
     const MutView stats = structure(LossStats{});
-    time("loss_row_stats", {logits}, [&] {
-      backend_.loss_row_stats(
-          {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
-          *stream_);
-    });
+    LossRowStats row_stats = {
+        .logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape};
+    time("loss_row_stats", {logits}, [&] { backend_.loss_row_stats(row_stats, *stream_); });
     time("loss_reduce", {row_max, row_sum, target_logit}, [&] {
       backend_.loss_reduce(
           {.row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape, .stats = stats},
           *stream_);
     });
-    time("loss_backward", {logits, dlogits}, [&] {
-      backend_.loss_backward({.logits = logits,
-                              .row_max = row_max,
-                              .row_sum = row_sum,
-                              .dlogits = dlogits,
-                              .shape = shape,
-                              .scalars = scalars},
-                             *stream_);
-    });
-    LossShape capped = shape;
-    capped.softcap = 30;
+    LossBackward backward = {.logits = logits,
+                             .row_max = row_max,
+                             .row_sum = row_sum,
+                             .dlogits = dlogits,
+                             .shape = shape,
+                             .scalars = scalars};
+    time("loss_backward", {logits, dlogits}, [&] { backend_.loss_backward(backward, *stream_); });
+    shape.softcap = 30;
+    row_stats.shape = shape;
+    time("loss_row_stats_capped", {logits}, [&] { backend_.loss_row_stats(row_stats, *stream_); });
     const MutView max_count = matrix(acc_, 1, n);
-    time("loss_row_stats_capped", {logits}, [&] {
-      backend_.loss_row_stats(
-          {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = capped},
-          *stream_);
-    });
     time("loss_max_count", {logits}, [&] {
-      backend_.loss_max_count({.logits = logits, .row_max = row_max, .max_count = max_count, .shape = capped},
-                              *stream_);
+      backend_.loss_max_count({.logits = logits, .row_max = row_max, .max_count = max_count, .shape = shape}, *stream_);
     });
-    time("loss_backward_capped", {logits, dlogits}, [&] {
-      backend_.loss_backward({.logits = logits,
-                              .row_max = row_max,
-                              .row_sum = row_sum,
-                              .max_count = max_count,
-                              .dlogits = dlogits,
-                              .shape = capped,
-                              .z_coef = 1e-4,
-                              .scalars = scalars},
-                             *stream_);
-    });
+    backward.max_count = max_count;
+    backward.shape = shape;
+    backward.z_coef = 1e-4;
+    time("loss_backward_capped", {logits, dlogits}, [&] { backend_.loss_backward(backward, *stream_); });
     std::vector<int32_t> masked(static_cast<size_t>(std::min<int64_t>(s_.V / 8, 8192)));
     std::iota(masked.begin(), masked.end(), 0);
     const ConstView ids = integers(masked);
@@ -439,17 +417,18 @@ class Bench {
          [&] { backend_.random_fill({.dst = fresh, .seed = 1, .rng_stream = 2, .global_cols = size}, *stream_); });
   }
 
-  const Options& options_;
+  const KernelArguments& options_;
   Sizes s_;
   DType dtype_;
   DType acc_;
   Backend& backend_;
-  std::vector<Line>& lines_;
+  std::vector<KernelLine>& lines_;
   std::vector<Tensor> tensors_;
   std::unique_ptr<Stream> stream_;
 };
 
-/// Measures a device with its own memory by its copy kernel, on 2 x 256 MB, or on 2 x 2 MB if the device is slow.
+/// Measures the memory bandwidth of a device with its copy kernel, on two arrays of 256 MB, or of 2 MB if a copy of 2
+/// MB takes a millisecond or more.
 kernels::MemoryBandwidth measure_copy(Backend& backend) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   const int64_t cols = 1 << 16;
@@ -467,7 +446,7 @@ kernels::MemoryBandwidth measure_copy(Backend& backend) {
   return bandwidth;
 }
 
-void print_table(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w) {
+void print_table(std::ostream& out, const std::vector<KernelLine>& lines, const kernels::MemoryBandwidth& w) {
   if (w.read > 0) {
     out << absl::StrFormat("memory: read %.1f GB/s, copy %.1f GB/s, triad %.1f GB/s, update in place %.1f GB/s\n",
                            w.read * 1e-9, w.copy * 1e-9, w.triad * 1e-9, w.update * 1e-9);
@@ -475,17 +454,17 @@ void print_table(std::ostream& out, const std::vector<Line>& lines, const kernel
     out << absl::StrFormat("memory: copy %.1f GB/s\n", w.copy * 1e-9);
   }
   out << absl::StrFormat("%-5s %-5s %-26s %12s %9s %9s\n", "sizes", "dtype", "kernel", "time us", "GB/s", "% memory");
-  for (const Line& l : lines) {
+  for (const KernelLine& l : lines) {
     const double rate = l.bytes / l.seconds;
     out << absl::StrFormat("%-5s %-5s %-26s %12.1f %9.2f %9.1f\n", l.shapes, l.dtype, l.name, l.seconds * 1e6,
                            rate * 1e-9, 100 * rate / w.best());
   }
 }
 
-void print_json(std::ostream& out, const std::vector<Line>& lines, const kernels::MemoryBandwidth& w,
+void print_json(std::ostream& out, const std::vector<KernelLine>& lines, const kernels::MemoryBandwidth& w,
                 const std::string& device) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const Line& l : lines) {
+  for (const KernelLine& l : lines) {
     rows.push_back({{"sizes", l.shapes},
                     {"dtype", l.dtype},
                     {"kernel", l.name},
@@ -507,7 +486,7 @@ void print_json(std::ostream& out, const std::vector<Line>& lines, const kernels
 }  // namespace
 
 int run_bench_kernels(Words words, Session& session) {
-  const Options options = parse(words);
+  const KernelArguments options = parse_kernels(words);
   std::ostream& out = session.out;
   const std::unique_ptr<Backend> made = kernels::make_backend(options.backend);
   Backend& backend = *made;
@@ -517,12 +496,13 @@ int run_bench_kernels(Words words, Session& session) {
   const kernels::MemoryBandwidth bandwidth =
       on_host ? kernels::measure_memory_bandwidth(threads, backend.allocator(MemoryKind::kActivations))
               : measure_copy(backend);
-  std::vector<Line> lines;
+  std::vector<KernelLine> lines;
   for (const Sizes& sizes : options.shapes) {
     for (const DType dtype : options.dtypes) Bench(options, sizes, dtype, backend, lines).run();
   }
   if (lines.empty())
-    throw input_error("bench kernels", "--only ", options.only, " matches no kernel; run without it for the list");
+    throw input_error("bench kernels", "--only ", options.only,
+                      " matches no kernel; run without --only to see the names of all kernels");
   if (options.json) {
     print_json(out, lines, bandwidth, backend.description());
   } else {

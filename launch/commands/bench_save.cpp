@@ -24,7 +24,7 @@ namespace ashlar::launch {
 
 namespace {
 
-constexpr std::string_view kWhere = "bench save";
+constexpr std::string_view kBenchSave = "bench save";
 
 struct SaveArguments {
   int64_t steps = 50, every = 5;
@@ -33,20 +33,19 @@ struct SaveArguments {
   std::filesystem::path dir;
 };
 
-SaveArguments parse(std::span<const std::string> words, const Session& session) {
+SaveArguments parse_save(std::span<const std::string> words, const Session& session) {
   Arguments arguments("bench save", words);
   SaveArguments a{.steps = arguments.integer("--steps", 50, 2, 100000),
                   .every = arguments.integer("--every", 5, 2, 1000),
                   .json = arguments.flag("--json")};
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 2) {
-    throw input_error(kWhere, "expected a configuration file and a directory, got ", files.size(),
-                      " words; usage: ashlar bench save CONFIG DIR [section.key=value ...]");
-  }
+  arguments.expect(files, 2, "a configuration file and a directory",
+                   " words; usage: ashlar bench save CONFIG DIR [section.key=value ...]");
   if (a.steps % a.every != 0)
-    throw input_error(kWhere, "--steps ", a.steps, " is not a multiple of --every ", a.every, "; choose a multiple");
-  a.config = config_of_steps(kWhere, files[0], overrides, session);
+    throw input_error(kBenchSave, "--steps ", a.steps, " is not a multiple of --every ", a.every,
+                      "; choose a multiple");
+  a.config = config_of_steps(kBenchSave, files[0], overrides, session);
   a.dir = std::filesystem::absolute(files[1]).lexically_normal();
   return a;
 }
@@ -55,12 +54,12 @@ SaveArguments parse(std::span<const std::string> words, const Session& session) 
 class WorkDirectory {
  public:
   WorkDirectory(std::filesystem::path path, comm::ControlPlane& ranks) : path_(std::move(path)) {
-    comm::try_on_all_ranks(ranks, [&] {
-      if (ranks.rank() != 0) return;
+    comm::try_on_first_rank(ranks, [&] {
       std::error_code error;
       const bool there = std::filesystem::exists(path_, error);
       if (there && (!std::filesystem::is_directory(path_, error) || !std::filesystem::is_empty(path_, error))) {
-        throw input_error(kWhere, "expected a new or empty directory, since its content is removed at the end, got ",
+        throw input_error(kBenchSave,
+                          "expected a new or empty directory, since its content is removed at the end, got ",
                           printable(path_.string()), "; choose another directory");
       }
       io::create_directories(path_);
@@ -69,7 +68,7 @@ class WorkDirectory {
     });
   }
   ~WorkDirectory() {
-    std::error_code error;  // results are printed already; the next call reports what remains
+    std::error_code error;  // ignored: the next benchmark refuses a directory that is not empty
     if (owned_) std::filesystem::remove_all(path_ / "checkpoints", error);
     if (created_) std::filesystem::remove(path_, error);
   }
@@ -82,12 +81,12 @@ class WorkDirectory {
   bool owned_ = false, created_ = false;
 };
 
-/// Milliseconds.
+/// Measured times in milliseconds.
 struct SaveTimes {
-  std::vector<double> with, without;    ///< per turn of `every` steps
-  std::vector<double> saving, others;   ///< loop times of the steps with saves
-  std::vector<double> plain;            ///< loop times of the steps without saves
-  std::vector<double> check, snapshot;  ///< parts of a loop with a save
+  std::vector<double> with, without;    ///< times of turns (`every` steps each) with and without saves
+  std::vector<double> saving, others;   ///< turns with saves: loop times of steps that save, and of the others
+  std::vector<double> plain;            ///< turns without saves: loop times of all steps
+  std::vector<double> check, snapshot;  ///< a step that saves: its check for non-finite values, its snapshot
   std::vector<double> left;             ///< remaining time of a save at the end of its turn
 };
 
@@ -124,7 +123,9 @@ class SaveBench {
       times_.saving.push_back(loop + times_.left.back());
       checkpoints_.wait();
       comm::try_on_all_ranks(ranks_, [&] {
-        if (!log_.warnings().empty()) throw resource_error(kWhere, "a save failed: ", log_.warnings().front());
+        if (!log_.warnings().empty())
+          throw resource_error(kBenchSave,
+                               "the benchmark ends at the first warning of a save: ", log_.warnings().front());
       });
     }
     (saves ? times_.with : times_.without).push_back(now_ms() - begin);
@@ -134,7 +135,7 @@ class SaveBench {
   int64_t bytes() const { return comm::sum_of(ranks_, snapshot_bytes_); }
 
  private:
-  /// Runs one iteration of a loop like the trainer's.
+  /// Runs one iteration of a loop that works like the trainer's step loop.
   void step(bool saves) {
     steps_.step(false);
     ++step_;
@@ -176,7 +177,7 @@ std::vector<double> ratios(const std::vector<double>& above, const std::vector<d
   return all;
 }
 
-nlohmann::ordered_json to_json(const SaveTimes& t, int64_t bytes) {
+nlohmann::ordered_json save_json(const SaveTimes& t, int64_t bytes) {
   const double other = quantile(t.others, 0.5);
   return {{"checkpoint_bytes", bytes},
           {"loop_ms_saving", t.saving},
@@ -191,7 +192,7 @@ nlohmann::ordered_json to_json(const SaveTimes& t, int64_t bytes) {
           {"left_ms", quantile(t.left, 0.5)}};
 }
 
-void print(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_t bytes) {
+void print_save(std::ostream& out, const SaveTimes& t, const SaveArguments& a, int64_t bytes) {
   const double other = quantile(t.others, 0.5);
   out << absl::StrFormat("%s in %s, saved every %d of %d steps, alternating with %d steps without saves\n",
                          training::human_bytes(bytes), a.dir.string(), a.every, a.steps, a.steps);
@@ -212,7 +213,7 @@ int run_bench_save(Words words, Session& session) {
   std::ostream& out = session.out;
   comm::ControlPlane& ranks = session.bootstrap.control();
   SaveArguments arguments;
-  comm::try_on_all_ranks(ranks, [&] { arguments = parse(words, session); });
+  comm::try_on_all_ranks(ranks, [&] { arguments = parse_save(words, session); });
   const WorkDirectory dir(arguments.dir, ranks);
   SaveBench bench(arguments, dir.path(), session.bootstrap);
   for (int64_t turn = 0; turn < arguments.steps / arguments.every; ++turn) {
@@ -222,9 +223,9 @@ int run_bench_save(Words words, Session& session) {
   }
   const int64_t bytes = bench.bytes();
   if (arguments.json) {
-    out << to_json(bench.times(), bytes).dump() << "\n";
+    out << save_json(bench.times(), bytes).dump() << "\n";
   } else {
-    print(out, bench.times(), arguments, bytes);
+    print_save(out, bench.times(), arguments, bytes);
   }
   return 0;
 }

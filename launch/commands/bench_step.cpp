@@ -19,7 +19,7 @@ namespace ashlar::launch {
 
 namespace {
 
-/// One of the compared configurations, and its override: "block.topology=parallel", or nothing.
+/// A configuration to measure. `name` is its override from --compare, e.g. "block.topology=parallel", or empty.
 struct Variant {
   std::string name;
   config::RunConfig config;
@@ -31,7 +31,8 @@ struct StepArguments {
   std::vector<Variant> variants;
 };
 
-/// "section.key=a,b" -> "section.key=a", "section.key=b"; nothing -> one empty override.
+/// Splits "section.key=a,b" into the overrides "section.key=a" and "section.key=b". An empty text gives one empty
+/// override.
 std::vector<std::string> alternatives(const std::string& compare) {
   if (compare.empty()) return {""};
   const size_t equals = compare.find('=');
@@ -44,7 +45,7 @@ std::vector<std::string> alternatives(const std::string& compare) {
   return all;
 }
 
-StepArguments parse(std::span<const std::string> words, Session& session) {
+StepArguments parse_step(std::span<const std::string> words, Session& session) {
   Arguments arguments("bench step", words);
   StepArguments a{.steps = arguments.integer("--steps", 5, 1, 100000),
                   .warmup = arguments.integer("--warmup", 2, 0, 100000),
@@ -52,9 +53,7 @@ StepArguments parse(std::span<const std::string> words, Session& session) {
   const std::string compare = arguments.option("--compare").value_or("");
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1)
-    throw input_error("bench step", "expected one configuration file, got ", files.size(),
-                      "; usage: ashlar bench step CONFIG [section.key=value ...]");
+  arguments.expect(files, 1, "one configuration file", "; usage: ashlar bench step CONFIG [section.key=value ...]");
   for (const std::string& alternative : alternatives(compare)) {
     std::vector<std::string> all = overrides;
     if (!alternative.empty()) all.push_back(alternative);
@@ -72,7 +71,7 @@ TimedSteps::Traffic total(const TimedSteps::Result& r) {
   return sum;
 }
 
-nlohmann::ordered_json to_json(const Variant& variant, const std::string& device, const TimedSteps::Result& r) {
+nlohmann::ordered_json step_json(const Variant& variant, const std::string& device, const TimedSteps::Result& r) {
   nlohmann::ordered_json row;
   if (!variant.name.empty()) row["variant"] = variant.name;
   row["step_ms"] = r.step_ms;
@@ -103,7 +102,7 @@ void print_one(std::ostream& out, TimedSteps& bench, const TimedSteps::Result& r
       bench.global_batch(), c.train.sequence_length, bench.num_micro_batches(), std::string(name_of(c.run.dtype)),
       c.mesh.pipeline, c.mesh.data, c.mesh.tensor, c.run.threads, steps);
   out << absl::StrFormat("%.0f tok/s\n", r.tokens_per_sec);
-  out << absl::StrFormat("step %.1f ms (%.1f to %.1f): forward and backward %.1f, clip, AdamW and weights %.1f\n",
+  out << absl::StrFormat("step %.1f ms (%.1f to %.1f): forward and backward %.1f, clipping and optimizer %.1f\n",
                          r.step_ms, r.step_ms_min, r.step_ms_max, r.forward_backward_ms,
                          r.step_ms - r.forward_backward_ms);
   out << absl::StrFormat(
@@ -119,8 +118,8 @@ void print_one(std::ostream& out, TimedSteps& bench, const TimedSteps::Result& r
   out << "\n";
 }
 
-/// Quartiles of the ratio of a variant's step time to the first variant's. Each ratio is of two consecutive steps, so
-/// longer disturbances of the machine cancel.
+/// Returns the quartiles of the ratios of a variant's step times to the step times of the first variant. Each ratio
+/// compares two steps of the same round, so disturbances of the machine that last longer than a round cancel.
 std::array<double, 3> ratios(const TimedSteps& first, const TimedSteps& variant) {
   std::vector<double> all;
   for (size_t s = 0; s < first.step_ms().size(); ++s) all.push_back(variant.step_ms()[s] / first.step_ms()[s]);
@@ -151,11 +150,12 @@ int run_bench_step(Words words, Session& session) {
   std::ostream& out = session.out;
   comm::Bootstrap& bootstrap = session.bootstrap;
   StepArguments arguments;
-  comm::try_on_all_ranks(bootstrap.control(), [&] { arguments = parse(words, session); });
+  comm::try_on_all_ranks(bootstrap.control(), [&] { arguments = parse_step(words, session); });
   std::vector<std::unique_ptr<TimedSteps>> benches;
   for (const Variant& variant : arguments.variants)
     benches.push_back(std::make_unique<TimedSteps>(variant.config, bootstrap));
-  // Variants alternate, including their order, so that all see the same state of the machine.
+  // Each round runs one step of every variant, in the reverse order of the previous round, so that all variants see the
+  // same state of the machine.
   for (int64_t s = 0; s < arguments.warmup + arguments.steps; ++s) {
     for (const auto& bench : benches) bench->step(s >= arguments.warmup);
     std::ranges::reverse(benches);
@@ -167,7 +167,7 @@ int run_bench_step(Words words, Session& session) {
   if (arguments.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (size_t i = 0; i < results.size(); ++i) {
-      rows.push_back(to_json(arguments.variants[i], benches[i]->device(), results[i]));
+      rows.push_back(step_json(arguments.variants[i], benches[i]->device(), results[i]));
       if (i > 0) rows.back()["ratio"] = ratios(*benches[0], *benches[i])[1];
     }
     out << (rows.size() == 1 ? rows[0] : rows).dump() << "\n";

@@ -33,8 +33,8 @@ std::vector<std::string> documents_of(const std::vector<std::string>& files) {
 }
 
 /// Calls `round` for `seconds`, at least three times, and prints the rates.
-void measure(const char* what, double megabytes, double seconds, const std::function<void()>& round,
-             std::ostream& out) {
+void measure_tokenizer(const char* what, double megabytes, double seconds, const std::function<void()>& round,
+                       std::ostream& out) {
   std::vector<double> rates;
   const double start = now_sec();
   while (rates.size() < 3 || now_sec() - start < seconds) {
@@ -68,16 +68,17 @@ int run_bench_tokenizer(Words words, Session& session) {
     try {
       tokenizer->encode(documents[i], ids[i]);
     } catch (const data::TextError& e) {
-      throw input_error(given.command(), "document ", i, ", byte offset ", e.offset, ": ", e.reason);
+      throw input_error(given.command(), "document ", i, " (counted from 0 over all files), byte offset ", e.offset,
+                        ": ", e.reason);
     }
     tokens += ids[i].size();
   }
-  if (tokens == 0) throw input_error(given.command(), "the files contain no text");
+  if (tokens == 0) throw input_error(given.command(), "the files contain no text; give files with text");
   out << absl::StrFormat("%s, vocabulary %d: %.1f MB in %d documents, %.2f bytes per token; one thread\n",
                          tokenizer->identity(), tokenizer->vocab_size(), static_cast<double>(bytes) / 1e6,
                          documents.size(), static_cast<double>(bytes) / static_cast<double>(tokens));
   std::vector<int32_t> made;
-  measure(
+  measure_tokenizer(
       "encode", static_cast<double>(bytes) / 1e6, seconds,
       [&] {
         for (const std::string& document : documents) {
@@ -86,7 +87,7 @@ int run_bench_tokenizer(Words words, Session& session) {
         }
       },
       out);
-  measure(
+  measure_tokenizer(
       "decode", static_cast<double>(bytes) / 1e6, seconds,
       [&] {
         for (const auto& document : ids) tokenizer->decode(document);

@@ -25,18 +25,18 @@ namespace {
 struct Command {
   const char* name;
   const char* summary;
-  const char* help;  ///< null: the command prints its own
+  const char* help;  ///< null: the command prints its help itself
   int (*run)(Words words, Session& session);
   bool by_all_ranks = false;     ///< otherwise only rank 0 runs it, and the others wait
   bool handles_signals = false;  ///< the command handles signals; otherwise a signal ends it at once
-  const char* memory_advice = "close other programs, or use a machine with more";
+  const char* memory_advice = "close other programs, or use a machine with more memory";
 };
 
 constexpr const char* kTrainingMemory =
     "use a smaller train.micro_batch, train.sequence_length or model, train.recompute, or more ranks";
 constexpr const char* kOneTensorMemory = "use a machine with more memory: the largest tensor must fit";
 
-/// Runs a command; an out-of-memory error gets advice for this command.
+/// Runs a command. Adds the command's memory_advice to an out-of-memory error.
 int run_with_advice(const Command& command, Words words, Session& session) {
   constexpr std::string_view kWhere = "[memory] ";
   const auto advised = [&](const Error& error) {
@@ -63,7 +63,7 @@ ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--com
 ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]
 ashlar bench tokenizer TOKENIZER FILE... [--seconds S]
 
-Each prints times and the share of this machine's peak (arithmetic or memory) in the same run. comm measures the
+Each prints times and shares of this machine's peak (arithmetic or memory), measured in the same run. comm measures the
 ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes change how messages are split.
 save runs N steps with a checkpoint every few steps, alternating with N without, and prints the cost; DIR must
 be new or empty, on the file system where checkpoints will be.
@@ -146,12 +146,10 @@ int run_subcommand(std::string_view command, std::initializer_list<Subcommand> a
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;
   }
   const std::string what = words.empty() ? "nothing" : words[0];
-  std::string names;
-  for (const Subcommand& one : all) {
+  for (const Subcommand& one : all)
     if (one.name == what) return one.run(words.subspan(1), session);
-    names += str_cat(names.empty() ? "" : ", ", one.name);
-  }
-  throw input_error(command, "expected one of ", names, ", got ", printable(what), "; see ashlar ", command, " --help");
+  throw input_error(command, "expected one of ", comma_list(all, &Subcommand::name), ", got ", printable(what),
+                    "; see ashlar ", command, " --help");
 }
 
 bool prints_its_result(const std::vector<std::string>& words) {
@@ -188,7 +186,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   if (!found.handles_signals) signals.release();
   session.cores = share_cores(world, log);  // before MPI starts threads
   if (!found.handles_signals && !comm::launched_by_mpi()) return run_with_advice(found, rest, session);
-  // At this point the configuration is not known, so the limit is fixed: a minute in which no byte is read is a hang.
+  // The configuration is not known yet, so train begins with a fixed limit: one minute without progress is a hang.
   session.watch = watch::watch_ranks(
       bootstrap.control(), signals,
       {.after_seconds = found.handles_signals ? 60.0 : 0, .starting = true, .continues = found.handles_signals});
@@ -197,7 +195,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
     if (found.by_all_ranks) return run_with_advice(found, rest, session);
     comm::ControlPlane& ranks = bootstrap.control();
     int code = 0;
-    comm::try_on_all_ranks(ranks, [&] { code = ranks.rank() == 0 ? run_with_advice(found, rest, session) : 0; });
+    comm::try_on_first_rank(ranks, [&] { code = run_with_advice(found, rest, session); });
     return static_cast<int>(comm::max_of(ranks, static_cast<int64_t>(code)));
   });
 }

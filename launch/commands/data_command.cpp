@@ -66,13 +66,10 @@ constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies toke
       prints each damaged file, dataset and chunk, and each misplaced shard
 )";
 
-/// Parses exactly one directory.
+/// Returns the only positional argument, a directory.
 std::string only_directory(Arguments& given) {
   const std::vector<std::string> names = given.positionals();
-  if (names.size() != 1) {
-    throw input_error(given.command(), "expected one dataset folder, got ", names.size(),
-                      " names; see ashlar data --help");
-  }
+  given.expect(names, 1, "one dataset folder", " names; see ashlar data --help");
   return names[0];
 }
 
@@ -104,7 +101,7 @@ const char* phase_name(data::BuildProgress::Phase phase) {
   }
 }
 
-/// Shows progress: as a bar on a terminal, otherwise as a line from time to time.
+/// Shows progress: as a bar on a terminal, otherwise as a line every 10 seconds.
 class ProgressLine {
  public:
   ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}

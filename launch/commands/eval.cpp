@@ -24,13 +24,13 @@ const char* const kEvalHelp =
     "mixture: the loss on each dataset, and their weighted mean.\n"
     "\n"
     "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
-    "  --data DIR             dataset (default: those the run was trained on)\n"
+    "  --data DIR             dataset (default: the datasets of the run's training)\n"
     "  --sequence-length T    default: as trained\n"
     "  --batch B              sequences at once (default: as trained)\n"
-    "  --sequences N          per dataset, spread evenly over its part; default 0: the whole part\n"
+    "  --sequences N          sequences of each dataset, spread evenly over its validation part (default 0: all)\n"
     "  --batches N            older form of --sequences: N times --batch\n"
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N            per rank (default: the cores of its machine / its ranks there)\n"
+    "  --threads N            threads of each rank (default: cores of the machine / ranks on it)\n"
     "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or\n"
     "                         whole models); the remaining ranks are data parallel replicas\n";
 
@@ -59,14 +59,12 @@ EvalArguments parse(std::span<const std::string> words) {
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
   std::vector<std::string> paths = arguments.positionals();
   a.load.device = take_device("eval", paths);
-  if (paths.size() != 1)
-    throw input_error("eval", "expected one checkpoint or run directory, got ", paths.size(),
-                      "; usage: ashlar eval CHECKPOINT [options]");
+  arguments.expect(paths, 1, "one checkpoint or run directory", "; usage: ashlar eval CHECKPOINT [options]");
   a.load.path = paths[0];
   return a;
 }
 
-/// The datasets to evaluate on: the given one, else those of the run.
+/// Returns the datasets to evaluate on: the given one, else the datasets of the run.
 std::vector<config::DataSource> sources_of(const EvalArguments& a, const config::RunConfig& stored) {
   if (a.data_dir) return {{.path = *a.data_dir, .weight = 1}};
   return stored.data.sources;
@@ -78,7 +76,7 @@ std::vector<data::WeightedDataset> open_datasets(const std::vector<config::DataS
   std::vector<data::WeightedDataset> datasets;
   for (const config::DataSource& s : sources) datasets.push_back({manifests.open(s.path), s.weight});
   if (datasets.empty())
-    throw input_error("eval", m.checkpoint.string(), " has no dataset (an import); give one with --data DIR");
+    throw input_error("eval", m.checkpoint.string(), " is an import, which names no dataset; give one with --data DIR");
   return datasets;
 }
 
@@ -94,15 +92,16 @@ void check_tokenizers(const inference::LoadedModel& m, const std::vector<data::W
   }
 }
 
-/// Sequences per dataset; --batches is converted.
+/// Returns the number of sequences per dataset (0: all). Converts the older option --batches.
 int64_t sequences_of(const EvalArguments& a, int64_t batch_size, Log& log) {
   if (a.batches == 0) return a.sequences;
   const int64_t sequences = a.batches > INT64_MAX / batch_size ? INT64_MAX : a.batches * batch_size;
-  log.info(str_cat("--batches ", a.batches, " * --batch ", batch_size, ": --sequences ", sequences));
+  log.info(
+      str_cat("--batches ", a.batches, " (older option) times --batch ", batch_size, " means --sequences ", sequences));
   return sequences;
 }
 
-/// The data that this rank's replica evaluates.
+/// Opens the validation data of this rank's replica.
 training::Validation open_validation(const EvalArguments& a, const inference::LoadedModel& m,
                                      const training::SharedManifests& manifests, Log& log) {
   const config::RunConfig stored = config::stored_config(m.config_toml, m.checkpoint.string());
@@ -112,7 +111,7 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
   const std::vector<data::WeightedDataset> datasets = open_datasets(sources_of(a, stored), manifests, m);
   if (T <= 0)
     throw input_error("eval", m.checkpoint.string(),
-                      " has no sequence length (an import); give one with --sequence-length T");
+                      " is an import, which has no sequence length; give one with --sequence-length T");
   if (config.pos.type == model::PosType::kLearned && T > config.pos.max_positions) {
     throw input_error("eval", "--sequence-length ", T, ": expected at most ", config.pos.max_positions,
                       ", the size of the model's table of learned positions; lower --sequence-length");
@@ -139,7 +138,7 @@ training::Validation open_validation(const EvalArguments& a, const inference::Lo
   return validation;
 }
 
-/// A non-finite loss is an error, the same on all ranks.
+/// Throws the same error on all ranks if a loss is not finite.
 void check_finite(const training::ValidationResult& result, const inference::LoadedModel& m) {
   for (const training::SourceLoss& s : result.sources) {
     if (std::isfinite(s.loss)) continue;
@@ -191,7 +190,7 @@ int run_eval_command(Words words, Session& session) {
                                std::exp(s.loss), s.tokens, s.path, s.weight));
   }
   const std::string of =
-      result.mixture ? str_cat(result.sources.size(), "  datasets, weighted mean,") : result.sources.front().path;
+      result.mixture ? str_cat(result.sources.size(), " datasets, weighted mean,") : result.sources.front().path;
   log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits, result.loss,
                            std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
   return 0;

@@ -18,7 +18,7 @@ const char* const kExplainHelp =
 int run_explain_command(Words words, Session& session) {
   if (words.size() != 1)
     throw input_error("explain", "expected one argument, got ", words.size(),
-                      "; give a key such as model.d_ff, a section such as rope, all, or --markdown");
+                      "; give a key (model.d_ff), a section (rope), the word all, or --markdown");
   const bool markdown = words[0] == "--markdown";
   session.out << (markdown ? config::schema_markdown() : config::explain(words[0]));
   return static_cast<int>(ExitCode::kDone);

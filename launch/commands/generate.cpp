@@ -1,7 +1,6 @@
 #include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -26,17 +25,17 @@ const char* const kGenerateHelp =
     "\n"
     "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --prompt TEXT       the text to continue (default: the beginning of a document)\n"
-    "  --no-template       without the tokenizer's template, such as <s> (imported tokenizers only)\n"
+    "  --no-template       omit the template of the tokenizer, such as <s> (imported tokenizers only)\n"
     "  --ids 1,2,3         the prompt as token ids, for a model without a tokenizer; prints ids\n"
     "  --tokens N          how many tokens to draw (default 200)\n"
     "  --temperature X     0 = always the most likely token (default 0.8)\n"
     "  --top-k K           draw from the K most likely tokens (default 0: all)\n"
     "  --top-p P           draw from the smallest set with probability P (default 1)\n"
-    "  --seed N            of the draw (default 0): same seed, same text\n"
+    "  --seed N            seed of the random draw (default 0): same seed, same text\n"
     "  --through-documents continue after an end-of-document token (of an import: any of its eos_token_id)\n"
     "  --no-cache          recompute the whole text for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
-    "  --threads N         per rank (default: the cores of its machine / its ranks there)\n"
+    "  --threads N         threads of each rank (default: cores of the machine / ranks on it)\n"
     "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or what fits)\n";
 
 namespace {
@@ -44,11 +43,10 @@ namespace {
 std::vector<int32_t> parse_ids(const std::string& text) {
   std::vector<int32_t> ids;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
-    int32_t id = 0;
-    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || rest != word.data() + word.size() || id < 0)
+    const auto id = parse_number<int32_t>(word);
+    if (!id || *id < 0)
       throw input_error("generate", "--ids: ", word, " is not a token id; expected numbers like 1,2,3");
-    ids.push_back(id);
+    ids.push_back(*id);
   }
   return ids;
 }
@@ -81,24 +79,22 @@ GenerateArguments parse_generate(std::span<const std::string> words) {
                  .one_replica = true};
   std::vector<std::string> paths = arguments.positionals();
   a.load.device = take_device("generate", paths);
-  if (paths.size() != 1)
-    throw input_error("generate", "expected one checkpoint or run directory, got ", paths.size(),
-                      "; usage: ashlar generate CHECKPOINT [options]");
+  arguments.expect(paths, 1, "one checkpoint or run directory", "; usage: ashlar generate CHECKPOINT [options]");
   if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
   a.load.path = paths[0];
-  // The rotary tables must cover the whole text. A prompt has at most one token per byte, and the tokens of its
-  // template.
+  // The rotary tables must cover the prompt and the new tokens. The prompt is not tokenized yet, so its length is
+  // estimated from above: at most one token per byte, plus the tokens of the prompt template.
   constexpr size_t kTemplateTokens = 8;
   const size_t prompt_tokens = (a.prompt ? a.prompt->size() : a.ids ? a.ids->size() : 0) + kTemplateTokens;
   a.load.positions = static_cast<int64_t>(prompt_tokens) + a.generate.new_tokens;
   return a;
 }
 
-/// The prompt as token ids.
+/// Returns the prompt as token ids.
 std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::LoadedModel& m) {
   if (!m.tokenizer && !a.ids)
     throw input_error("generate", m.checkpoint.string(),
-                      " has no tokenizer (an import); give the prompt as --ids 1,2,3");
+                      " is an import without a tokenizer; give the prompt as --ids 1,2,3");
   std::vector<int32_t> prompt;
   if (a.ids) {
     prompt = parse_ids(*a.ids);
@@ -112,15 +108,16 @@ std::vector<int32_t> read_prompt(const GenerateArguments& a, const inference::Lo
       }
     } catch (const data::TextError& error) {
       throw input_error("generate", "--prompt, byte offset ", error.offset, ": ", error.reason, "; the ",
-                        m.tokenizer->identity(), " tokenizer of ", m.checkpoint.string(), " cannot encode it");
+                        m.tokenizer->identity(), " tokenizer of ", m.checkpoint.string(),
+                        " cannot encode it; change the prompt");
     }
     if (prompt.empty()) prompt = {m.tokenizer->eod_id()};
   }
   const int64_t vocab = m.engine->options().model.vocab_size;
   for (const int32_t id : prompt) {
     if (id >= vocab)
-      throw input_error("generate", "--prompt or --ids: expected token ids below ", vocab, ", the vocabulary of the ",
-                        "model, got ", id, "; change the prompt");
+      throw input_error("generate", "--prompt or --ids: expected token ids below ", vocab,
+                        ", the vocabulary size of the model, got ", id, "; change the prompt");
   }
   return prompt;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <sstream>
 #include <system_error>
@@ -30,7 +29,7 @@ struct Machine {
   bool counted = false;
 };
 
-/// One line of the file, for error messages.
+/// The place of a line in the file, for error messages.
 struct Line {
   std::string_view file;
   int64_t number = 0;
@@ -41,7 +40,7 @@ struct Line {
   }
 };
 
-/// The text without its comment, with `slots = 2` as `slots=2`.
+/// Returns a line without its comment, and with `slots = 2` written as `slots=2`.
 std::string stripped(std::string text) {
   text.resize(std::min({text.size(), text.find('#'), text.find("//")}));
   std::string joined;
@@ -74,9 +73,8 @@ void parse_word(const std::string& word, const Line& line, Machine& machine) {
 
 int64_t count_of(std::string_view text, std::string_view what) {
   constexpr int64_t kMostRanks = 1 << 20;
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count >= 0 && count <= kMostRanks) return count;
+  const auto count = parse_number<int64_t>(text);
+  if (count && *count >= 0 && *count <= kMostRanks) return *count;
   throw input_error("launch", what, ": expected a whole number from 0 to ", kMostRanks, ", got ", printable(text));
 }
 
@@ -89,7 +87,8 @@ int64_t hostfile_slots(std::string_view text, int64_t cores, std::string_view na
     if (line.number == 1 && whole.starts_with("\xef\xbb\xbf"))
       line.refuse("a byte order mark, which mpirun reads as part of a name; save the file as UTF-8 without one");
     if (whole.find('\r') != std::string::npos)
-      line.refuse("a carriage return (a file of Windows), which mpirun cannot read; sed -i 's/\\r$//' FILE removes it");
+      line.refuse(
+          "a carriage return (a Windows line end), which mpirun cannot read; sed -i 's/\\r$//' FILE removes it");
     std::istringstream words(stripped(whole));
     std::string host;
     if (!(words >> host)) continue;

@@ -13,12 +13,6 @@
 namespace ashlar::launch {
 namespace {
 
-std::string class_list() {
-  std::string list;
-  for (const hf::Family& family : hf::families()) list += str_cat(list.empty() ? "" : ", ", family.class_name);
-  return list;
-}
-
 constexpr std::pair<std::string_view, std::optional<io::FileDType>> kDTypes[] = {{"fp32", io::FileDType::kF32},
                                                                                  {"bf16", io::FileDType::kBF16},
                                                                                  {"fp16", io::FileDType::kF16},
@@ -31,12 +25,12 @@ const char* const kImportHelp =
     "\n"
     "Reads a Hugging Face model (config.json and model.safetensors, or its shards) and writes a checkpoint to OUT,\n"
     "which must not exist, with a config.toml: `ashlar train OUT/config.toml data.path=DIR` trains from it. Dense\n"
-    "decoders of about fifty classes are read (a folder of another class is refused with their names). Weights stay\n"
+    "decoders of about fifty classes are supported (for another class, the error lists their names). Weights stay\n"
     "in the dtype of the file. The tokenizer is included: `generate` and `eval` use it, `export` writes it again,\n"
     "and `ashlar data build --tokenizer HF_DIR` makes a dataset of the same ids. An option of config.json that this\n"
     "program does not support is an error that names it.\n"
     "\n"
-    "  --no-tokenizer     without the tokenizer\n"
+    "  --no-tokenizer     imports the model without its tokenizer\n"
     "  --ignore-key KEY   accepts an unknown key of config.json that has no effect; repeatable\n";
 
 const char* const kExportHelp = R"(ashlar export CHECKPOINT HF_DIR [options]
@@ -68,10 +62,8 @@ int run_import_command(Words words, Session& session) {
   while (const auto key = arguments.option("--ignore-key")) options.ignored_keys.push_back(*key);
   options.tokenizer = !arguments.flag("--no-tokenizer");
   const std::vector<std::string> paths = arguments.positionals();
-  if (paths.size() != 2) {
-    throw input_error("import", "expected a Hugging Face directory and a checkpoint to write, got ", paths.size(),
-                      " paths; usage: ashlar import HF_DIR OUT");
-  }
+  arguments.expect(paths, 2, "a Hugging Face directory and a checkpoint to write",
+                   " paths; usage: ashlar import HF_DIR OUT");
   const hf::ImportReport report = hf::import_to_checkpoint(paths[0], paths[1], options);
   for (const std::string& note : report.config.notes) log.info(str_cat("note: ", note));
   log.info(hf::summary(report, paths[1]));
@@ -92,7 +84,8 @@ ExportWords parse_export(std::span<const std::string> words) {
   if (const auto name = arguments.option("--class")) {
     options.family = hf::family_from_class(*name);
     if (options.family == nullptr) {
-      throw input_error("export", "option --class = ", *name, ": expected one of ", class_list());
+      throw input_error("export", "option --class = ", *name, ": expected one of ",
+                        comma_list(hf::families(), &hf::Family::class_name));
     }
   }
   options.tokenizer = !arguments.flag("--no-tokenizer");
@@ -100,10 +93,7 @@ ExportWords parse_export(std::span<const std::string> words) {
   options.max_positions = arguments.integer("--max-positions", 0, 1, int64_t{1} << 30);
   options.max_shard_bytes = arguments.bytes("--max-shard-bytes", hf::kDefaultShardBytes);
   const std::vector<std::string> paths = arguments.positionals();
-  if (paths.size() != 2) {
-    throw input_error("export", "expected a checkpoint and a directory to write, got ", paths.size(),
-                      " paths; usage: ashlar export CHECKPOINT HF_DIR");
-  }
+  arguments.expect(paths, 2, "a checkpoint and a directory to write", " paths; usage: ashlar export CHECKPOINT HF_DIR");
   parsed.checkpoint = paths[0];
   parsed.directory = paths[1];
   return parsed;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +27,7 @@ constexpr std::array<std::string_view, 7> kShared = {"vader_segment.", "sm_segme
                                                      "ucx_shm_",       "nccl-",       "hwloc"};
 constexpr std::string_view kMemory = "/dev/shm/";
 
-/// The value of a variable in /proc/PID/environ; empty if absent.
+/// Returns the value of a variable in the text of /proc/PID/environ; empty if absent.
 std::string variable_of(const std::string& environment, std::string_view name) {
   const std::string wanted = str_cat(name, "=");
   for (size_t at = 0; at < environment.size(); at = environment.find('\0', at) + 1) {
@@ -51,11 +50,9 @@ std::vector<pid_t> JobProcesses::living(pid_t mpirun) const {
   std::vector<pid_t> found;
   std::error_code error;
   for (fs::directory_iterator at("/proc", error); !error && at != fs::directory_iterator(); at.increment(error)) {
-    const std::string number = at->path().filename();
-    pid_t pid = 0;
-    const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), pid);
-    if (wrong != std::errc() || end != number.data() + number.size() || pid == mpirun || pid == getpid()) continue;
-    if (variable_of(io::text_if_readable(at->path() / "environ"), kVariable) == name_) found.push_back(pid);
+    const auto pid = parse_number<pid_t>(at->path().filename().string());
+    if (!pid || *pid == mpirun || *pid == getpid()) continue;
+    if (variable_of(io::text_if_readable(at->path() / "environ"), kVariable) == name_) found.push_back(*pid);
   }
   return found;
 }

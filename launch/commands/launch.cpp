@@ -38,12 +38,12 @@ Runs `ashlar COMMAND ...` on N ranks: prints the mpirun command for this machine
 and returns its exit code, or 5 when other ranks have reported a lost rank. Signals are forwarded; mpirun's
 repetition of a rank's own error is dropped.
 
-  -np N, -n N       ranks; they run on this machine unless hosts are given
-  --hostfile FILE   machines, one per line: `host slots=8`; they share the directories of program and run
-  --host a,b        machines; a:2,b:6 also gives the ranks of each
+  -np N, -n N       number of ranks; they run on this machine unless hosts are given
+  --hostfile FILE   machines, one per line: `host slots=8`; all must see the program and the run directory
+  --host a,b        machines; a:2,b:6 also gives the number of ranks of each
   --restarts N      restarts a training run: after a lost rank or a hang (code 5) it starts again from the newest
-                    checkpoint, after 1 s, then 2, 4, up to 60 s; ends after N restarts in a row without a new checkpoint.
-                    metrics.jsonl and the last line report the goodput. No restart after a signal
+                    checkpoint, after 1 s, then 2, 4, up to 60 s; ends after N restarts in a row without a new
+                    checkpoint. metrics.jsonl and the last line report the goodput. No restart after a signal
   --dry-run         prints the mpirun command and runs nothing
 
 SIGTERM, SIGHUP, SIGINT (Ctrl-C) and SIGUSR1 let the ranks of a training run save and stop (exit codes 76, 76,
@@ -60,7 +60,7 @@ std::string find_mpirun() {
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string program = (fs::path(folder.empty() ? "." : folder) / "mpirun").string();
-    std::error_code unreadable;  // a folder may be unreadable
+    std::error_code unreadable;  // ignored: a folder of PATH may be unreadable
     if (fs::is_regular_file(program, unreadable) && access(program.c_str(), X_OK) == 0) return program;
   }
   throw input_error("launch",
@@ -76,7 +76,7 @@ std::string version_of(const std::string& mpirun) {
   return text;
 }
 
-// Physical cores, as Open MPI counts them.
+// Returns the number of physical cores that this process may use, as Open MPI counts them.
 int64_t whole_cores() {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
@@ -115,7 +115,8 @@ std::string read_hostfile(const std::string& name) {
   return text.str();
 }
 
-// Index of COMMAND, or of the `--` before it: the first word that is neither an option of launch nor an option's value.
+// Returns the index of COMMAND, or of the `--` before it: the first word that is neither an option of launch nor an
+// option's value.
 size_t command_at(std::span<const std::string> words) {
   size_t i = 0;
   while (i < words.size() && words[i].starts_with('-') && words[i] != "--") {
@@ -166,7 +167,7 @@ int run_launch_command(Words words, Session& session) {
   }
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
-  job.print_line(shell_line(line));                     // to standard error: standard output belongs to the command
+  job.print_line(shell_line(line));  // on standard error, because standard output belongs to the command
   here.environment.push_back(JobProcesses::kVariable);  // exported to ranks on other machines too
   const auto run = [&](const std::vector<std::string>& train_words) {
     wanted.command.resize(2);
@@ -182,7 +183,7 @@ int run_launch_command(Words words, Session& session) {
                                          .asked_to_end = [&] { return job.asked_to_end(); },
                                          .wait = [&](std::chrono::milliseconds time) { return job.wait(time); },
                                          .say = [&](const std::string& text) { job.print(text); }});
-  code = job.exit_code(code);  // also for a signal between two attempts
+  code = job.exit_code(code);  // a signal may also have arrived between two attempts
   job.finish(code);
   return code;
 }

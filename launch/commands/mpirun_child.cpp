@@ -26,9 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kLinger = 3s;  // time for ranks without mpirun to report it and exit
+constexpr auto kLinger = 3s;  // when mpirun has ended: time for the remaining ranks to report that and to exit
 
-/// Owns a file descriptor: closes it at the end.
+/// Owns a file descriptor, and closes it in the destructor.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -61,7 +61,7 @@ int become(std::vector<std::string>& line, const int (&output)[2], const sigset_
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a killed launcher ends its job
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun gets SIGTERM if the launcher is killed
   if (getppid() != parent) return ECHILD;
   // Open MPI's topology library probes ten X displays for GPUs: 5 s each without a name server.
   setenv("HWLOC_COMPONENTS", "-gl", 0);
@@ -72,7 +72,7 @@ int become(std::vector<std::string>& line, const int (&output)[2], const sigset_
   return errno;
 }
 
-/// Forwards available data. False at the end of the file.
+/// Reads available data from `from` and passes it to `to`. Returns false at the end of the file.
 bool pump(int from, const std::function<void(std::string_view)>& to) {
   char buffer[4096];
   const ssize_t n = read(from, buffer, sizeof(buffer));
@@ -117,7 +117,7 @@ MpirunChild::MpirunChild(const Args& args)
 MpirunChild::~MpirunChild() {
   if (signals_ >= 0) close(signals_);
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  if (!finished_) err_.drain(2s);  // on an error: earlier output is printed before it
+  if (!finished_) err_.drain(2s);  // after an error, so that its message follows earlier output
 }
 
 void MpirunChild::print(const std::string& text) { print_line(str_cat("ashlar: ", text)); }
@@ -149,7 +149,7 @@ void MpirunChild::report_lost_output() {
   print(output_lost({.why = out_.error()}));
 }
 
-/// A result is never dropped; a job that is asked to end does not wait for a reader.
+/// True if output waits for a reader: a result is never dropped, unless the job is asked to end.
 bool MpirunChild::waits_for_reader() const { return args_.prints_result && out_.full() && !job_signals_.ending(); }
 
 /// Forwards data that arrives within `milliseconds`. Returns false if none arrived or both pipes are closed.
@@ -166,7 +166,7 @@ bool MpirunChild::pass(Streams& streams, int milliseconds) {
   return (ready > 0 || waits) && (streams.out >= 0 || streams.err >= 0);
 }
 
-/// Ranks without mpirun end by themselves; the others are killed.
+/// Waits up to kLinger until the remaining ranks have ended by themselves, then kills them.
 void MpirunChild::end_leftovers(pid_t child) {
   processes_.look(child);
   const auto until = Clock::now() + (job_signals_.ending() ? 0s : kLinger);
@@ -181,7 +181,7 @@ void MpirunChild::end_leftovers(pid_t child) {
 int MpirunChild::run(std::vector<std::string> line) {
   int standard_output[2], standard_error[2], failure[2];
   if (pipe2(standard_output, O_CLOEXEC) != 0 || pipe2(standard_error, O_CLOEXEC) != 0 || pipe2(failure, O_CLOEXEC) != 0)
-    throw resource_error("launch", "cannot make a pipe: ", std::strerror(errno), "; raise the limit of open files");
+    throw resource_error("launch", "cannot make a pipe: ", std::strerror(errno), "; raise ulimit -n");
   Descriptor out(standard_output[0]), err(standard_error[0]), out_end(standard_output[1]), err_end(standard_error[1]);
   Descriptor failed(failure[0]), fails(failure[1]);
   const pid_t parent = getpid();
@@ -215,7 +215,7 @@ int MpirunChild::run(std::vector<std::string> line) {
     const int until_due = job_signals_.wait_ms(Clock::now());
     pass(streams, until_due < 0 ? 1000 : std::min(until_due, 1000));
   }
-  // The last output. A process that outlives mpirun may hold the pipe open and write to it.
+  // Forwards the last output. A process that outlives mpirun may keep the pipe open and write to it.
   for (auto until = Clock::now() + (job_signals_.ending() ? 300ms : kLinger);
        pass(streams, 200) && Clock::now() < until;)
     if (waits_for_reader()) until = Clock::now() + kLinger;
@@ -245,7 +245,7 @@ bool MpirunChild::wait(std::chrono::milliseconds time) {
 
 void MpirunChild::finish(int code) {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
-  const bool waits = args_.prints_result && !job_signals_.ending();  // for a reader; not if asked to end
+  const bool waits = args_.prints_result && !job_signals_.ending();  // wait for a reader of the result
   const auto patience = waits ? std::chrono::milliseconds(std::chrono::hours(24 * 365)) : 2000ms;
   const auto until = Clock::now() + 2s;
   const bool written = out_.drain(patience);
@@ -253,11 +253,14 @@ void MpirunChild::finish(int code) {
   const bool read = err_.drain(std::max(left, 200ms));
   finished_ = true;
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
-    throw resource_error("output", "standard output cannot be written: the disk is full or its reader has exited");
+    throw resource_error(
+        "output",
+        "standard output cannot be written: the disk is full, or the program that reads it has exited; free space, or "
+        "keep the reader running, and run the command again");
   report_lost_output();
   if (!args_.prints_result && out_.dropped() > 0) print(output_lost({.lines = out_.dropped()}));
   if (err_.dropped() > 0) print(output_lost({.lines = err_.dropped(), .fd = STDERR_FILENO}));
-  if (read) err_.drain(2s);  // otherwise it is full and has no reader
+  if (read) err_.drain(2s);  // otherwise standard error has no reader
 }
 
 }  // namespace ashlar::launch

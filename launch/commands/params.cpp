@@ -20,16 +20,15 @@ const char* const kParamsHelp =
     "\n"
     "Parameters of a configuration by component, flops per token, the KV cache of\n"
     "train.sequence_length tokens, and every derived value with its rule. Nothing is allocated.\n"
-    "vocab.size comes from the configuration or from the dataset of data.path; with neither, counts that depend on it "
-    "are\n"
-    "given per token id.\n";
+    "vocab.size comes from the configuration or from the dataset of data.path. With neither, counts\n"
+    "that depend on it are given per token id.\n";
 
 namespace {
 
-/// The table of a model's parameters, one row per component, with the columns that are known.
+/// How the table of a model's parameters prints the count of a component.
 struct TableFormat {
-  std::function<std::string(int64_t)> fixed;   ///< parameters independent of the vocabulary
-  std::function<std::string(int64_t)> per_id;  ///< parameters per token id
+  std::function<std::string(int64_t)> fixed;   ///< prints a count that does not depend on the vocabulary
+  std::function<std::string(int64_t)> per_id;  ///< prints a count of parameters per token id
   std::function<std::string(int64_t per_id)> total;
 };
 
@@ -54,7 +53,7 @@ TableFormat shares_of(int64_t total) {
   return {.fixed = share, .per_id = share, .total = [=](int64_t) { return share(total); }};
 }
 
-/// The table for a model of unknown vocabulary size, with counts per token id.
+/// The format for a model of unknown vocabulary size: counts per token id.
 TableFormat by_vocabulary(int64_t total) {
   const auto number = [](int64_t n) { return absl::StrFormat("%16d", n); };
   return {
@@ -81,9 +80,7 @@ int run_params_command(Words words, Session& session) {
   Arguments arguments("params", words);
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1)
-    throw input_error("params", "expected one configuration file, got ", files.size(),
-                      "; usage: ashlar params CONFIG [section.key=value ...]");
+  arguments.expect(files, 1, "one configuration file", "; usage: ashlar params CONFIG [section.key=value ...]");
   config::RawConfig raw = config::read_config(files[0], overrides);
   const std::vector<config::DerivedValue> taken = training::apply_start_model(raw);
   config::Facts facts{.hardware_threads = kernels::usable_cores(), .purpose = config::Purpose::kModel};
@@ -93,7 +90,7 @@ int run_params_command(Words words, Session& session) {
       if (!facts.dataset_vocab_size)
         facts.dataset_vocab_size = data::TokenDataset(source.path).tokenizer().vocab_size();
     } catch (const Error& error) {
-      reason = text_of(error);  // counting does not need a dataset
+      reason = text_of(error);  // not an error: parameters can be counted without a dataset
     }
   }
   const bool unknown_vocabulary = !facts.dataset_vocab_size && !raw.given("vocab.size");

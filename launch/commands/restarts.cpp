@@ -63,7 +63,7 @@ void RunProgress::count_rows(int64_t up_to) {
   std::ifstream in(file);
   in.seekg(static_cast<std::streamoff>(read_to_));
   uint64_t at = read_to_;
-  bool stays = true;  // no row of a later step was read yet
+  bool stays = true;  // true until a row of a step after `up_to` is read
   for (std::string line; std::getline(in, line) && !in.eof();) {
     at += line.size() + 1;
     const auto row = io::try_parse_json(line).value_or(nlohmann::json());
@@ -87,7 +87,8 @@ void RunProgress::look() {
     read_to_ = 0;
   }
   committed_ = newest_step(run_dir_);
-  // If this attempt has written nothing, the rows beyond the checkpoint are those of the previous attempt.
+  // If this attempt has written nothing, the rows after the checkpoint are from the previous attempt. They have been
+  // counted already, so they are not read again.
   if (stamp_of_metrics(run_dir_) != stamp_) count_rows(committed_);
   stamp_ = stamp_of_metrics(run_dir_);
   goodput_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
@@ -106,7 +107,7 @@ fs::path run_directory_of(std::span<const std::string> words) {
   Arguments arguments("train", words);
   arguments.flag(kRestart);
   const std::optional<std::string> from = arguments.option("--from");
-  while (arguments.option("--ignore-key")) {  // for the import, which a rank runs
+  while (arguments.option("--ignore-key")) {  // ignored here: the import by `train` uses it
   }
   std::vector<std::string> files = arguments.positionals();
   std::vector<std::string> overrides = take_overrides(files);
@@ -118,9 +119,7 @@ fs::path run_directory_of(std::span<const std::string> words) {
     for (auto word = overrides.rbegin(); word != overrides.rend(); ++word)
       if (word->starts_with(kRunDir)) return word->substr(kRunDir.size());
   }
-  if (files.size() != 1)
-    throw input_error("train", "expected one configuration file, got ", files.size(),
-                      "; usage: ashlar train CONFIG [section.key=value ...]");
+  arguments.expect(files, 1, "one configuration file", "; usage: ashlar train CONFIG [section.key=value ...]");
   if (fs::is_directory(files[0])) return files[0];
   const std::string run_dir = config::read_config(files[0], overrides).run_dir();
   if (run_dir.empty())

@@ -1,7 +1,6 @@
 #include "launch/commands/subcommands.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <vector>
 
@@ -30,10 +29,7 @@ constexpr const char* kTokenizerHelp = R"(ashlar tokenizer: inspects, uses and t
 
 std::unique_ptr<data::FormTokenizer> open_only(Arguments& given) {
   const std::vector<std::string> names = given.positionals();
-  if (names.size() != 1) {
-    throw input_error(given.command(), "expected one tokenizer, got ", names.size(),
-                      " names; see ashlar tokenizer --help");
-  }
+  given.expect(names, 1, "one tokenizer", " names; see ashlar tokenizer --help");
   return data::open_tokenizer(names[0]);
 }
 
@@ -94,12 +90,12 @@ int run_decode(Words words, Session& session) {
   constexpr std::string_view kBetween = " \t\r\n,[]";
   for (size_t at = 0; (at = text.find_first_not_of(kBetween, at)) != std::string::npos;) {
     const size_t stop = std::min(text.find_first_of(kBetween, at), text.size());
-    int32_t id = 0;
-    const auto read = std::from_chars(text.data() + at, text.data() + stop, id);
-    if (read.ec != std::errc() || read.ptr != text.data() + stop)
-      throw input_error(given.command(), "standard input: expected ids, got ",
-                        text.substr(at, std::min<size_t>(stop - at, 40)));
-    ids.push_back(id);
+    const std::string word = text.substr(at, stop - at);
+    const auto id = parse_number<int32_t>(word);
+    if (!id)
+      throw input_error(given.command(), "standard input: expected token ids separated by white space or commas, got ",
+                        word.substr(0, 40));
+    ids.push_back(*id);
     at = stop;
   }
   session.out << tokenizer->decode(ids);

@@ -24,8 +24,8 @@ ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]
 
 Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl and checkpoints/.
 When it holds a checkpoint, the run resumes from the newest valid one, bitwise as if never interrupted.
-Its data must have the same tokens, at any path (data.allow_change permits changes). A new run starts from the
-weights of another with run.init_from, with its model; keys that differ are refused (run.init_change).
+Its data must have the same tokens, at any path (data.allow_change permits changes). With run.init_from, a new run
+takes the weights and the model of another run; model keys that differ are refused (run.init_change).
 
 Values derived from train.steps do not change when a run resumes with more steps: set schedule.warmup_steps
 and schedule.decay_steps for other values. RUN_DIR, also after a rename, is resumed with its own config.toml
@@ -37,15 +37,15 @@ on any number of ranks.
   --ignore-key KEY    with --from: accepts an unknown key of config.json that has no effect; repeatable
   --restart           start over: an existing run directory is renamed to DIR.old-1 when the new run is ready
 
-SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 77 and 75,
-SIGHUP, unless it is ignored (nohup), as SIGTERM;
-the same command then resumes. A second signal exits at once, and so does the first before the first step.
+SIGTERM, SIGHUP, SIGINT and SIGUSR1 save a checkpoint after the step (or the validation batch) and exit with 76, 76,
+77 and 75; the same command then resumes. A second signal exits at once; before the first step, the first one does too.
+An ignored SIGHUP (nohup) has no effect.
 )";
 
 namespace {
 
-// The limit before the first step. No step time is known yet, and the ranks of a busy machine start one after the
-// other.
+// Before the first step, a time without progress counts as a hang only if it is at least this long, even if
+// run.hang_after is shorter: no step time is known yet, and the ranks of a busy machine start one after the other.
 constexpr double kStartSeconds = 60;
 
 void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig& config) {
@@ -57,7 +57,7 @@ void check_same_configuration(comm::ControlPlane& ranks, const config::RunConfig
     throw comm::AllRanksError(
         ExitCode::kInput, "config",
         absl::StrFormat(
-            "rank %d has a configuration of hash %016x, expected that of rank 0, %016x; give every node the "
+            "rank %d has a configuration of hash %016x, expected the hash of rank 0, %016x; give every node the "
             "same files, overrides and datasets",
             rank, hashes[rank], hashes[0]));
   }
@@ -82,9 +82,11 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   std::vector<std::string> files = arguments.positionals();
   a.overrides = take_overrides(files);
   if (files.size() != (from ? 0 : 1))
-    throw input_error(
-        "train", from ? "expected no configuration file with --from, got " : "expected one configuration file, got ",
-        files.size(), "; usage: ashlar train CONFIG|RUN_DIR [section.key=value ...]");
+    throw input_error("train",
+                      from ? "expected no configuration file with --from, got "
+                           : "expected one configuration file or run directory, got ",
+                      files.size(), "; usage: ashlar train ",
+                      from ? "--from HF_DIR data.path=DATASET" : "CONFIG|RUN_DIR", " [section.key=value ...]");
   if (from) {
     const TrainFrom begun =
         train_from({.hf_directory = *from, .overrides = a.overrides, .ignored_keys = ignored_keys}, first_rank, log);
@@ -95,7 +97,8 @@ TrainArguments parse(std::span<const std::string> words, bool first_rank, Log& l
   return a;
 }
 
-/// The checkpoints that give values which the user does not give: the run's own, else the one that the run starts from.
+/// The checkpoint that supplies the values of keys that the user does not set: the run's newest checkpoint (`own`) or,
+/// for a new run, the checkpoint from which it starts (`start`).
 struct Origins {
   std::optional<training::Origin> own, start;
 };
@@ -107,8 +110,8 @@ Origins find_origins(const config::RawConfig& raw, bool restart, comm::ControlPl
   return found;
 }
 
-/// Sets keys that are not given to their values in the checkpoint or run that the run continues or starts from; returns
-/// these keys.
+/// Takes values for the keys that the user has not set from the checkpoint from which the run continues or starts.
+/// Returns the keys that got a value.
 std::vector<config::DerivedValue> apply_stored_values(config::RawConfig& raw, const Origins& from) {
   const std::optional<std::string> init_from = raw.init_from();
   std::vector<config::DerivedValue> applied;
@@ -123,12 +126,14 @@ std::vector<config::DerivedValue> apply_stored_values(config::RawConfig& raw, co
     applied.insert(applied.end(), kept.begin(), kept.end());
   }
   if (init_from && !from.own && !from.start)
-    throw input_error("config", "run.init_from = ", *init_from,
-                      ": expected a checkpoint, an import or a run directory with checkpoints, got none");
+    throw input_error(
+        "config", "run.init_from = ", *init_from,
+        ": expected a checkpoint, an import or a run directory with checkpoints, got none; correct the path");
   return applied;
 }
 
-/// A dataset that cannot be opened is an error of the configuration, reported with the others.
+/// Opens the datasets. An input error of a dataset is added to the errors of the configuration, so that all of them are
+/// reported together; any other error is thrown.
 std::vector<data::WeightedDataset> open_datasets(config::RawConfig& raw, const training::SharedManifests& manifests) {
   std::vector<data::WeightedDataset> datasets;
   for (const auto& source : raw.data_sources()) {
@@ -155,7 +160,8 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
                       .hardware_threads = session.cores.machine};
   const std::vector<config::DerivedValue> applied = apply_stored_values(raw, from);
   ResolvedRun run;
-  // Assigned, not an initializer: if an initializer throws, g++ 12 destroys the earlier aggregate members twice.
+  // Assigned after the construction of `run`: if an expression in an initializer list throws, g++ 12 destroys the
+  // members that were initialized before it twice.
   run.datasets = open_datasets(raw, manifests);
   if (!run.datasets.empty()) facts.dataset_vocab_size = run.datasets.front().dataset->tokenizer().vocab_size();
   const std::vector<checkpoint::DataRecord> records = training::data_records(run.datasets);
@@ -168,7 +174,7 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   data::check_train_data(run.datasets, {.sequence_length = c.train.sequence_length,
                                         .micro_batch = c.train.micro_batch,
                                         .vocab_size = c.model.vocab_size});
-  // Notes about the run's own checkpoint follow when it is loaded.
+  // Only errors are reported here; notes about the run's own checkpoint are printed when it is loaded.
   if (from.own) training::check_continuation(*from.own, {.config = c, .data = records});
   return run;
 }

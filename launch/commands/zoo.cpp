@@ -53,21 +53,12 @@ void list_uses(const std::string& key, Log& log) {
     log.info(uses.key);
     for (size_t i = 0; i < uses.values.size(); ++i) {
       const zoo::Use& use = uses.values[i];
-      // The most frequent value is used by nearly all models, so they are not listed.
+      // If more than 12 models use the most frequent value, these models are not listed.
       const bool many = key.empty() && i == 0 && use.ids.size() > 12;
       log.info(absl::StrFormat("  %-28s %3d  %s", use.value, use.ids.size(), many ? "" : absl::StrJoin(use.ids, ", ")));
     }
   }
   if (!found) throw input_error("zoo", "no published model has a key '", key, "'; see ashlar zoo uses");
-}
-
-void show_tiny(const std::string& id, Log& log) {
-  const zoo::PublishedText& text = zoo::published_text(id);
-  const config::RunConfig config =
-      config::resolve(config::parse_config(std::string(text.toml), std::string(text.id), {}),
-                      {.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel})
-          .config;
-  log.info(absl::StrJoin(zoo::tiny_twin(config), " "));
 }
 
 void show_lines(std::string_view text, Log& log) {
@@ -84,14 +75,12 @@ void list_recipes(Log& log) {
                              r.config.optimizer.lr, r.guessed_keys, r.title, r.source));
 }
 
-void explain_config(std::vector<std::string> files, Log& log) {
+void explain_config(const Arguments& arguments, std::vector<std::string> files, Log& log) {
   const std::vector<std::string> overrides = take_overrides(files);
-  if (files.size() != 1)
-    throw input_error("zoo explain", "expected one configuration file, got ", files.size(), "; ",
-                      "usage: ashlar zoo explain CONFIG");
+  arguments.expect(files, 1, "one configuration file", "; usage: ashlar zoo explain CONFIG");
   const config::RawConfig raw = config::read_config(files[0], overrides);
   config::Facts facts{.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel};
-  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 50257;  // does not affect the comparison
+  if (!raw.given("vocab.size")) facts.dataset_vocab_size = 50257;  // any size: the comparison ignores it
   const config::RunConfig config = config::resolve(raw, facts).config;
   const std::vector<zoo::Published> models = zoo::published_models();
   log.info("nearest published models:");
@@ -138,13 +127,15 @@ int run_zoo_command(Words words, Session& session) {
   } else if (what == "start" && one && !markdown) {
     show_lines(zoo::recipe_text(names[0]).toml, log);
   } else if (what == "explain") {
-    explain_config(names, log);
+    explain_config(arguments, names, log);
   } else if (what == "uses" && names.size() <= 1) {
     list_uses(one ? names[0] : "", log);
   } else if (what == "show" && one) {
     show_lines(zoo::published_text(names[0]).toml, log);
   } else if (what == "tiny" && one) {
-    show_tiny(names[0], log);
+    const config::RunConfig whole =
+        zoo::config_of(zoo::published_text(names[0]), "configs/zoo", config::Purpose::kModel);
+    log.info(absl::StrJoin(zoo::tiny_twin(whole), " "));
   } else {
     throw input_error("zoo", "expected uses, show, tiny, start or explain with their arguments, got '",
                       absl::StrJoin(words, " "), "'; see ashlar zoo --help");

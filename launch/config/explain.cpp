@@ -7,15 +7,11 @@
 namespace ashlar::config {
 namespace {
 
-std::string joined(const char* words) {
-  std::string text;
-  for (const std::string_view word : split_words(words)) text += str_cat(text.empty() ? "" : ", ", word);
-  return text;
-}
-
-/// Returns why a known value is rejected; empty if all values are supported.
+/// Returns a text that lists the known but unsupported words of a key; "" if there are none, or if they are words of
+/// earlier versions (KeySpec::instead is not empty).
 std::string refusal(const KeySpec& s) {
-  if (*s.unsupported != 0 && *s.instead == 0) return str_cat("not supported by this version: ", joined(s.unsupported));
+  if (*s.unsupported != 0 && *s.instead == 0)
+    return str_cat("not supported by this version: ", comma_list(split_words(s.unsupported)));
   return "";
 }
 
@@ -61,7 +57,7 @@ std::string explain(std::string_view what) {
     const bool section_is_nearer = !near_section.empty() && edit_distance(near_section, what) <= far;
     if (section_is_nearer || !is_slip(far, name, what)) guess = section_guess(what);
   }
-  throw input_error("explain", "expected a key, a section or all, got `", what, "`; ", guess);
+  throw input_error("explain", "expected a key, a section or `all`, got `", what, "`; ", guess);
 }
 
 std::string schema_markdown() {

@@ -15,7 +15,8 @@
 // Shared by the files of this folder; not part of its interface.
 namespace ashlar::config {
 
-/// A value of the type of its key, whose range or word has been checked. The value of a kNumber key is always a double.
+/// The value of a key. The KeyType of the key determines the alternative of this variant. For example, the value of a
+/// kNumber key is always a double, even if the file has an integer.
 using Value = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<DataSource>,
                            std::vector<std::string>, std::vector<double>>;
 
@@ -24,20 +25,20 @@ enum class KeyType : uint8_t {
   kNumber,  ///< integers are accepted too
   kBool,
   kString,        ///< not empty
-  kWord,          ///< one of `words`
-  kNumberOrWord,  ///< a number in range, or one of `words`
+  kWord,          ///< one of KeySpec::words
+  kNumberOrWord,  ///< a number in range, or one of KeySpec::words
   kIntList,
   kNumberList,
-  kKeyList,  ///< names of model keys; a single one needs no brackets
+  kKeyList,  ///< names of model keys; a single name needs no brackets
   kSources,  ///< data.path: a string, or a list of {path, weight}
 };
 
-/// Reads and writes the member of RunConfig that a key sets, and lists the words of an enum. Made by member(). Empty
-/// for a key that only a rule reads and for a key that is refused.
+/// Reads and writes the member of RunConfig that a key sets, and lists the words of an enum. Made by member(). For a
+/// key that sets no member, e.g. rope.fraction, the functions are null, and a rule in resolve*.cpp reads the value.
 struct Member {
-  std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< nothing: the key is absent
-  /// A word in place of a number (`head_dim^-0.5`) changes nothing here; the rule of the key reads it. "none" empties
-  /// an optional member.
+  std::optional<Value> (*get)(const RunConfig&) = nullptr;  ///< returns nothing if the key is absent
+  /// Sets the member. If `value` is a word and the member is a number, a plain number stays unchanged and an optional
+  /// number becomes empty: a rule in resolve*.cpp converts words such as `head_dim^-0.5` to a number.
   void (*set)(RunConfig&, const Value&) = nullptr;
   std::vector<std::string_view> (*words)() = nullptr;  ///< words of an enum; null for other types
   KeyType type = KeyType::kString;
@@ -65,8 +66,8 @@ std::optional<Value> value_of_member(const T& member) {
 template <typename T>
 void set_member(T& member, const Value& value) {
   if constexpr (NamedEnum<T>) {
-    ASHLAR_CHECK(parse_enum(std::get<std::string>(value), member),
-                 "not a name of its enum: ", std::get<std::string>(value));
+    ASHLAR_CHECK(parse_enum(std::get<std::string>(value), member), "the enum has no value of the name ",
+                 std::get<std::string>(value));
   } else if constexpr (std::is_same_v<T, double>) {
     if (const double* number = std::get_if<double>(&value)) member = *number;
   } else if constexpr (std::is_same_v<T, std::optional<double>>) {
@@ -82,7 +83,7 @@ void set_member(T& member, const Value& value) {
   }
 }
 
-/// The type of a key that sets a member of type T.
+/// Returns the type of a key that sets a member of type T.
 template <typename T>
 constexpr KeyType key_type() {
   using enum KeyType;
@@ -106,7 +107,8 @@ std::vector<std::string_view> enum_words() {
 
 }  // namespace detail
 
-/// `kAccess` is a lambda from a RunConfig (const or not) to a reference to the member.
+/// Makes the accessors of a member. `kAccess` is a lambda that takes a RunConfig (const or not) and returns a reference
+/// to the member.
 template <auto kAccess>
 constexpr Member member() {
   using T = std::remove_cvref_t<decltype(kAccess(std::declval<RunConfig&>()))>;

@@ -9,8 +9,7 @@ class CheckpointModel {
  public:
   CheckpointModel(RawValues& raw, const model::ModelConfig& stored, const std::string& where, Differing differing)
       : raw_(raw), stored_(stored), where_(where), differing_(differing) {
-    if (const auto& keys = raw.given[key_index("run.init_change")])
-      allowed_ = std::get<std::vector<std::string>>(*keys);
+    if (const auto keys = raw.get<std::vector<std::string>>("run.init_change")) allowed_ = *keys;
     effective_.model = stored;
     for (const KeySpec& spec : schema())
       if (const auto& given = raw.given[index_of(spec)]; given && spec.member.set != nullptr)
@@ -18,8 +17,10 @@ class CheckpointModel {
   }
 
   std::vector<DerivedValue> run() {
-    settle("ffn.multiple_of", "model.d_ff", Value(d_ff_by_rule()));
-    settle("rope.fraction", "rope.dims", Value(model::rope_dims_of(stored_.head_dim, number("rope.fraction"))));
+    const int64_t multiple = raw_.get<int64_t>("ffn.multiple_of").value_or(1);
+    const double fraction = raw_.get<double>("rope.fraction").value_or(1.0);
+    settle("ffn.multiple_of", "model.d_ff", Value(model::derived_d_ff(stored_.d_model, stored_.ffn.gated, multiple)));
+    settle("rope.fraction", "rope.dims", Value(model::rope_dims_of(stored_.head_dim, fraction)));
     for (const Entry& entry : model_entries(stored_)) {
       const KeySpec& spec = schema()[entry.index];
       if (is_weights_key(spec) && raw_.bad[entry.index] == 0) visit(spec, entry.value);
@@ -32,35 +33,27 @@ class CheckpointModel {
     std::optional<Value>& given = raw_.given[key_index(spec.name())];
     if (given) {
       Value meant = *given;
-      // A word such as "none" that equals the stored value has no number.
+      // A word that equals the stored word (e.g. "none") is compared as a word; other words are converted to numbers.
       if (const auto* rule = std::get_if<std::string>(&meant);
           rule != nullptr && spec.type == KeyType::kNumberOrWord && meant != stored)
         meant = value_of_rule(*rule, stored_);
       if (differing_ == Differing::kStays || same_value(meant, stored) || is_allowed(spec.name())) return;
       refuse(spec.name(), value_text(*given), stored);
-      given = stored;  // so that values derived from it are not wrong as well
+      given = stored;  // so that keys derived from it give no further errors
       spec.member.set(effective_, stored);
     } else if (applies(spec, effective_)) {
       given = stored;
-      applied_.push_back({spec.name(), value_text(stored), str_cat("of ", where_)});
+      applied_.push_back({spec.name(), value_text(stored), str_cat("from ", where_)});
     }
   }
 
-  /// Replaces a key that only a rule reads by the key that the rule sets, with the resulting value.
+  /// `rule` is a key from which resolve() would derive `key`. If `rule` is given and `key` is not, unsets `rule` and
+  /// sets `key` to `value`, which the caller has derived from `rule` and the checkpoint's sizes.
   void settle(std::string_view rule, std::string_view key, const Value& value) {
     std::optional<Value>& given = raw_.given[key_index(rule)];
     if (!given || raw_.given[key_index(key)] || raw_.bad[key_index(key)] != 0) return;
     raw_.given[key_index(key)] = value;
     given.reset();
-  }
-
-  int64_t d_ff_by_rule() const {
-    const auto& given = raw_.given[key_index("ffn.multiple_of")];
-    return model::derived_d_ff(stored_.d_model, stored_.ffn.gated, given ? std::get<int64_t>(*given) : 1);
-  }
-  double number(std::string_view key) const {
-    const auto& given = raw_.given[key_index(key)];
-    return given ? std::get<double>(*given) : 1.0;
   }
 
   bool is_allowed(const std::string& key) const { return std::ranges::find(allowed_, key) != allowed_.end(); }
@@ -77,7 +70,7 @@ class CheckpointModel {
   Differing differing_;
   std::vector<std::string> allowed_;
   std::vector<DerivedValue> applied_;
-  /// The checkpoint's values, replaced where the run gives its own; decides which keys apply.
+  /// The checkpoint's model, with the values that the run gives in place of the checkpoint's. Decides which keys apply.
   RunConfig effective_;
 };
 

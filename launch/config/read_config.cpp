@@ -17,11 +17,11 @@
 namespace ashlar::config {
 namespace {
 
-constexpr size_t kMostSyntaxErrors = 40;    // values skipped before parsing stops
+constexpr size_t kMostSyntaxErrors = 40;    // parsing stops after this many values that are not TOML
 constexpr size_t kMostShown = 60;           // characters of a wrong value shown in its error
 constexpr int64_t kMostUnknown = 10;        // unknown keys and sections named in errors; the rest are counted
-constexpr size_t kMostBadSources = 10;      // wrong sources of data.path named in errors
-constexpr uintmax_t kMostBytes = 16 << 20;  // largest file accepted; no configuration is larger
+constexpr size_t kMostBadSources = 10;      // errors for one data.path; later sources are not checked
+constexpr uintmax_t kMostBytes = 16 << 20;  // largest file accepted; configurations are far smaller
 
 template <typename T>
 std::string shown(const T& node) {
@@ -36,7 +36,7 @@ std::string shown(const toml::node& node) {
   return text;
 }
 
-/// data.path as a list. Adds errors itself; returns nothing when there were any.
+/// Reads data.path given as a list. If an item is wrong, adds errors and returns nothing.
 std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec, std::string_view place,
                                   std::vector<std::string>& errors) {
   const size_t before = errors.size();
@@ -84,7 +84,7 @@ std::optional<Value> read_sources(const toml::array& array, const KeySpec& spec,
   return sources;
 }
 
-/// A value of type T; an integer is a number too.
+/// Returns the node's value if it has type T. An integer is accepted as a double.
 template <typename T>
 std::optional<T> scalar(const toml::node& node) {
   if constexpr (std::is_same_v<T, double>) {
@@ -94,7 +94,7 @@ std::optional<T> scalar(const toml::node& node) {
   }
 }
 
-/// A list in which every item is a T.
+/// Returns the node's values if it is a list of items of type T.
 template <typename T>
 std::optional<std::vector<T>> list_of(const toml::node& node) {
   const toml::array* array = node.as_array();
@@ -164,7 +164,8 @@ void unknown_key(RawValues& raw, std::string_view section, std::string_view key,
   raw.errors.push_back(str_cat(name, ": ", what, " (", place, ")"));
 }
 
-/// Returns the subject of a line that cannot be parsed: `section.key` if the line looks like one.
+/// Returns the name of the key (`section.key`) in a line that cannot be parsed; "" if the text before `=` cannot be the
+/// name of a key.
 std::string subject_of_line(const std::vector<std::string>& lines, size_t line) {
   std::string section;
   for (size_t i = 0; i < line; ++i) {
@@ -181,7 +182,7 @@ std::string subject_of_line(const std::vector<std::string>& lines, size_t line) 
 /// A line that is not TOML.
 struct SyntaxError {
   size_t line = 0;                ///< counted from 0
-  const KeySpec* spec = nullptr;  ///< the key whose value is wrong; null: later lines cannot be trusted either
+  const KeySpec* spec = nullptr;  ///< key whose value is wrong; null: the error is not in a value, parsing stops
   std::string text;
 };
 
@@ -191,7 +192,7 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
   SyntaxError error{.line = e.source().begin.line == 0 ? 0 : e.source().begin.line - 1};
   error.line = std::min(error.line, lines.empty() ? size_t{0} : lines.size() - 1);
   while (error.line > 0 && trimmed(lines[error.line]).empty())
-    --error.line;  // an empty value is noticed on a later line
+    --error.line;  // for a key without a value, the parser reports a later line
   if (lines.empty() || trimmed(lines[error.line]).empty()) {
     error.text = str_cat(escaped(file), ": not a TOML file: ", description);
     return error;
@@ -211,9 +212,10 @@ SyntaxError syntax_error_of(const toml::parse_error& e, const std::vector<std::s
   return error;
 }
 
-/// Parses the text. For a value that is not TOML, the error is recorded, the line is removed, and the rest is parsed
-/// again, so that all errors are reported at once. If the rest can never be parsed, only the first error is reported.
-/// Overridden keys give no errors.
+/// Parses the text. If a value is not TOML, records the error, removes the line and parses the rest again, so that all
+/// errors of this kind are reported at once; errors of overridden keys are dropped. Parsing stops at an error that is
+/// not in a value, after kMostSyntaxErrors wrong values, or if the nesting is too deep. Then only one error is
+/// reported.
 toml::table parse_toml(RawValues& raw, const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -224,7 +226,7 @@ toml::table parse_toml(RawValues& raw, const std::string& text) {
     for (const std::string& line : lines) joined += line + "\n";
     if (const std::optional<size_t> line = too_deep(joined)) {
       found = {{.text = str_cat(escaped(raw.name), ":", *line + 1, ": expected at most ", io::kMaxJsonDepth,
-                                " levels of nested lists and tables, got more; a list in a section has three")}};
+                                " levels of nested lists and tables, got more; valid configurations have three")}};
       break;
     }
     try {
@@ -264,7 +266,8 @@ void read_table(RawValues& raw, const toml::table& root) {
     for (const auto& [key, node] : *table) {
       const KeySpec* spec = find_key(section, key.str());
       if (spec != nullptr && raw.overridden[index_of(*spec)] != 0) continue;
-      // Runs of earlier versions store this key with its only value, true. Every run is deterministic now.
+      // Configurations stored by earlier versions contain run.deterministic = true. The key no longer exists, because
+      // every run is deterministic.
       if (section == "run" && key == "deterministic" && node.value<bool>() == true) continue;
       if (spec != nullptr)
         set_value(raw, *spec, node, place_of(node));
@@ -327,7 +330,7 @@ void read_override(RawValues& raw, const Override& given) {
 }
 
 /// Marks the keys that overrides replace, so that their values in the file are not checked. The older or newer form of
-/// such a key is marked too.
+/// such a key (KeySpec::older_form_of) is marked too.
 void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   for (const Override& o : overrides) {
     if (o.spec == nullptr) continue;
@@ -338,7 +341,7 @@ void mark_overridden(RawValues& raw, std::span<const Override> overrides) {
   }
 }
 
-/// True if a later override sets the same key: the last one counts.
+/// True if a later override sets the same key; the last override counts.
 bool is_replaced(std::span<const Override> overrides, size_t at) {
   const auto later = overrides.subspan(at + 1);
   return std::ranges::any_of(later, [&](const Override& o) { return o.spec == overrides[at].spec; });
@@ -385,23 +388,16 @@ RawConfig::RawConfig(const std::string& name)
     : values_(new RawValues(name), [](RawValues* values) { delete values; }) {}
 
 std::vector<DataSource> RawConfig::data_sources() const {
-  const auto& value = values_->given[key_index("data.path")];
-  return value ? std::get<std::vector<DataSource>>(*value) : std::vector<DataSource>{};
+  return values_->get<std::vector<DataSource>>("data.path").value_or(std::vector<DataSource>{});
 }
 
 void RawConfig::add_error(std::string_view text) { values_->errors.push_back(str_cat("data.path: ", text_of(text))); }
 
 std::string RawConfig::run_dir() const { return values_->run_dir(); }
 
-std::optional<std::string> RawConfig::init_from() const {
-  const auto& value = values_->given[key_index("run.init_from")];
-  return value ? std::optional(std::get<std::string>(*value)) : std::nullopt;
-}
+std::optional<std::string> RawConfig::init_from() const { return values_->get<std::string>("run.init_from"); }
 
-bool RawConfig::allow_change() const {
-  const auto& value = values_->given[key_index("data.allow_change")];
-  return value && std::get<bool>(*value);
-}
+bool RawConfig::allow_change() const { return values_->get<bool>("data.allow_change").value_or(false); }
 
 bool RawConfig::given(std::string_view key) const { return values_->given[key_index(key)].has_value(); }
 
@@ -409,8 +405,7 @@ bool RawConfig::overridden(std::string_view key) const { return values_->overrid
 
 void RawConfig::found_in_run(const std::string& dir, int64_t ranks) {
   const auto integer = [&](std::string_view key, int64_t absent) {
-    const auto& value = values_->given[key_index(key)];
-    return value ? std::get<int64_t>(*value) : absent;
+    return values_->get<int64_t>(key).value_or(absent);
   };
   if (!overridden("run.dir")) values_->given[key_index("run.dir")] = dir;
   if (overridden("mesh.data")) return;
@@ -418,7 +413,7 @@ void RawConfig::found_in_run(const std::string& dir, int64_t ranks) {
   if (overridden("train.micro_batch")) return;
   const int64_t replicas = ranks / (integer("mesh.tensor", 1) * integer("mesh.pipeline", 1));
   const int64_t global = integer("train.global_batch", 0);
-  if (replicas == 0 || global == 0 || global % replicas != 0) return;  // an error that resolve() will find
+  if (replicas == 0 || global == 0 || global % replicas != 0) return;  // resolve() reports this error
   int64_t micro_batch = std::min(integer("train.micro_batch", 1), global / replicas);
   while (global / replicas % micro_batch != 0) --micro_batch;
   values_->given[key_index("train.micro_batch")] = micro_batch;

@@ -116,8 +116,8 @@ void check_mesh(Resolver& r) {
             "; change one of these keys, or set mesh.sequence_parallel = false");
 }
 
-/// Checks the requirements of cuDNN's attention on the run if no other implementation is allowed. The requirements of
-/// its version and of the device are checked when they are opened.
+/// If train.attention = "cudnn", checks that cuDNN's attention supports the configuration. The device and the
+/// version of cuDNN are checked later, when the run opens the device.
 void check_attention(Resolver& r) {
   const RunConfig& c = r.config();
   if (r.facts().purpose == Purpose::kModel || c.train.attention != AttentionKernels::kCudnn) return;
@@ -133,7 +133,7 @@ void check_attention(Resolver& r) {
     return;
   const int64_t B = c.train.micro_batch, T = c.train.sequence_length;
   const ScoreChange scores = model::score_change(c.model);
-  for (int64_t layer = 0; layer < c.model.n_layers; ++layer) {  // every one must be supported
+  for (int64_t layer = 0; layer < c.model.n_layers; ++layer) {  // cuDNN must support every layer
     const model::LayerHeads heads = model::layer_heads(c.model, layer);
     AttentionShape shape{.mask = model::attention_mask(c.model, layer),
                          .scores = scores,
@@ -162,8 +162,8 @@ void resolve_optimizer(Resolver& r) {
   }
 }
 
-/// Refuses values that are valid as real numbers but not in the accumulate type A: AdamW would divide 0 by 0, or change
-/// nothing.
+/// Refuses values that are valid as real numbers but too extreme for A, the type of the optimizer's moments. With such
+/// values AdamW would divide 0 by 0, take far too large steps, or not change the weights.
 template <typename A>
 void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char* type) {
   using Limits = std::numeric_limits<A>;
@@ -171,8 +171,8 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
   for (const auto& [key, beta] : {std::pair("optimizer.beta1", beta1), std::pair("optimizer.beta2", beta2)}) {
     if (r.valid({key, "run.dtype"}) && static_cast<A>(beta) >= A{1})
       r.error(key, " = ", value_text(beta), ": expected at most ",
-              value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since it rounds to 1 in ", type,
-              ", the dtype of the moments, which would then never decay; lower ", key);
+              value_text(static_cast<double>(std::nextafter(A{1}, A{0}))), ", since the given value rounds to 1 in ",
+              type, ", the dtype of the moments, which would then never decay; lower ", key);
   }
   if (r.valid({"optimizer.lr", "run.dtype"}) && o.lr > 0 && o.lr < Limits::min())
     r.error("optimizer.lr = ", value_text(o.lr), ": expected at least ", value_text(static_cast<double>(Limits::min())),
@@ -180,21 +180,23 @@ void check_optimizer_numbers(Resolver& r, const OptimizerSection& o, const char*
             "; with a smaller rate no weight would change; raise optimizer.lr");
   const bool has_eps = applies(schema()[key_index("optimizer.eps")], r.config());
   if (!has_eps || !r.valid({"optimizer.kind", "optimizer.beta2", "run.dtype"}) || beta2 >= 1) return;
-  // The smallest gradient whose square does not vanish in v, rounded up to two digits. For smaller gradients the step
-  // is m / eps.
+  // `trace` is the smallest gradient whose square does not underflow in v, the second moment; `least` is slightly
+  // larger and has two digits. For smaller gradients v is 0 and the step is m / eps, where m is the first moment.
   const double trace = std::sqrt(static_cast<double>(Limits::denorm_min()) / (1 - beta2));
   const double least = std::stod(absl::StrFormat("%.1e", 1.05 * trace));
   if (r.valid({"optimizer.eps"}) && eps < least)
     r.error("optimizer.eps = ", value_text(eps), ": expected at least ", value_text(least), "; in ", type,
             " the square of a gradient below ", value_text(least),
-            " adds 0 to v, so its step would be m / eps, which is too large for a smaller eps; raise optimizer.eps");
+            " adds 0 to AdamW's second moment v, so the step would be m / eps (m is the first moment), which is too ",
+            "large with the given eps; raise optimizer.eps");
   if (r.valid({"optimizer.clip"}) && o.clip > 0 && o.clip < least)
     r.error("optimizer.clip = ", value_text(o.clip), ": expected 0 (off) or at least ", value_text(least),
-            ", since the squares of smaller gradients add 0 to v in ", type, "; raise optimizer.clip");
+            ", since the squares of smaller gradients add 0 to AdamW's second moment in ", type,
+            "; raise optimizer.clip");
 }
 
 void check_optimizer(Resolver& r) {
-  if (r.facts().purpose == Purpose::kModel) return;  // the run is over
+  if (r.facts().purpose == Purpose::kModel) return;  // no optimizer is used
   if (r.config().run.dtype == DType::kFloat64)
     check_optimizer_numbers<double>(r, r.config().optimizer, "fp64");
   else
@@ -218,9 +220,9 @@ void resolve_schedule(Resolver& r) {
     r.derive("schedule.decay_steps", std::clamp<int64_t>(steps / 5, 1, after_warmup),
              {"train.steps", "schedule.warmup_steps", "schedule.kind"}, "train.steps / 5");
     if (valid && r.valid({"schedule.decay_steps"}) && s.warmup_steps <= steps && s.decay_steps > after_warmup)
-      r.error("schedule.decay_steps = ", s.decay_steps,
-              ": expected at most train.steps - schedule.warmup_steps = ", steps - s.warmup_steps,
-              r.origin("schedule.decay_steps"), "; lower schedule.decay_steps or schedule.warmup_steps");
+      r.error("schedule.decay_steps = ", s.decay_steps, ": expected at most ", after_warmup,
+              " (train.steps - schedule.warmup_steps, or 1 if that is 0)", r.origin("schedule.decay_steps"),
+              "; lower schedule.decay_steps or schedule.warmup_steps");
   } else {
     r.derive("schedule.decay_steps", after_warmup, {"train.steps", "schedule.warmup_steps", "schedule.kind"},
              "train.steps - schedule.warmup_steps");

@@ -27,7 +27,7 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   }
   r.derive("model.head_dim", m.d_model / m.n_heads, {"model.d_model", "model.n_heads"},
            "model.d_model / model.n_heads");
-  if (m.embed_dim == m.d_model) m.embed_dim.reset();  // no projections
+  if (m.embed_dim == m.d_model) m.embed_dim.reset();  // an embedding of width d_model needs no projections
   if (m.attn.v_head_dim == m.head_dim) m.attn.v_head_dim = 0;
 
   r.only_when("ffn.multiple_of", m.ffn.gated && !r.given("model.d_ff"), {"ffn.gated", "model.d_ff"});
@@ -39,8 +39,8 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
   const auto& dataset = r.facts().dataset_vocab_size;
   if (r.given("vocab.size")) {
     if (dataset && m.vocab_size < *dataset)
-      r.error("vocab.size = ", m.vocab_size, ": expected at least the ", *dataset,
-              " ids of the dataset; raise vocab.size, or remove the key to use the dataset's size");
+      r.error("vocab.size = ", m.vocab_size, ": expected at least ", *dataset,
+              ", the number of ids of the dataset; raise vocab.size, or remove the key to use the dataset's size");
   } else if (dataset) {
     r.derive("vocab.size", *dataset, {}, "the vocabulary of the dataset");
   } else {
@@ -61,7 +61,7 @@ void resolve_norms(Resolver& r, const ModelConfig& m) {
     r.derive("attn.qk_norm_eps", m.norm.variant.eps, {"norm.eps"}, "norm.eps");
 }
 
-/// Checks that the keys of a scaling type without a default are given.
+/// Adds an error for each absent key that rope.scaling requires and that has no default. Derives rope.attention_factor.
 void resolve_scaling(Resolver& r, ModelConfig& m) {
   if (!r.valid({"rope.scaling"})) return;
   const auto required = [&](const char* key) {
@@ -79,8 +79,8 @@ void resolve_scaling(Resolver& r, ModelConfig& m) {
                                                        : "sqrt(1 + ln factor / ln original_positions)");
 }
 
-/// Refuses a base that is given but not in base_cycle, since no layer would use it. The default is accepted, because
-/// stored configurations contain it.
+/// Refuses a rope.base that is not in rope.base_cycle, since no layer would use it. The default base is accepted,
+/// because stored configurations contain it.
 void check_base(Resolver& r, const model::RopeConfig& rope) {
   const std::vector<double>& cycle = rope.base_cycle;
   const bool turns = std::ranges::any_of(cycle, [](double base) { return base > 0; });
@@ -95,8 +95,9 @@ void resolve_positions(Resolver& r, ModelConfig& m) {
   const int64_t sequence_length = r.config().train.sequence_length;
   if (learned && r.valid({"pos.type"})) {
     if (!r.given("pos.max_positions") && sequence_length == 0) {
-      r.error("pos.max_positions: missing, expected an integer, since train.sequence_length is not given; e.g. ",
-              "pos.max_positions = 1024");
+      r.error(
+          "pos.max_positions: missing, expected an integer, since its default, train.sequence_length, is not given; ",
+          "e.g. pos.max_positions = 1024");
       r.mark_invalid("pos.max_positions");
     }
     r.derive("pos.max_positions", sequence_length, {"train.sequence_length"}, "train.sequence_length");
@@ -132,7 +133,7 @@ void resolve_factors(Resolver& r, const ModelConfig& m) {
   for (const char* key : {"attn.scale", "embed.scale", "head.logit_scale", "pos.alibi_scale"}) {
     if (!applies(schema()[key_index(key)], r.config())) continue;
     const std::string rule = r.word(key);
-    if (rule.empty()) continue;  // a number
+    if (rule.empty()) continue;  // the key has a number instead of a rule
     r.set(key, value_of_rule(rule, m));
     r.record(key, value_of_rule(rule, m), {"model.head_dim", "model.d_model", "model.n_heads"}, rule);
   }
@@ -152,8 +153,9 @@ void resolve_init(Resolver& r, ModelConfig& m) {
            scaled ? "1/sqrt(2 n_layers)" : str_cat("init.scheme ", name_of(m.init.scheme)));
 }
 
-/// True if `key` and all other keys that its model constraints read are valid; otherwise an error of such a constraint
-/// would only repeat an error already reported.
+/// `key` is the key with which the error of a model constraint begins. True if `key` and the other keys that the
+/// constraint reads are valid. If one of them is invalid, its error has been reported already; the constraint's error
+/// would only follow from it, and is not reported.
 bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (!r.valid({key})) return false;
   if (key == "model.n_kv_heads") return r.valid({"model.n_heads", "attn.kind"});

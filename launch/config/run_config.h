@@ -14,11 +14,11 @@
 #include "core/base/enum_names.h"
 #include "core/base/error.h"
 #include "core/optim/lr_schedule.h"
-#include "core/optim/optimizer_defaults.h"
+#include "core/optim/update_rules.h"
 #include "parallel/model/model_config.h"
 #include "parallel/pipeline/schedule.h"
 
-/// The typed, fully resolved configuration of a run, and the calls that make one:
+/// The typed, fully resolved configuration of a run, and the functions that make it:
 ///
 ///   RawConfig raw = read_config("configs/quickstart.toml", {"train.steps=40"});   // never throws for wrong values
 ///   ... raw.data_sources() lists the datasets to open; add_error() reports what is wrong with them ...
@@ -40,12 +40,12 @@ struct RunSection {
   std::string dir;
   int64_t seed = 0;
   std::optional<std::string> init_from;  ///< checkpoint to take weights from
-  std::vector<std::string> init_change;  ///< model keys that may differ from it
+  std::vector<std::string> init_change;  ///< model keys whose values may differ from the checkpoint's (init_from)
   Device device = Device::kCpu;
   DType dtype = DType::kBFloat16;  ///< storage type: bf16, fp32 or fp64
   int64_t threads = 1;             ///< threads of each rank
-  double hang_after = 60;          ///< seconds without progress beyond the longest step; 0 = off
-  double stall_after = 600;        ///< limit while a rank waits for a file system
+  double hang_after = 60;          ///< a hang: no progress for this many seconds beyond the longest step; 0 = off
+  double stall_after = 600;        ///< replaces hang_after, if longer, while a rank waits for a file system; 0 = off
   HangAction hang_action = HangAction::kStop;
   bool operator==(const RunSection&) const = default;
 };
@@ -67,23 +67,23 @@ struct TrainSection {
   int64_t micro_batch = 0;      ///< sequences per forward pass of a rank
   Recompute recompute = Recompute::kNone;
   AttentionKernels attention = AttentionKernels::kAuto;
-  int64_t eval_every = 0;      ///< steps; 0 = only after the last step
-  int64_t eval_sequences = 0;  ///< sequences per dataset; 0 = the whole validation part
+  int64_t eval_every = 0;      ///< steps between evaluations; 0 = only after the last step
+  int64_t eval_sequences = 0;  ///< validation sequences per evaluation and dataset; 0 = all
   bool operator==(const TrainSection&) const = default;
 };
 
 struct OptimizerSection {
   optim::OptimizerOptions rule;
-  double lr = 0;      ///< peak
-  double clip = 1.0;  ///< global gradient norm; 0 = off
+  double lr = 0;      ///< peak learning rate
+  double clip = 1.0;  ///< largest global gradient norm; 0 = off
   bool operator==(const OptimizerSection&) const = default;
 };
 
-/// The values of optim::LrSchedule; its peak is optimizer.lr.
+/// The parameters of optim::LrSchedule except the peak learning rate, which is optimizer.lr.
 struct ScheduleSection {
   LrScheduleKind kind = LrScheduleKind::kCosine;
   int64_t warmup_steps = 0;
-  double min_ratio = 0.1;   ///< lowest rate / peak; 1 for constant
+  double min_ratio = 0.1;   ///< lowest learning rate divided by the peak; 1 for kind constant
   int64_t decay_steps = 0;  ///< length of the decay; 0 for constant and inv_sqrt
   bool operator==(const ScheduleSection&) const = default;
 };
@@ -103,13 +103,13 @@ struct DataSection {
 };
 
 struct CheckpointSection {
-  int64_t every = 0;  ///< steps; 0 = only after the last step
+  int64_t every = 0;  ///< steps between checkpoints; 0 = only after the last step
   int64_t keep = 2;
   bool operator==(const CheckpointSection&) const = default;
 };
 
 struct LogSection {
-  int64_t every = 1;        ///< steps between lines
+  int64_t every = 1;        ///< steps between lines on the terminal
   int64_t stats_every = 0;  ///< steps between layer statistics; 0 = off
   bool operator==(const LogSection&) const = default;
 };
@@ -128,13 +128,14 @@ struct RunConfig {
 };
 
 /// Purpose of the configuration. It decides which keys must be given, and whether the mesh must fit the ranks. kModel
-/// needs only the model sections (params, eval). kStep needs the model sections and a mesh (bench step). For both,
-/// absent fields of train, optimizer and data that have no default are 0 or empty.
+/// (e.g. commands params and eval) needs only the model sections. kStep (command bench step) needs the model sections
+/// and a mesh. With kModel and kStep, fields of train, optimizer and data that have no default are 0 or empty unless
+/// the configuration gives them.
 enum class Purpose : uint8_t { kTrain, kStep, kModel };
 
 /// Facts outside the configuration that resolve() needs.
 struct Facts {
-  std::optional<int64_t> dataset_vocab_size;  ///< from the manifest; absent: vocab.size must be given
+  std::optional<int64_t> dataset_vocab_size;  ///< from the dataset's manifest; absent: vocab.size must be given
   int64_t ranks = 1;
   int64_t local_ranks = 1;       ///< ranks on this machine
   int64_t hardware_threads = 1;  ///< cores that the ranks of this machine may use together
@@ -169,10 +170,10 @@ class RawConfig {
  public:
   explicit RawConfig(const std::string& name);
 
-  /// Sources of data.path, empty when absent or wrong. For opening the dataset before resolve().
+  /// Returns the sources of data.path, to open the datasets before resolve(). Empty if the key is absent or invalid.
   std::vector<DataSource> data_sources() const;
-  std::string run_dir() const;                   ///< given or derived; empty when wrong
-  std::optional<std::string> init_from() const;  ///< absent when not given or wrong
+  std::string run_dir() const;                   ///< run.dir, given or derived; empty if invalid
+  std::optional<std::string> init_from() const;  ///< run.init_from; absent if not given or invalid
   bool allow_change() const;                     ///< data.allow_change
   /// Adds an error about the dataset of data.path to the errors of the configuration. A `[where] ` before the text is
   /// dropped.
@@ -182,9 +183,10 @@ class RawConfig {
   bool given(std::string_view key) const;
   /// True when an override names the key, even with `default`.
   bool overridden(std::string_view key) const;
-  /// For a configuration that a run has written into `dir` and that is to be resumed on `ranks` ranks: sets run.dir to
-  /// `dir`, derives mesh.data from the ranks, and sets train.micro_batch to the largest divisor of a replica's batch
-  /// that is at most the old value. Overrides of these keys are kept.
+  /// Adapts the configuration of a run in `dir` that is resumed on `ranks` ranks: sets run.dir to `dir`, makes
+  /// mesh.data a derived value, and sets train.micro_batch to the largest divisor of a replica's batch that is at most
+  /// the old value. Keys that an override names are not changed; if an override names mesh.data, train.micro_batch is
+  /// not changed either.
   void found_in_run(const std::string& dir, int64_t ranks);
 
   RawValues& values() { return *values_; }
@@ -196,7 +198,7 @@ class RawConfig {
 
 /// Reads a TOML file and overrides of the form `section.key=value`. A later override wins; `section.key=default` unsets
 /// a key of the file. Wrong keys and values become errors of the result. Throws Error(kInput) only when the file cannot
-/// be opened.
+/// be read or is larger than 16 MiB, which is far more than any configuration needs.
 RawConfig read_config(const std::string& path, const std::vector<std::string>& overrides);
 
 /// Reads a configuration from text; `name` replaces the file name in messages and in the default of run.dir.
@@ -205,43 +207,50 @@ RawConfig parse_config(const std::string& text, const std::string& name, const s
 /// What happens if the value given for a key differs from the value in the checkpoint.
 enum class Differing : uint8_t {
   kError,  ///< an error with both values, unless run.init_change lists the key
-  kStays,  ///< no error here: check_resume decides
+  kStays,  ///< no error here; check_resume() compares the values later
 };
 
-/// Sets each model key that `raw` does not give to the value of `stored`, the model of the checkpoint `where`. Returns
-/// those keys, for printing. For a run that starts from a checkpoint, also when that run is resumed.
+/// `stored` is the model of the checkpoint `where`. Copies to `raw` each key of `stored` that describes the weights
+/// (is_weights_key() in schema.h) and is absent in `raw`. Returns the copied keys, for printing. Used when a run starts
+/// from a checkpoint (run.init_from), and again when that run is resumed.
 std::vector<DerivedValue> apply_checkpoint_model(RawConfig& raw, const model::ModelConfig& stored,
                                                  const std::string& where, Differing differing);
 
-/// Sets each key that keeps its value on resume (KeySpec::kept) and that `raw` does not give to the value of `stored`,
-/// the configuration of the checkpoint `where`. Returns those keys, for printing. The length of the decay is kept only
-/// with the same schedule.kind.
+/// `stored` is the configuration of the checkpoint `where`. Copies to `raw` each key that keeps its value on resume
+/// (KeySpec::kept) and is absent in `raw`. Returns the copied keys, for printing. schedule.decay_steps is copied only
+/// if schedule.kind is unchanged.
 std::vector<DerivedValue> apply_run_values(RawConfig& raw, const RunConfig& stored, const std::string& where);
 
-/// Fills in defaults and derived values and checks everything. Throws ConfigError with every error of both steps.
+/// Fills in defaults and derived values and checks everything. Throws ConfigError with every error, including the
+/// errors found while reading.
 Resolved resolve(const RawConfig& raw, const Facts& facts);
 
-/// The fully resolved configuration as TOML; parse_config + resolve gives back an equal RunConfig.
+/// Returns the configuration as TOML. parse_config() and resolve() turn this text into an equal RunConfig.
 std::string to_toml(const RunConfig& config);
 
-/// Parses what to_toml wrote into the checkpoint `name`. A run.device that this version lacks is dropped: the reader of
-/// a checkpoint chooses the device. Throws ConfigError.
+/// Parses `text`, which to_toml() or model_to_toml() returned when the checkpoint `name` was written. A run.device that
+/// this version does not support is dropped, because the command that reads a checkpoint chooses the device. Throws
+/// ConfigError.
 RunConfig stored_config(const std::string& text, const std::string& name);
 
-/// The model sections only, for the manifest of a checkpoint or an import. Read back with stored_config.
+/// Returns the model sections as TOML, for the manifest of a checkpoint or an import. stored_config() reads them back.
 std::string model_to_toml(const model::ModelConfig& config);
 
-/// The keys of the model sections that apply, with their values as TOML.
+/// Returns the keys of the model sections that apply, with their values as TOML.
 std::vector<std::pair<std::string, std::string>> model_values(const model::ModelConfig& config);
 
 struct ModelDifference {
   std::string key, left, right;
 };
-/// The keys in which two models differ, in schema order. Numbers differ if their difference exceeds 1e-12. A key that
-/// applies to only one of the models is left out; the key that decides this is in the list.
+/// Returns the keys in which two models differ. Numbers differ if their relative difference exceeds 1e-12. A key that
+/// applies to only one of the models is left out, since the key that decides whether it applies differs too and is in
+/// the list: if only one model has pos.type = "rope", pos.type is in the list, and rope.base is not. Exception: an
+/// optional key or a list of numbers that has a value in only one model is in the list, with "none" for the other
+/// model.
 std::vector<ModelDifference> compare_models(const model::ModelConfig& left, const model::ModelConfig& right);
 
-/// `KEY = "TEXT"` as a line of the key's section; throws ConfigError when the schema refuses the text.
+/// Returns a line `KEY = "TEXT"` to write in the section of the key. `key` is "section.KEY". Throws ConfigError if the
+/// schema refuses the text.
 std::string value_line(const std::string& key, const std::string& text);
 
 /// A stable 64-bit hash of all keys and values, equal on all ranks with the same configuration. run.threads is left
@@ -252,11 +261,11 @@ struct ConfigChange {
   std::string key, before, after;  ///< `(none)` when absent
   bool fixed = false;              ///< may not change on resume
 };
-/// Keys whose values differ, in schema order.
+/// Returns the keys whose values differ, in schema order.
 std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConfig& after);
 
-/// Throws ConfigError naming every fixed key that differs, with the run's value and the new one.
-/// Free keys may differ; they are returned, to be printed.
+/// Throws ConfigError if keys differ that may not change on resume; the error of each key has the run's value and the
+/// new value. Otherwise returns the other keys that differ, for printing.
 std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted);
 
 }  // namespace ashlar::config

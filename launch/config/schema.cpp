@@ -32,7 +32,7 @@ std::string word_list(const KeySpec& s) {
   return text;
 }
 
-/// ": adamw 0.9, ..."
+/// Returns the default for each optimizer.kind, in the form ": adamw 0.9, ...".
 std::string defaults_by_optimizer(const KeySpec& s) {
   std::string text;
   for (const auto& [kind, name] : optim::names_of(optim::OptimizerKind{})) {
@@ -84,7 +84,7 @@ size_t key_index(std::string_view name) {
 
 namespace {
 
-/// Longer names are not misspelt keys, and comparing them is slow.
+/// Longer names get no suggestion: they are not misspelt keys, and comparing them is slow.
 constexpr size_t kLongestName = 60;
 
 }  // namespace
@@ -104,11 +104,7 @@ std::string nearest_section(std::string_view name) {
   return std::string(best);
 }
 
-std::string section_list() {
-  std::string list;
-  for (const SectionDoc& s : sections()) list += str_cat(list.empty() ? "" : ", ", s.section);
-  return list;
-}
+std::string section_list() { return comma_list(sections(), &SectionDoc::section); }
 
 std::string section_guess(std::string_view name) {
   const std::string near = nearest_section(name);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace schema_words;
 
-// Conditions of keys: the text, the test, the keys that the test reads.
+// Conditions of keys. Fields: the condition in words, its test, and the names of the keys that the test reads.
 constexpr Condition kParallel = {
     "block.topology = \"parallel\"",
     [](const RunConfig& c) { return c.model.block.topology == model::Topology::kParallel; }, "block.topology"};
@@ -24,8 +24,11 @@ constexpr Condition kHasTable = {"pos.type is learned or sinusoidal",
                                  "pos.type"};
 constexpr Condition kRope = {"pos.type = \"rope\"",
                              [](const RunConfig& c) { return c.model.pos.type == model::PosType::kRope; }, "pos.type"};
-// True if some layer has a window, or full attention. A cycle may be longer than the model is deep, so that a shallow
-// copy of a model keeps its keys. Defaults are accepted: stored configurations of earlier versions contain them.
+// has_windows() is true if attn.window_cycle has a window; has_full_layers() is true if the cycle has a layer with full
+// attention, or if the last layer has it. Both read the whole cycle even if the model has fewer layers, so that a key
+// that applies to a model also applies to its copies with fewer layers. The last field of the four conditions below
+// says that a key may be given with its default even if the condition does not hold, because stored configurations of
+// earlier versions contain defaults.
 bool is_window(int64_t window) { return window >= 0; }
 bool has_windows(const model::AttentionConfig& attn) { return std::ranges::any_of(attn.window_cycle, is_window); }
 bool has_full_layers(const model::AttentionConfig& attn) {
@@ -80,7 +83,7 @@ constexpr Condition kAlibi = {
 constexpr Condition kT5Bias = {"pos.type = \"t5_bias\"",
                                [](const RunConfig& c) { return c.model.pos.type == model::PosType::kT5Bias; },
                                "pos.type"};
-// false is always accepted; true needs a gain.
+// norm.unit_offset = false is always accepted; true requires a gain.
 constexpr Condition kHasGain = {"norm.affine is scale or scale_bias",
                                 [](const RunConfig& c) {
                                   return !c.model.norm.variant.unit_offset ||
@@ -142,7 +145,8 @@ constexpr KeySpec kModelKeys[] = {
 
     // ---- block
     {.section = "block", .key = "topology", .member = MEMBER(model.block.topology), .fallback = "serial",
-     .doc = "serial: x += attn(n1(x)); x += ffn(n2(x)). parallel: x += attn(n1(x)) + ffn(n(x)) of the same x."},
+     .doc = "serial: x += attn(n1(x)); x += ffn(n2(x)). parallel: x += attn(n1(x)) + ffn(n2(x)), where n2 "
+            "is n1 if block.parallel_norms = 1."},
     {.section = "block", .key = "parallel_norms", .member = MEMBER(model.block.parallel_norms), .fallback = "1",
      .low = 1, .high = 2, .when = kParallel, .unit = "norms",
      .doc = "1: attention and FFN share a norm (GPT-J, Falcon 7B). 2: one each (GPT-NeoX)."},
@@ -182,9 +186,9 @@ constexpr KeySpec kModelKeys[] = {
 
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type), .fallback = "rope", .unsupported = "xl_rel",
-     .doc = "none; a learned table added to the embedding; rotary positions; sinusoidal: a fixed table of sines, then "
-            "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM); ALiBi: a score falls by the slope of its head "
-            "times the distance; T5's bias: a learned score for each head and bucket of distances (LaMDA)."},
+     .doc = "learned: a table added to the embedding. rope: rotary positions. sinusoidal: a fixed table of sines, then "
+            "cosines, of position * 10000^(-m/(d_model/2 - 1)) (XGLM). alibi: a score falls by the slope of its head "
+            "times the distance. t5_bias: a learned score for each head and bucket of distances (LaMDA)."},
     {.section = "pos", .key = "max_positions", .member = MEMBER(model.pos.max_positions), .need = kDerived,
      .rule = "train.sequence_length", .low = 1, .high = 16 * kMega, .when = kLearned, .example = "1024",
      .unit = "tokens", .doc = "Rows of the learned table: the longest sequence the model can read."},
@@ -205,35 +209,37 @@ constexpr KeySpec kModelKeys[] = {
 
     // ---- rope
     {.section = "rope", .key = "base", .member = MEMBER(model.rope.base), .fallback = "10000", .low = 0, .high = 1e12,
-     .low_open = true, .when = kRope, .doc = "Frequencies are base^(-2m/dims)."},
+     .low_open = true, .when = kRope, .doc = "Pair m rotates with the frequency base^(-2m/dims)."},
     {.section = "rope", .key = "fraction", .type = kNumber, .fallback = "1.0", .low = 0, .high = 1, .low_open = true,
      .when = {"pos.type = \"rope\" and rope.dims is not given"},
      .doc = "Share of head_dim that rotates; converted to rope.dims once."},
     {.section = "rope", .key = "dims", .member = MEMBER(model.rope.dims), .need = kDerived,
      .rule = "integer part of head_dim * rope.fraction", .low = 2, .high = 512, .when = kRope, .example = "32",
-     .unit = "columns", .doc = "The first dims of a head rotate; an even number."},
+     .unit = "columns", .doc = "Columns of a head that rotate, from the first on; an even number."},
     {.section = "rope", .key = "style", .member = MEMBER(model.rope.style), .fallback = "half", .when = kRope,
-     .doc = "Pairs (m, m + dims/2) or (2m, 2m + 1)."},
+     .doc = "Columns of a head that rotate as pair m. half: m and m + dims/2. interleaved: 2m and 2m + 1."},
     {.section = "rope", .key = "reversed", .member = MEMBER(model.rope.reversed), .fallback = "false", .when = kRope,
      .doc = "Rotate by the negative angle (NanoChat)."},
     {.section = "rope", .key = "base_cycle", .member = MEMBER(model.rope.base_cycle), .need = kOptional, .low = 0,
      .high = 1e12, .when = kRope, .example = "[10000.0, 10000.0, 10000.0, 0.0]",
      .doc = "Bases per layer, repeated, instead of rope.base; 0: no rotation in that layer (SmolLM3, Granite SWA)."},
     {.section = "rope", .key = "scaling", .member = MEMBER(model.rope.scaling), .fallback = "none", .when = kRope,
-     .doc = "Frequencies for long context. linear: divided. llama3: low ones divided. yarn: a ramp between, and a "
-            "factor on the rotation. longrope: one divisor per pair. proportional: pairs of the whole head, the first "
-            "rope.dims / 2 rotate (Gemma 4). dynamic: the base times alpha^(dims/(dims-2)) (HunYuan)."},
+     .doc = "How frequencies change for long context. linear: all are divided by rope.factor. llama3: low ones are "
+            "divided. yarn: low ones are divided, with a ramp to the unchanged ones, and cos and sin get a factor. "
+            "longrope: each pair has its own divisor. proportional: pairs span the whole head, and the first "
+            "rope.dims / 2 rotate (Gemma 4). dynamic: the base is multiplied by alpha^(dims/(dims-2)) (HunYuan)."},
     {.section = "rope", .key = "scaled_layers", .member = MEMBER(model.rope.scaled_layers), .fallback = "all",
      .when = kScaled, .doc = "full: only layers with full attention have scaled frequencies (Gemma 3, OLMo 3)."},
     {.section = "rope", .key = "factor", .member = MEMBER(model.rope.factor), .need = kDerived,
-     .rule = "must be given with linear, llama3, yarn and longrope scaling", .low = 1, .high = 1e6, .when = kHasFactor, .example = "8.0",
+     .rule = "must be given with linear, llama3, yarn and longrope scaling", .low = 1, .high = 1e6, .when = kHasFactor,
+     .example = "8.0",
      .doc = "Extended context / rope.original_positions, for linear, llama3, yarn and longrope scaling."},
     {.section = "rope", .key = "low_freq_factor", .member = MEMBER(model.rope.low_freq_factor), .fallback = "1",
      .low = 0, .high = 1e6, .low_open = true, .when = kLlama3,
-     .doc = "Wavelengths above original_positions / this are scaled."},
+     .doc = "Wavelengths above original_positions / low_freq_factor are scaled."},
     {.section = "rope", .key = "high_freq_factor", .member = MEMBER(model.rope.high_freq_factor), .fallback = "4",
      .low = 0, .high = 1e6, .low_open = true, .when = kLlama3,
-     .doc = "Wavelengths below original_positions / this are unchanged."},
+     .doc = "Wavelengths below original_positions / high_freq_factor are unchanged."},
     {.section = "rope", .key = "original_positions", .member = MEMBER(model.rope.original_positions), .need = kDerived,
      .rule = "must be given with llama3, yarn and longrope scaling", .low = 2, .high = 16 * kMega, .when = kHasOriginal,
      .example = "8192", .unit = "tokens", .doc = "Context before scaling, for llama3, yarn and longrope scaling."},
@@ -269,8 +275,9 @@ constexpr KeySpec kModelKeys[] = {
 
     // ---- attn
     {.section = "attn", .key = "kind", .member = MEMBER(model.attn.kind), .fallback = "standard",
-     .doc = "standard: queries, keys and values from one matrix each. mla: from low-rank latents; a head has rope.dims "
-            "columns that rotate (those of the keys shared by all heads) and head_dim - rope.dims others (DeepSeek)."},
+     .doc = "standard: queries, keys and values are computed with one matrix each. mla: they are computed from "
+            "low-rank latents (DeepSeek); rope.dims columns of a head rotate, head_dim - rope.dims do not; the rotated "
+            "columns of the keys are the same for all heads."},
     {.section = "attn", .key = "q_rank", .member = MEMBER(model.attn.q_rank), .fallback = "0", .low = 0, .high = kMega,
      .when = kMla, .unit = "columns", .doc = "Rank of the latent of queries; 0: one full matrix (DeepSeek V2 Lite)."},
     {.section = "attn", .key = "kv_rank", .member = MEMBER(model.attn.kv_rank), .fallback = "512", .low = 1,
@@ -362,7 +369,7 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "loss", .key = "z_coef", .member = MEMBER(model.loss.z_coef), .fallback = "0", .low = 0, .high = 1,
      .doc = "Adds z_coef * mean(log(Z)^2) to the loss; PaLM used 1e-4. 0 is off."},
     {.section = "loss", .key = "z_kind", .member = MEMBER(model.loss.z_kind), .fallback = "lse",
-     .doc = "Squared by the z-loss: log Z, or the largest logit (Baichuan 2)."},
+     .doc = "What the z-loss squares. lse: log Z. max_logit: the largest logit (Baichuan 2)."},
 
     // ---- init
     {.section = "init", .key = "scheme", .member = MEMBER(model.init.scheme), .fallback = "gpt2",
@@ -377,12 +384,12 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Standard deviation: of all matrices for normal and gpt2, of embeddings and positions for every scheme."},
     {.section = "init", .key = "trunc_sigma", .member = MEMBER(model.init.trunc_sigma), .need = kDerived,
      .rule = "mitchell: 3; else \"none\"", .low = 0.5, .high = 100, .words = "none", .example = "3.0",
-     .doc = "Values beyond this many standard deviations are drawn again; the deviation is that before truncation "
-            "(OLMo 2: 3)."},
+     .doc = "Values beyond this many standard deviations are drawn again (OLMo 2: 3). The standard deviations are "
+            "those before this truncation."},
     {.section = "init", .key = "residual_scale", .member = MEMBER(model.init.residual_scale), .type = kNumberOrWord,
      .need = kDerived, .rule = "gpt2: 1/sqrt(2*n_layers); else 1", .low = 0, .high = 100, .low_open = true,
      .words = "1/sqrt(2*n_layers)", .example = "1.0",
-     .doc = "Factor on the scheme's deviation of the two linears that write to the residual stream."},
+     .doc = "Factor on the standard deviation that the scheme gives to the attention output and FFN down projections."},
 };
 // clang-format on
 

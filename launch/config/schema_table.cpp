@@ -9,7 +9,7 @@ namespace {
 
 using namespace schema_words;
 
-// Conditions of keys: the text, the test, the keys that the test reads.
+// Conditions of keys. Fields: the condition in words, its test, and the names of the keys that the test reads.
 constexpr Condition kFromWeights = {"run.init_from is given",
                                     [](const RunConfig& c) { return c.run.init_from.has_value(); }, "run.init_from"};
 constexpr Condition kInterleaved = {
@@ -27,7 +27,7 @@ constexpr Condition kDecays = {"schedule.kind is linear, cosine or wsd",
 constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};
-// false is always accepted; true needs the mask and positions.
+// data.restart_positions = false is always accepted; true requires data.document_mask and a pos.type other than none.
 constexpr Condition kRestarts = {"data.document_mask = true and pos.type is not none",
                                  [](const RunConfig& c) {
                                    return !c.data.restart_positions ||
@@ -72,7 +72,8 @@ constexpr KeySpec kProgramKeys[] = {
     {.section = "run", .key = "init_from", .member = MEMBER(run.init_from), .need = kOptional,
      .example = "\"runs/first/checkpoints/step-1000\"", .fixed = true,
      .doc = "Checkpoint, run directory or import with the initial weights of the run; the optimizer starts fresh. "
-            "Model keys that are not given are copied from it; one that differs is an error. Absent: random weights."},
+            "Model keys that are not given are copied from it; a given one that differs is an error, unless "
+            "run.init_change lists it. Absent: random weights."},
     {.section = "run", .key = "init_change", .member = MEMBER(run.init_change), .need = kOptional, .when = kFromWeights,
      .example = "[\"rope.base\"]",
      .doc = "Model keys that may differ from those of run.init_from. Shapes of weights must still agree."},
@@ -95,7 +96,7 @@ constexpr KeySpec kProgramKeys[] = {
     {.section = "run", .key = "stall_after", .member = MEMBER(run.stall_after), .fallback = "600", .low = 0,
      .high = kMega, .unit = "seconds",
      .doc = "The limit while a rank waits for a file system, if longer than run.hang_after. A stall is reported after "
-            "10 s and is not a hang, since most stalls end. 0 = as run.hang_after."},
+            "10 s and is not a hang, since most stalls end. 0: the limit is run.hang_after here too."},
     {.section = "run", .key = "hang_action", .member = MEMBER(run.hang_action), .fallback = "stop",
      .doc = "After the report of a hang: stop ends the job with exit code 5, report keeps waiting."},
 };
@@ -110,7 +111,7 @@ constexpr KeySpec kTrainingKeys[] = {
      .rule = "ranks / (mesh.tensor * mesh.pipeline)", .low = 1, .high = 65536, .example = "1", .unit = "ranks",
      .doc = "Data parallel size: replicas over which the batch is split."},
     {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel), .fallback = "false",
-     .doc = "Sequence parallel: rows between the layers are sharded over the tensor ranks too."},
+     .doc = "Sequence parallel: activations between the sharded layers are sharded over the tensor ranks too."},
     {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule), .fallback = "1f1b",
      .words = "gpipe|1f1b|interleaved|zb-h1",
      .doc = "Order of micro-batches in the pipeline. With one stage all orders give the same numbers."},
@@ -161,7 +162,7 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "optimizer", .key = "beta2", .member = MEMBER(optimizer.rule.beta2), .type = kNumberOrWord,
      .need = kDerived, .rule = kRuleOfOptimizer, .low = 0, .high = 1, .high_open = true, .unsupported = "1-k^-0.8",
      .example = "0.95", .fixed = true,
-     .doc = "Decay of the mean of squared gradients; lion: of the mean of gradients."},
+     .doc = "adamw: decay of the mean of squared gradients; lion: decay of the mean of gradients."},
     {.section = "optimizer", .key = "eps", .member = MEMBER(optimizer.rule.eps), .need = kDerived,
      .rule = kRuleOfOptimizer, .low = 0, .high = 1, .low_open = true, .when = kHasEps, .example = "1e-8", .fixed = true,
      .doc = "Added to the root of the bias-corrected second moment."},
@@ -185,15 +186,16 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "schedule", .key = "decay_steps", .member = MEMBER(schedule.decay_steps), .need = kDerived,
      .rule = "linear, cosine: steps - warmup_steps; wsd: steps / 5", .low = 1, .high = kBig, .when = kDecays,
      .example = "1000", .unit = "steps", .kept = true,
-     .doc = "Steps from the peak to the lowest rate: after the warm-up; for wsd the last steps of the run."},
+     .doc = "Steps from the peak to the lowest rate. They follow the warm-up; for wsd they are the last steps of the "
+            "run."},
 
     // ---- data
     {.section = "data", .key = "path", .member = MEMBER(data.sources), .need = Need::kTrain, .example = "\"data/text\"",
      .doc = "Dataset directory made by `ashlar data build`, or a mixture: a list of {path = \"...\", weight = 1.0}. A "
             "run that is resumed needs the same tokens, tokenizers and weights; paths may change."},
     {.section = "data", .key = "allow_change", .member = MEMBER(data.allow_change), .fallback = "false",
-     .doc = "Allow data, or a tokenizer of the initial weights, that differ from the checkpoint: reported, not "
-            "refused."},
+     .doc = "true: data that differs from the data of the resumed run, or whose tokenizer differs from the tokenizer "
+            "of run.init_from, is reported, not refused."},
     {.section = "data", .key = "document_mask", .member = MEMBER(data.document_mask), .fallback = "false",
      .fixed = true,
      .doc = "No attention across documents packed in one sequence; the target after an end of document is ignored."},

@@ -51,7 +51,8 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// File names may contain any bytes; TOML, manifests and metrics are UTF-8.
+/// Returns the error for a path that is not UTF-8. File names may contain any bytes, but TOML files, manifests and
+/// metrics must be UTF-8.
 std::string not_utf8(std::string_view key, std::string_view text, std::string_view place) {
   return str_cat(key, " = ", printable(text), ": expected UTF-8, which config.toml and checkpoints require, got other ",
                  "bytes; rename the file or directory, or give a symbolic link to it (", place, ")");
@@ -67,37 +68,31 @@ RawValues::RawValues(std::string file_name)
     : name(std::move(file_name)), given(schema().size()), bad(schema().size(), 0), overridden(schema().size(), 0) {}
 
 std::string RawValues::run_dir() const {
-  const size_t index = key_index("run.dir");
-  if (given[index]) return std::get<std::string>(*given[index]);
-  if (bad[index] != 0) return "";
+  if (const auto dir = get<std::string>("run.dir")) return *dir;
+  if (bad[key_index("run.dir")] != 0) return "";
   const std::string stem = std::filesystem::path(name).stem().string();
   return str_cat("runs/", stem.empty() ? "run" : stem);
 }
 
 Value fallback_value(const KeySpec& s) {
   const std::string_view text = s.fallback;
-  const auto number = [&](auto& v) {
-    const auto end = std::from_chars(text.data(), text.data() + text.size(), v);
-    return end.ec == std::errc() && end.ptr == text.data() + text.size();
-  };
-  int64_t whole = 0;
-  double real = 0;
   switch (s.type) {
     case KeyType::kInt:
-      if (number(whole)) return whole;
+      if (const auto whole = parse_number<int64_t>(text)) return *whole;
       break;
     case KeyType::kNumber:
-      if (number(real)) return real;
+      if (const auto real = parse_number<double>(text)) return *real;
       break;
     case KeyType::kNumberOrWord:
-      if (number(real)) return real;
+      if (const auto real = parse_number<double>(text)) return *real;
       return std::string(text);
     case KeyType::kBool: return text == "true";
     case KeyType::kString:
     case KeyType::kWord: return std::string(text);
-    case KeyType::kIntList:  // the table has one-element lists only
-      if (text.size() > 2 && std::from_chars(text.data() + 1, text.data() + text.size(), whole).ec == std::errc())
-        return std::vector<int64_t>{whole};
+    case KeyType::kIntList:  // all list defaults in the schema have one element
+      if (text.size() < 2) break;
+      if (const auto whole = parse_number<int64_t>(text.substr(1, text.size() - 2)))
+        return std::vector<int64_t>{*whole};
       break;
     case KeyType::kNumberList:
     case KeyType::kKeyList:
@@ -114,15 +109,13 @@ bool same_value(const Value& a, const Value& b) {
 
 std::string value_text(const Value& value) {
   const auto list = [](const auto& items, const auto& text_of) {
-    std::string text = "[";
-    for (const auto& item : items) text += str_cat(text.size() > 1 ? ", " : "", text_of(item));
-    return text + "]";
+    return str_cat("[", comma_list(items, text_of), "]");
   };
   if (const auto* v = std::get_if<int64_t>(&value)) return str_cat(*v);
   if (const auto* v = std::get_if<double>(&value)) return number_text(*v);
   if (const auto* v = std::get_if<bool>(&value)) return *v ? "true" : "false";
   if (const auto* v = std::get_if<std::string>(&value)) return quote(*v);
-  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) return list(*v, [](int64_t i) { return str_cat(i); });
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) return list(*v, std::identity());
   if (const auto* v = std::get_if<std::vector<double>>(&value)) return list(*v, number_text);
   if (const auto* v = std::get_if<std::vector<std::string>>(&value)) return list(*v, quote);
   const auto& sources = std::get<std::vector<DataSource>>(value);

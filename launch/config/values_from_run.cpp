@@ -7,13 +7,14 @@
 namespace ashlar::config {
 namespace {
 
-/// The value that the configuration gives a key before rules apply.
+/// Returns the value of a key before rules apply: the given value or the default.
 Value wanted_value(const RawValues& raw, const KeySpec& spec) {
   const std::optional<Value>& given = raw.given[index_of(spec)];
   return given ? *given : fallback_value(spec);
 }
 
-/// True if the key that this one depends on (schedule.kind for the decay) has the same value as in the run.
+/// True if the keys that the condition of `spec` reads have the same values as in the stored configuration, and the
+/// condition holds there. For example, the condition of schedule.decay_steps reads schedule.kind.
 bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& stored) {
   for (const std::string_view key : split_words(spec.when.reads)) {
     const KeySpec& read = schema()[key_index(key)];
@@ -22,15 +23,16 @@ bool same_condition(const RawValues& raw, const KeySpec& spec, const RunConfig& 
   return applies(spec, stored);
 }
 
-/// The older key for the same quantity in other units, or null.
+/// Returns the older key for the same quantity in other units (train.eval_batches for train.eval_sequences), or null.
 const KeySpec* older_form(const KeySpec& spec) {
   const auto keys = schema();
   const auto found = std::ranges::find_if(keys, [&](const KeySpec& key) { return key.older_form_of == spec.name(); });
   return found == keys.end() ? nullptr : &*found;
 }
 
-/// True if the value of the older key is already part of the stored value. A value in a file was there when the run
-/// began; a value on the command line is new when it differs from the run's.
+/// `older` is train.eval_batches, and it is given. True if the stored train.eval_sequences was computed from the given
+/// value. A value in the file counts as such, because it was already there when the run began. A value on the command
+/// line counts if it yields the stored number of sequences.
 bool is_settled(const RawValues& raw, const KeySpec& older, const RunConfig& stored) {
   if (raw.overridden[index_of(older)] == 0) return true;
   const double batches = static_cast<double>(std::get<int64_t>(*raw.given[index_of(older)]));
@@ -48,7 +50,7 @@ std::vector<DerivedValue> apply_run_values(RawConfig& config, const RunConfig& s
     const size_t index = index_of(spec);
     if (!spec.kept || raw.given[index] || raw.bad[index] != 0 || !same_condition(raw, spec, stored)) continue;
     const std::optional<Value> value = spec.member.get(stored);
-    std::string rule = str_cat("of ", escaped(where));
+    std::string rule = str_cat("from ", escaped(where));
     if (const KeySpec* older = older_form(spec); older != nullptr && raw.given[index_of(*older)]) {
       if (!is_settled(raw, *older, stored)) continue;
       rule += str_cat("; ", older->name(), " = ", value_text(*raw.given[index_of(*older)]),

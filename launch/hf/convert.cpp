@@ -10,7 +10,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// Element i of a byte span, which need not be aligned for T.
+/// Returns element i of a span of T values, which need not be aligned.
 template <typename T>
 T load(std::span<const std::byte> bytes, int64_t i) {
   T value;
@@ -30,7 +30,7 @@ bool is_infinite(io::FileDType dtype, std::span<const std::byte> bytes, int64_t 
 
 template <typename T>
 void transpose_elements(const std::byte* src, int64_t rows, int64_t cols, std::byte* dst) {
-  constexpr int64_t kTile = 32;  // both sides of a tile stay in the first-level cache
+  constexpr int64_t kTile = 32;  // a tile of the source and one of the target fit in the L1 cache
   for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
     for (int64_t c0 = 0; c0 < cols; c0 += kTile) {
       for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
@@ -59,14 +59,14 @@ int64_t convert_elements(io::FileDType from, std::span<const std::byte> in, io::
 void transpose(std::span<const std::byte> src, int64_t rows, int64_t cols, int64_t element_bytes,
                std::span<std::byte> dst) {
   ASHLAR_CHECK(static_cast<int64_t>(src.size()) == rows * cols * element_bytes && dst.size() == src.size(),
-               "transpose of ", rows, "x", cols, " elements of ", element_bytes, " bytes from ", src.size(), " to ",
-               dst.size());
+               "transpose of ", rows, "x", cols, " elements of ", element_bytes, " bytes: the source has ", src.size(),
+               " bytes, the target ", dst.size());
   switch (element_bytes) {
     case 1: return transpose_elements<uint8_t>(src.data(), rows, cols, dst.data());
     case 2: return transpose_elements<uint16_t>(src.data(), rows, cols, dst.data());
     case 4: return transpose_elements<uint32_t>(src.data(), rows, cols, dst.data());
     case 8: return transpose_elements<uint64_t>(src.data(), rows, cols, dst.data());
-    default: throw Bug(str_cat("element of ", element_bytes, " bytes"));
+    default: throw Bug(str_cat("expected elements of 1, 2, 4 or 8 bytes, got ", element_bytes));
   }
 }
 

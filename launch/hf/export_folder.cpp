@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
@@ -54,23 +53,22 @@ bool may_be_beside(std::string_view name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos && !is_model_file(name);
 }
 
-/// The names in a journal. A journal is written atomically, so it is never cut off.
+/// Reads a journal. Ashlar writes journals atomically, so a text that does not parse comes from another program.
 ExportFolder::Names read_journal(const fs::path& path) {
-  constexpr size_t kMost = 1'000'000;  // more files than any model has tensors
+  constexpr size_t kMost = 1'000'000;  // largest number of shards accepted; no model has as many tensors
   const std::string text = io::read_text_file(path, 4096);
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   ExportFolder::Names names;
   if (lines[0].starts_with(kJournalStart) && lines.size() > 1 && lines.back().empty()) {
-    const std::string number = lines[0].substr(kJournalStart.size());
-    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), names.shards);
-    const bool counted = error == std::errc() && at == number.data() + number.size();
+    names.shards = parse_number<size_t>(lines[0].substr(kJournalStart.size())).value_or(0);
     names.beside = {lines.begin() + 1, lines.end() - 1};
     const bool good = std::ranges::all_of(names.beside, may_be_beside);
-    if (counted && good && names.shards > 0 && names.shards <= kMost) return names;
+    if (good && names.shards > 0 && names.shards <= kMost) return names;
   }
   throw input_error(
       "export", printable(path.string()),
-      " is not a journal of this program; nothing was touched: choose another directory, or move that file away");
+      ": expected the journal that an interrupted export leaves, got another file; nothing was touched: choose another "
+      "directory, or move that file away");
 }
 
 }  // namespace
@@ -100,7 +98,7 @@ ExportFolder::~ExportFolder() {
 void ExportFolder::lock() {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd_ < 0) throw io::system_error("export", "open directory", path_, errno);
-  // A file system without locks is used without a lock.
+  // On a file system without flock() the export continues without a lock.
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw input_error("export", "another export is writing to ", printable(path_.string()),
                       "; wait for it or choose another directory");
@@ -112,7 +110,8 @@ void ExportFolder::take_over(Log& log) {
   std::error_code ignored;
   const bool interrupted = fs::exists(fs::symlink_status(journal, ignored));
   const Names left = interrupted ? read_journal(journal) : Names();
-  // config.json is written last. A folder that has one holds a complete export or the files of another program.
+  // config.json is written last. So a folder with a config.json contains a complete export, or the files of another
+  // program.
   const bool whole = fs::exists(path_ / kConfigFile, ignored);
   const std::set<std::string> ours = interrupted && !whole ? all_of(left) : std::set<std::string>();
   for (const std::string& name : model_files_in(path_)) {
@@ -140,7 +139,7 @@ void ExportFolder::claim() {
 }
 
 void ExportFolder::finish() noexcept {
-  // An error is ignored: a journal beside a config.json has no meaning.
+  // An error is ignored: once config.json exists, a journal has no effect.
   ::unlink((path_ / kJournalFile).c_str());
 }
 
@@ -151,7 +150,7 @@ void ExportFolder::remove() noexcept {
     ::unlink((path_ / kJournalFile).c_str());
     for (const fs::path& folder : created_) ::rmdir(folder.c_str());
   } catch (const std::exception&) {
-    // The journal stays, since it names the files that are left.
+    // The journal stays, so that the next export can remove the remaining files.
   }
 }
 

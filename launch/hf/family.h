@@ -15,23 +15,25 @@ using Json = nlohmann::ordered_json;
 class JsonReader;  // json_reader.h
 struct HfConfig;   // hf_config.h
 
-/// One row of a family's table: some keys of config.json and the settings of a model that they stand for, in both
-/// directions. Rows are read and written from top to bottom, so a row may use settings that rows above it have read.
-/// The kinds of rows are in shared/rows.h.
+/// One row of a family's table: it converts some keys of config.json to settings of the model, and back. Rows are read
+/// and written from top to bottom, so a row may use settings that rows above it have read. The kinds of rows are in
+/// shared/rows.h.
 struct Row {
   std::function<void(JsonReader&, HfConfig&)> read = nullptr;   ///< null: nothing to read
   std::function<void(Json&, const HfConfig&)> write = nullptr;  ///< null: the keys are never written
-  /// Checks a requirement of the family that no key expresses. Returns why the family cannot have the model, or "".
+  /// Checks a requirement of the family that no key expresses. Returns why the family cannot represent the model, or
+  /// "".
   std::function<std::string(const model::ModelConfig&)> limit = nullptr;
 };
 using Rows = std::vector<Row>;
 
-/// The names of a family's tensors, without ".weight" and ".bias". The defaults are Llama's: a family gives those that
-/// differ. A name that no model of the family needs may stay as it is.
+/// The names of a family's tensors in its files, without ".weight" and ".bias". The defaults are Llama's names, and
+/// OLMo 2's for norms on outputs; a family sets only the names that differ. A name that no model of the family uses may
+/// keep its default.
 struct TensorNames {
-  const char* prefix = "model.";  ///< of all names but the head's; absent in files without a head
+  const char* prefix = "model.";  ///< prefix of all names except the head's; absent in files without a head
   const char* tokens = "embed_tokens";
-  const char* positions = "";  ///< learned table
+  const char* positions = "";  ///< table of learned positions
   const char* norm_embed = "";
   const char* project_in = "";
   const char* project_out = "";
@@ -43,44 +45,47 @@ struct TensorNames {
   const char* layers = "layers.";
   const char* norm1 = "input_layernorm";
   const char* norm2 = "post_attention_layernorm";
-  const char* norm1_of_two = "";  ///< norm1 in a parallel block with two norms, where the name differs
+  const char* norm1_of_two = "";  ///< other name of norm1 in a parallel block with two norms; "": no other name
   const char* norm2_of_two = "";
-  const char* norm1_out = "";  ///< the norm behind attention
-  const char* norm2_out = "";  ///< the norm behind the FFN
+  const char* norm1_out = "post_attention_layernorm";    ///< the norm on the output of attention
+  const char* norm2_out = "post_feedforward_layernorm";  ///< the norm on the output of the FFN
   const char* q = "self_attn.q_proj";
   const char* k = "self_attn.k_proj";
   const char* v = "self_attn.v_proj";
-  const char* qkv = "";  ///< one tensor instead of q, k and v
+  const char* qkv = "";  ///< fused tensor of q, k and v; "": three tensors
   const char* q_norm = "self_attn.q_norm";
   const char* k_norm = "self_attn.k_norm";
   const char* sinks = "self_attn.sinks";
   const char* attn_out = "self_attn.o_proj";
   const char* gate = "mlp.gate_proj";
   const char* up = "mlp.up_proj";
-  const char* gate_up = "";  ///< one tensor instead of gate and up, the gate first
+  const char* gate_up = "";  ///< fused tensor of gate and up, the gate's rows first; "": two tensors
   const char* down = "mlp.down_proj";
   const char* out_scalar = "layer_scalar";
 
-  /// The rows of `qkv`: so many groups, each with its queries, then its keys, then its values. 0: one for each KV head.
+  /// Number of groups in the rows of `qkv`. A group has its queries, then its keys, then its values. 0: one group per
+  /// KV head.
   int64_t qkv_groups = 1;
   bool qkv_values_first = false;  ///< the values of a group come before the keys
-  bool transposed = false;        ///< matrices are stored [in, out] (Conv1D)
+  bool transposed = false;        ///< matrices are stored as [in, out] (transformers' Conv1D)
 
-  /// Suffixes of the names of buffers (causal masks, rotary frequencies) in old files. Buffers are left out.
+  /// Name suffixes of the buffers (causal masks, rotary frequencies) in old files. An import leaves buffers out.
   std::vector<std::string_view> buffers = {"rotary_emb.inv_freq"};
-  /// Prefix of the names of tensors outside the text model, which are left out. "": there are none.
+  /// Name prefix of the tensors outside the text model, e.g. an image tokenizer. An import leaves them out. "": no such
+  /// tensors.
   std::string_view other_part = "";
 };
 
-/// A family of Hugging Face models: all that import and export know about one class of transformers. A function in
-/// families/NAME.cpp makes it, and families.cpp lists that function. README.md describes how to add a family.
+/// A family of Hugging Face models: all that import and export know about one model class of transformers. A function
+/// in families/NAME.cpp returns the family, and families.cpp lists the function. README.md describes how to add a
+/// family.
 struct Family {
   std::string_view class_name;                         ///< "GPT2LMHeadModel", as in config.json `architectures`
   std::string_view model_type;                         ///< "gpt2", as in config.json `model_type`
-  std::vector<std::string_view> old_class_names = {};  ///< in older files: read, never written
-  model::ModelConfig base = {};                        ///< settings of all its models that no key gives
-  Rows rows = {};                                      ///< config.json
-  bool tied_by_default = false;                        ///< used if config.json does not give it
+  std::vector<std::string_view> old_class_names = {};  ///< earlier names of the class: read, never written
+  model::ModelConfig base = {};                        ///< settings that its models share and no key gives
+  Rows rows = {};                                      ///< convert keys of config.json to settings, and back
+  bool tied_by_default = false;                        ///< value for a file without tie_word_embeddings
   const char* init_std_key = "initializer_range";
   model::InitScheme init_scheme = model::InitScheme::kNormal;
   TensorNames tensors = {};
@@ -89,7 +94,7 @@ struct Family {
 /// All families, in the order in which an export without --class tries them.
 const std::vector<Family>& families();
 
-/// Null when there is none.
+/// Both return null for an unknown name.
 const Family* family_from_class(std::string_view class_name);
 const Family* family_from_model_type(std::string_view model_type);
 

@@ -83,7 +83,7 @@ HfExtras extras_of(const io::Metadata& metadata) {
   return extras;
 }
 
-/// The text of generation_config.json: the begin, end and padding token ids that transformers' generate() uses.
+/// Returns the text of generation_config.json: the begin, end and padding token ids that transformers' generate() uses.
 std::string generation_config(const HfExtras& extras) {
   nlohmann::ordered_json json;
   json["_from_model_config"] = true;
@@ -96,7 +96,8 @@ std::string generation_config(const HfExtras& extras) {
   return json.dump(2) + "\n";
 }
 
-/// The weights of a checkpoint, and the tensors that only the family has (is_completion).
+/// Supplies the weights of a checkpoint, and constants for the tensors that the family has and the model lacks
+/// (is_completion).
 class CheckpointSource : public TensorSource {
  public:
   CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
@@ -104,7 +105,8 @@ class CheckpointSource : public TensorSource {
     for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         if (!is_completion(stored, part.name)) continue;
-        // The tensor has the type of the weight of its layer, if there is one; a norm without weights has none.
+        // An added bias or gain gets the dtype of its layer's weight or, if the layer has no weight, the dtype of the
+        // embedding.
         const std::string weight = part.name.substr(0, part.name.rfind('.')) + ".weight";
         const checkpoint::TensorRecord* sibling = reader.find(weight);
         io::TensorSpec spec{.name = part.name, .dtype = (sibling ? sibling : &reader.at("embed.tokens.weight"))->dtype};
@@ -123,7 +125,7 @@ class CheckpointSource : public TensorSource {
     if (added == added_.end()) {
       const checkpoint::TensorRecord& record = reader_.at(name);
       const auto elems = static_cast<int64_t>(out.size()) / io::size_of(record.dtype);
-      // Seen as a matrix, a vector is one row.
+      // A checkpoint addresses a vector as a matrix with one row.
       const int64_t cols = record.matrix_cols();
       const checkpoint::Block block = record.shape.size() < 2
                                           ? checkpoint::Block{.col = row, .rows = 1, .cols = elems}
@@ -141,7 +143,7 @@ class CheckpointSource : public TensorSource {
   std::map<std::string, io::TensorSpec, std::less<>> added_;
 };
 
-/// Input error for weights of the checkpoint that the family has no tensor for.
+/// Throws an input error if the checkpoint has a weight for which the family has no tensor.
 void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& config) {
   std::set<std::string> used;
   for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
@@ -149,8 +151,8 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
   }
   for (const checkpoint::TensorRecord& record : reader.tensors()) {
     if (record.group != checkpoint::Group::kWeights || used.contains(record.name)) continue;
-    throw input_error("hf", reader.path().string(), " holds ", record.name, ", for which ", config.family->class_name,
-                      " has no place: weights and configuration do not match; export another checkpoint");
+    throw input_error("hf", reader.path().string(), " contains ", record.name, ", but ", config.family->class_name,
+                      " has no such tensor: weights and configuration do not match; export another checkpoint");
   }
 }
 
@@ -161,7 +163,7 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
   const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();
   const std::string run = config::value_line("run.init_from", folder.string());
   const std::string name = folder.filename().string();
-  constexpr int64_t kLongest = 1024;  // tokens; longer sequences need more memory than a first try may have
+  constexpr int64_t kLongest = 1024;  // tokens; a longer sequence may need too much memory for a first try
   const bool learned = config.model.pos.type == model::PosType::kLearned;
   const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
   const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
@@ -170,16 +172,16 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
       (folder / "config.toml").string(), " data.path=DATASET\n",
       tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
                           std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
-                : "# The dataset must give the ids that the model knows: there was no tokenizer to compare.\n",
+                : "# The dataset must use the model's token ids; the import has no tokenizer to compare with.\n",
       "# Steps, batch and learning rate are a start; `ashlar explain all` lists every key.\n\n[run]\n", run,
       "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
-      "\n\n# The model of run.init_from: another value is an error.\n", config::model_to_toml(config.model),
+      "\n\n# The model of run.init_from: a different value is an error.\n", config::model_to_toml(config.model),
       "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
-      "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # small: these weights have learnt "
-      "already\n");
+      "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # low, since these weights are "
+      "trained\n");
 }
 
-/// Reads the ids of generation_config.json where they differ from those of config.json.
+/// Reads the end-of-text ids of generation_config.json, and stores them if they differ from the ids of config.json.
 void read_generation_config(const std::filesystem::path& folder, HfExtras& extras) {
   const std::filesystem::path file = folder / kGenerationFile;
   std::error_code error;
@@ -188,7 +190,7 @@ void read_generation_config(const std::filesystem::path& folder, HfExtras& extra
   if (ids != extras.eos_token_ids) extras.generation_eos_token_ids = std::move(ids);
 }
 
-/// The tokenizer of a Hugging Face folder in the form of a checkpoint; empty when there is none.
+/// Returns the tokenizer of a Hugging Face folder as the JSON text that a checkpoint stores; empty if there is none.
 std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& report) {
   if (!data::holds_tokenizer(folder.string())) return "";
   try {
@@ -205,7 +207,8 @@ std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& repo
   }
 }
 
-/// The files of the checkpoint's tokenizer. Sets the end-of-text id of `config` where the import had none.
+/// Returns the text of each tokenizer file of the export. Sets the end-of-text id of `config` from the tokenizer if
+/// `config` has none.
 std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointReader& reader, HfConfig& config,
                                                    Log& log) {
   std::map<std::string, std::string> files;
@@ -220,7 +223,8 @@ std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointR
   return files;
 }
 
-/// Returns the model of a checkpoint with its family. `stored` receives the model as the checkpoint has it.
+/// Returns the family of an export and the model to export, which is the checkpoint's model after completed(). Sets
+/// `stored` to the checkpoint's model itself.
 HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOptions& options,
                     model::ModelConfig& stored) {
   const config::RunConfig run = config::stored_config(reader.config_toml(), reader.path().string());

@@ -21,12 +21,12 @@ namespace {
 using model::ModelConfig;
 using model::NormAffine;
 
-/// Sets c.model from the keys, by the rows of its family.
+/// Sets c.model from the keys of config.json, with the rows of c.family.
 void read_model(JsonReader& reader, HfConfig& c) {
   c.model = c.family->base;
   for (const Row& row : c.family->rows)
     if (row.read) row.read(reader, c);
-  // No family has a key for the usual scale. If a row has set another scale, it is not 0 here.
+  // A scale of 0 means that no row has set one: the default is 1 / sqrt(head_dim).
   if (c.model.attn.scale == 0) c.model.attn.scale = 1.0 / std::sqrt(static_cast<double>(c.model.head_dim));
 }
 
@@ -39,7 +39,7 @@ Json write_model(const HfConfig& c) {
   return j;
 }
 
-/// The model that the family makes of `config`: written with its rows and read back.
+/// Result of writing a model with the rows of a family and reading the written keys back.
 struct ReadBack {
   ModelConfig model;
   std::vector<std::string> errors;
@@ -47,7 +47,7 @@ struct ReadBack {
 
 ReadBack read_back(const Family& family, const ModelConfig& config) {
   HfConfig asked = {.family = &family, .model = config}, got = {.family = &family};
-  asked.extras.max_positions = 1;  // a rotary model has no such setting
+  asked.extras.max_positions = 1;  // any valid value: the model does not depend on it
   const nlohmann::json root = io::parse_json(write_model(asked).dump());
   ReadBack back;
   JsonReader reader(root, "", back.errors, got.notes);
@@ -62,10 +62,9 @@ bool is_ours_alone(std::string_view key) {
 }
 
 const Family* family_of(const nlohmann::json& root, const std::string& name) {
-  std::string known;
-  for (const Family& family : families()) known += str_cat(known.empty() ? "" : ", ", family.class_name);
   const auto unknown = [&](const std::string& got) {
-    return input_error("hf", printable(name), ": ", got, " is not a supported class; expected one of ", known);
+    return input_error("hf", printable(name), ": ", got, " is not supported; expected a model of one of the classes ",
+                       comma_list(families(), &Family::class_name));
   };
   const Family *by_class = nullptr, *by_type = nullptr;
   if (root.contains("architectures") && !root["architectures"].is_null()) {
@@ -83,8 +82,9 @@ const Family* family_of(const nlohmann::json& root, const std::string& name) {
   }
   if (by_class == nullptr && by_type == nullptr) throw unknown("a config with neither architectures nor model_type");
   if (by_class != nullptr && by_type != nullptr && by_class != by_type) {
-    throw input_error("hf", printable(name), ": architectures is ", by_class->class_name, ", model_type that of ",
-                      by_type->class_name, ": expected the same class; remove the wrong key");
+    throw input_error("hf", printable(name), ": architectures is ", by_class->class_name,
+                      ", but model_type belongs to ", by_type->class_name,
+                      ": expected the same class; remove the wrong key");
   }
   return by_class != nullptr ? by_class : by_type;
 }
@@ -110,7 +110,7 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     accept_neutral_keys(reader);
     for (const std::string& key : ignored_keys) {
       if (!root.contains(key))
-        errors.push_back(str_cat("--ignore-key ", printable(key), ": no such key in config.json"));
+        errors.push_back(str_cat("--ignore-key ", printable(key), ": no such key in config.json; remove this option"));
     }
     for (const std::string& key : reader.unread_keys()) {
       if (std::ranges::find(ignored_keys, key) != ignored_keys.end()) continue;
@@ -130,7 +130,7 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
   std::vector<int64_t> ids;
   const auto no_config = [&](const std::string& sentence) {
     return input_error("hf", printable(name), ": ", sentence,
-                       "; expected the generation_config.json of a Hugging Face model, or none");
+                       "; expected the generation_config.json of a Hugging Face model; correct the file, or remove it");
   };
   io::reading_json(no_config, [&] {
     const nlohmann::json root = io::parse_json(json);
@@ -144,7 +144,8 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
 
 namespace {
 
-/// Returns the model with attn.global_* only if these differ from the heads of the other layers.
+/// Returns the model with attn.global_head_dim, attn.global_n_kv_heads and rope.global_dims set only if the layers with
+/// full attention differ in them from the layers with a window.
 ModelConfig with_canonical_heads(ModelConfig m) {
   const std::vector<int64_t> windows = model::layer_windows(m);
   const auto full = [](int64_t window) { return window < 0; };
@@ -189,7 +190,7 @@ std::vector<std::string> obstacles(const Family& family, const ModelConfig& conf
   for (const Row& row : family.rows) {
     if (std::string text = row.limit ? row.limit(config) : ""; !text.empty()) found.push_back(std::move(text));
   }
-  // A differing setting explains more than the error that it causes when the model is read back.
+  // Errors of reading the model back follow from settings that differ, so they are returned only if no setting differs.
   return found.empty() ? back.errors : found;
 }
 
@@ -234,7 +235,9 @@ const Family& choose_family(const ModelConfig& config, const Family* wanted) {
   }
   if (fewest.empty()) return *nearest;
   throw input_error(
-      "hf", wanted ? "this model cannot be exported as " : "no supported class can hold this model; the nearest is ",
+      "hf",
+      wanted ? "this model cannot be exported as "
+             : "this model has settings that no supported class has, and cannot be exported; the nearest class is ",
       nearest->class_name, ": ", absl::StrJoin(fewest, "; "));
 }
 
@@ -245,7 +248,8 @@ std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
                       "; the checkpoint does not record it: give --max-positions N");
   }
   Json j = write_model(config);
-  // All three are written even when unknown: the default of the class may be outside the vocabulary.
+  // All three token ids are written, as null if unknown: for an absent key transformers takes the default of the class,
+  // which may be outside the vocabulary.
   j["bos_token_id"] = id_or_null(config.extras.bos_token_id);
   if (config.extras.eos_token_ids.size() > 1) {
     j["eos_token_id"] = config.extras.eos_token_ids;
@@ -254,8 +258,8 @@ std::string write_hf_config(const HfConfig& config, std::string_view dtype) {
   }
   j["pad_token_id"] = id_or_null(config.extras.pad_token_id);
   j["use_cache"] = true;
-  j["dtype"] = dtype;        // transformers 5
-  j["torch_dtype"] = dtype;  // transformers 4
+  j["dtype"] = dtype;        // the key of transformers 5
+  j["torch_dtype"] = dtype;  // the key of transformers 4
   return j.dump(2) + "\n";
 }
 

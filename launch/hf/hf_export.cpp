@@ -28,14 +28,14 @@ std::string torch_name(io::FileDType dtype) {
     case io::FileDType::kBF16: return "bfloat16";
     default:
       throw input_error("hf", "weights of dtype ", io::name_of(dtype),
-                        " cannot be exported: expected F64, F32, F16 or BF16");
+                        " cannot be exported: expected F64, F32, F16 or BF16; export another checkpoint");
   }
 }
 
-/// The dtype of a tensor in the file: `wanted`, or else the common dtype of its parts.
+/// Returns the dtype of a tensor in the file: `wanted` if given, else the common dtype of its parts.
 io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source, std::optional<io::FileDType> wanted) {
   std::optional<io::FileDType> common = wanted;
-  // A constant has the type of the embedding.
+  // A tensor without parts, i.e. a constant, has the dtype of the embedding.
   if (mapping.parts.empty() && !wanted) common = source.find("embed.tokens.weight")->dtype;
   for (const TensorPart& part : mapping.parts) {
     const io::TensorSpec* spec = source.find(part.name);
@@ -58,11 +58,11 @@ io::FileDType dtype_of(const TensorMapping& mapping, const TensorSource& source,
   return *common;
 }
 
-/// Everything that an export will write, except the weights. Equal on all ranks.
+/// The plan of an export: all that it writes, except the values of the weights. Equal on all ranks.
 struct Plan {
   std::vector<TensorMapping> mappings;
-  std::vector<io::TensorSpec> tensors;      ///< tensor of each mapping, as in the files
-  std::vector<std::vector<size_t>> shards;  ///< mappings of each file
+  std::vector<io::TensorSpec> tensors;      ///< for each mapping: name, dtype and shape of its tensor in the files
+  std::vector<std::vector<size_t>> shards;  ///< for each file: indices of the mappings of its tensors
   std::vector<int64_t> shard_bytes;
   std::string dtype, config_json;
 
@@ -83,7 +83,7 @@ Plan plan_export(const ExportArgs& args) {
   }
   plan.shards = split_into_shards(bytes, args.max_shard_bytes);
   for (std::vector<size_t>& shard : plan.shards) {
-    // Sorts as the Hugging Face writer does: wide types first, so that each is aligned, then by name.
+    // Sorts as the Hugging Face writer does: wide dtypes first, so that each tensor is aligned, then by name.
     std::ranges::sort(shard, [&](size_t a, size_t b) {
       const auto key = [&](size_t i) {
         return std::pair(-io::size_of(plan.tensors[i].dtype), std::string_view(plan.tensors[i].name));
@@ -96,7 +96,7 @@ Plan plan_export(const ExportArgs& args) {
   const auto most =
       std::ranges::max_element(elements, [](const auto& a, const auto& b) { return a.second < b.second; });
   plan.dtype = torch_name(most->first);
-  // Made before the weights are written, so that a model for which no config.json exists fails at once.
+  // config.json is made before the weights are written, so that its errors are thrown at once.
   plan.config_json = write_hf_config(args.config, plan.dtype);
   return plan;
 }
@@ -114,11 +114,12 @@ class RowAssembler {
   int64_t row_elems() const { return row_elems_; }
   int64_t row_bytes() const { return row_elems_ * io::size_of(dtype_); }
 
-  /// Fills `out` with the rows from `row` on.
+  /// Fills `out` with rows, beginning at `row`.
   void read(int64_t row, std::span<std::byte> out) {
     const int64_t end = row + static_cast<int64_t>(out.size()) / row_bytes();
     for (const TensorPart& part : mapping_.parts) {
-      // Consecutive source rows are read at once, even if they are not adjacent in the file (fused heads).
+      // Consecutive source rows are read with one call, even if they are not adjacent in the exported tensor, e.g. the
+      // query heads in a fused tensor of q, k and v.
       std::vector<RowBlock> run;
       for (const RowBlock& block : part.blocks) {
         const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
@@ -142,8 +143,8 @@ class RowAssembler {
     converted_.resize(static_cast<size_t>(rows * row_bytes()));
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
-      throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " does not fit ", torch_name(dtype_),
-                        "; choose a dtype with a larger range, e.g. --dtype fp32");
+      throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " is out of range for ",
+                        torch_name(dtype_), "; choose a dtype with a larger range, e.g. --dtype fp32");
     }
     for (const RowBlock& block : run) {
       std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),
@@ -160,7 +161,7 @@ class RowAssembler {
         ExitCode::kNonFinite, "hf",
         str_cat(spec.name, " element ", our_row * row_elems_ + element, " is ",
                 io::non_finite_word(spec.dtype, std::span(read_).subspan(static_cast<size_t>(element) * size, size)),
-                ", the first in the order of the files; the model would compute only NaN: export another "
+                ", the first such value in the order of the files; the model would compute only NaN: export another "
                 "checkpoint"));
   }
 
@@ -193,7 +194,7 @@ void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const Expor
       writer.write(mapping.hf_name, window);
       continue;
     }
-    // The source rows are columns of the file: `count` elements of each row of the file.
+    // Rows of the source are columns of the exported matrix: this window has `count` elements of each exported row.
     flipped.resize(window.size());
     transpose(window, count, rows.row_elems(), element, flipped);
     for (int64_t i = 0; i < rows.row_elems(); ++i) {
@@ -212,7 +213,7 @@ void write_shard(const Plan& plan, size_t shard, const ExportArgs& args) {
   writer.finish();
 }
 
-/// Called by all ranks.
+/// Writes all files of the export. Called by all ranks.
 void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ranks) {
   comm::try_on_all_ranks(ranks, [&] {
     std::error_code error;
@@ -225,14 +226,13 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
   const std::vector<size_t>& mine = shares[static_cast<size_t>(ranks.rank())];
   size_t rounds = 0;
   for (const std::vector<size_t>& share : shares) rounds = std::max(rounds, share.size());
-  // Writes in rounds, so that all ranks stop soon after the disk of one is full.
+  // Each rank writes one shard per round, so that all ranks stop soon after an error on one rank, e.g. a full disk.
   for (size_t round = 0; round < rounds; ++round) {
     comm::try_on_all_ranks(ranks, [&] {
       if (round < mine.size()) write_shard(plan, mine[round], args);
     });
   }
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() != 0) return;
+  comm::try_on_first_rank(ranks, [&] {
     if (plan.shards.size() > 1)
       io::write_file_atomically(args.directory / kIndexFile, index_text(plan.tensors, plan.shards));
     for (const auto& [name, bytes] : args.beside) io::write_file_atomically(args.directory / name, bytes);
@@ -245,9 +245,8 @@ void write_all(const Plan& plan, const ExportArgs& args, comm::ControlPlane& ran
 Exported export_hf(const ExportArgs& args, comm::ControlPlane& ranks) {
   Plan plan;
   comm::try_on_all_ranks(ranks, [&] { plan = plan_export(args); });
-  std::unique_ptr<ExportFolder> folder;  // rank 0's
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() != 0) return;
+  std::unique_ptr<ExportFolder> folder;  // null on all ranks but 0
+  comm::try_on_first_rank(ranks, [&] {
     ExportFolder::Names names{.shards = plan.shards.size(), .beside = {}};
     for (const auto& [name, bytes] : args.beside) names.beside.insert(name);
     folder = std::make_unique<ExportFolder>(args.directory, std::move(names), args.log);

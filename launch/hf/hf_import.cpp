@@ -19,8 +19,7 @@ namespace {
 constexpr size_t kMaxListed = 8;
 
 std::string listed(const std::vector<std::string>& texts) {
-  std::string all;
-  for (size_t i = 0; i < std::min(texts.size(), kMaxListed); ++i) all += (i == 0 ? "" : ", ") + texts[i];
+  std::string all = comma_list(std::span(texts).first(std::min(texts.size(), kMaxListed)));
   if (texts.size() > kMaxListed) all += str_cat(" and ", texts.size() - kMaxListed, " more");
   return all;
 }
@@ -32,7 +31,7 @@ bool is_weight_dtype(io::FileDType dtype) {
          dtype == io::FileDType::kF64;
 }
 
-/// The number of elements in one row of an Ashlar tensor: the product of all dimensions except the first.
+/// Returns the number of elements in one row of an Ashlar tensor; a row of a vector is one element.
 int64_t row_elems(const std::vector<int64_t>& shape) { return shape.size() > 1 ? shape[1] : 1; }
 
 }  // namespace
@@ -45,7 +44,8 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
   HfConfig config = parse_hf_config(io::read_text_file(config_path), config_path.string(), ignored_keys);
   check_weight_files(directory);
   io::SafetensorsModel files(directory);
-  // Checked before any list over layers is made, which a wrong count would make huge.
+  // The number of layers is checked before bind() makes one mapping for each tensor, because a wrong number could make
+  // that list huge.
   if (config.model.n_layers > static_cast<int64_t>(files.names().size())) {
     throw input_error("hf", printable(directory.string()), ": config.json has ", config.model.n_layers,
                       " layers, but the weights have only ", files.names().size(),
@@ -69,7 +69,7 @@ void ImportedModel::bind(const std::string& directory) {
     if (files_.find(name) == nullptr && !mapping.hf_alias.empty()) name = mapping.hf_alias;
     file_names_.push_back(name);
     const io::TensorEntry* entry = files_.find(name);
-    if (entry == nullptr && mapping.parts.empty()) continue;  // an optional constant
+    if (entry == nullptr && mapping.parts.empty()) continue;  // constants may be absent in files
     if (entry == nullptr) {
       missing.push_back(printable(mapping.hf_name));
       continue;
@@ -94,7 +94,7 @@ void ImportedModel::bind(const std::string& directory) {
   if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
   if (!problem.empty()) {
     throw input_error("hf", printable(directory), ": the weights do not match the ", config_.family->class_name,
-                      " in config.json", problem);
+                      " in config.json; use files of one model", problem);
   }
   if (config_.model.tied) check_tied_head(directory);
 }
@@ -158,7 +158,8 @@ void ImportedModel::check_tied_head(const std::string& directory) {
                         printable(file_names_[0]),
                         " with tie_word_embeddings = true; set tie_word_embeddings to false, or remove one tensor");
     }
-    config_.notes.push_back(str_cat(printable(head), " repeats the embedding it is tied to; kept once"));
+    config_.notes.push_back(
+        str_cat(printable(head), " is a copy of the tied embedding; only one of the two is imported"));
   }
 }
 
@@ -196,7 +197,7 @@ void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
         ExitCode::kNonFinite, "hf",
         str_cat(printable(file_name), " has a non-finite value: ", name, " element [", bad / cols, ", ", bad % cols,
                 "] is ", io::non_finite_word(dtype, out.subspan(static_cast<size_t>(bad * element), element)),
-                ", the first in model order; the model is damaged, or its training failed: download "
+                ", the first such value in model order; the model is damaged, or its training failed: download "
                 "it again or use another"));
   }
 }

@@ -47,7 +47,7 @@ int64_t JsonReader::size(const Keys& keys, int64_t fallback) {
   const char* name = *keys.begin();
   const nlohmann::json* value = find(keys, &name);
   if (value == nullptr) {
-    add_note(str_cat(where_, name, " is absent: ", fallback, ", the default of the class"));
+    add_note(str_cat(where_, name, " is absent: using ", fallback, ", the default of the class"));
     return fallback;
   }
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
@@ -102,7 +102,7 @@ const nlohmann::json* JsonReader::object(const char* key) {
   const nlohmann::json* value = raw(key);
   if (value == nullptr) return nullptr;
   if (!value->is_object()) {
-    refuse(key, "expected an object or null");
+    refuse(key, "expected an object or null; correct this key");
     return nullptr;
   }
   return value->empty() ? nullptr : value;

@@ -49,7 +49,7 @@ std::vector<std::vector<size_t>> split_into_shards(std::span<const int64_t> tens
 }
 
 std::vector<std::vector<size_t>> share_shards(std::span<const int64_t> shard_bytes, int ranks) {
-  ASHLAR_CHECK(ranks > 0, "shards of ", ranks, " ranks");
+  ASHLAR_CHECK(ranks > 0, "expected at least one rank, got ", ranks);
   std::vector<size_t> order(shard_bytes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shard_bytes[a] > shard_bytes[b]; });
@@ -79,7 +79,7 @@ std::string index_text(std::span<const io::TensorSpec> tensors, const std::vecto
     bytes += tensor.num_bytes();
     parameters += tensor.num_elems();
   }
-  nlohmann::json root;  // its keys are sorted, as those of transformers are
+  nlohmann::json root;  // nlohmann::json sorts the keys, as transformers does
   root["metadata"] = {{"total_parameters", parameters}, {"total_size", bytes}};
   for (size_t s = 0; s < shards.size(); ++s) {
     for (const size_t i : shards[s]) root["weight_map"][tensors[i].name] = shard_file(s, shards.size());

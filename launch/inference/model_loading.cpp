@@ -22,7 +22,7 @@ DType dtype_named(const std::string& name) {
   throw input_error("dtype", "--dtype ", name, ": expected bf16, fp32 or fp64");
 }
 
-/// Creates the requested device, else that of the run.
+/// Creates the requested device or, if none is requested, the device of the run.
 std::unique_ptr<training::RunDevice> device_for(const LoadOptions& options, config::RunSection run,
                                                 comm::Bootstrap& bootstrap, Log& log) {
   run.threads = options.threads;
@@ -37,7 +37,7 @@ std::unique_ptr<training::RunDevice> device_for(const LoadOptions& options, conf
   if (run.device == config::Device::kCpu) return make(run.device);
   try {
     return make(run.device);
-  } catch (const Error& error) {  // the same on all ranks
+  } catch (const Error& error) {  // all ranks catch the same error
     if (error.code() != ExitCode::kInput) throw;
     if (bootstrap.control().rank() == 0)
       log.warn(str_cat("the run was trained with run.device = ", name_of(run.device),
@@ -103,8 +103,9 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
   throw input_error("mesh", ranks, " ranks cannot share this model", wish.one_replica ? " as one replica" : "",
                     wish.tensor > 0 ? str_cat(" with --tensor ", wish.tensor) : "",
                     wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "", ": ", problem,
-                    "expected tensor * pipeline ", wish.one_replica ? "to be" : "to divide", " the ranks, and at most ",
-                    model.n_layers, " stages; start another number of ranks");
+                    "expected tensor * pipeline to ", wish.one_replica ? "equal" : "divide",
+                    " the number of ranks, and at most ", model.n_layers,
+                    " pipeline stages; start another number of ranks, or change --tensor or --pipeline");
 }
 
 LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log) {

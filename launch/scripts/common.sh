@@ -1,11 +1,11 @@
-# Shared by ./quickstart and ./check (sourced, not run): messages, packages, build. Expects `root`, the project's folder.
+# Shared by ./quickstart and ./check, which source it: messages, packages, build. `root` must be the project's folder.
 # shellcheck shell=bash
 export LC_ALL=C
 
 build_dir=${ASHLAR_BUILD_DIR:-$root/build}
 package_list=$root/launch/scripts/packages.debian
 
-# fail CODE TEXT...: one line on standard error, then exit. Codes are those of README.md.
+# fail CODE TEXT...: prints TEXT as one line on standard error and exits with CODE. README.md lists the exit codes.
 fail() {
   local code=$1
   shift
@@ -13,23 +13,23 @@ fail() {
   exit "$code"
 }
 
-# Microseconds since 1970; differences are durations.
+# now_us: prints the microseconds since 1970.
 now_us() { printf '%s' "${EPOCHREALTIME/./}"; }
 
-# seconds_since START_US: like 12.3
+# seconds_since START_US: prints the seconds since START_US, like 12.3.
 seconds_since() {
   local tenths=$((($(now_us) - $1) / 100000))
   printf '%d.%d' $((tenths / 10)) $((tenths % 10))
 }
 
-# stage TITLE / stage_end: a header, and under what follows it the time it took.
+# stage TITLE prints a header; stage_end prints the time since then.
 stage() {
   stage_start=$(now_us)
   printf '\n== %s\n' "$*"
 }
 stage_end() { printf '   %s%s s\n' "${1:+$1, }" "$(seconds_since "$stage_start")"; }
 
-# Packages of the list that are not installed, one a line.
+# missing_packages: prints the packages of the list that are not installed, one per line.
 missing_packages() {
   local wanted installed
   wanted=$(sed 's/#.*//; /^ *$/d' "$package_list")
@@ -38,7 +38,7 @@ missing_packages() {
   comm -23 <(sort -u <<<"$wanted") <(sort -u <<<"$installed")
 }
 
-# is_known_system OS_RELEASE_FILE: whether the package list is right for this system.
+# is_known_system OS_RELEASE_FILE: succeeds if the package list is valid for this system.
 is_known_system() {
   [ -r "$1" ] || return 1
   case "$(. "$1" && printf '%s %s' "${ID:-}" "${VERSION_ID:-}")" in
@@ -47,7 +47,7 @@ is_known_system() {
   return 1
 }
 
-# Installs what is missing. Calls no package manager, and needs no network, when nothing is.
+# install_packages: installs the missing packages. If none is missing, it calls no package manager and needs no network.
 install_packages() {
   local missing sudo=
   missing=$(missing_packages | tr '\n' ' ')
@@ -75,7 +75,7 @@ install_packages() {
   rm -f "$log"
 }
 
-# is_configured DIR: whether it was, and with the settings.
+# is_configured DIR: succeeds if CMake has configured DIR, with these `settings`.
 is_configured() {
   local setting
   [ -e "$1/build.ninja" ] || return 1
@@ -84,8 +84,8 @@ is_configured() {
   done
 }
 
-# build DIR PRESET TARGET...: configures when needed, with the settings (NAME=VALUE of CMake's cache), and builds; the
-# compiler's output is shown only when it fails.
+# build DIR PRESET TARGET...: configures DIR if needed, with the `settings` (NAME=VALUE of CMake's cache), and builds
+# the targets. Shows the compiler's output only if the build fails.
 settings=()
 build() {
   local dir=$1 preset=$2
@@ -98,7 +98,7 @@ build() {
     fail 70 "cmake --preset $preset failed (its last lines are above, all of them in $log)"
   fi
   if [ -t 1 ] && [ -z "${CI:-}" ]; then
-    # A person is watching: ninja's own counter, one line that moves.
+    # On a terminal: shows ninja's progress counter in one line.
     NINJA_STATUS='   [%f/%t] ' cmake --build "$dir" --target "$@" || fail 70 "the build in $dir failed, see above"
   elif ! cmake --build "$dir" --target "$@" >"$log" 2>&1; then
     grep -nE -A 12 'error|FAILED' "$log" | tail -n 60 >&2 || tail -n 60 "$log" >&2

@@ -1,9 +1,9 @@
-# Runs GoogleTest executables one after another and counts (sourced by ./check and by tests/scripts). Expects common.sh.
+# Runs GoogleTest executables and counts their tests. Sourced by ./check and by tests/scripts, after common.sh.
 # shellcheck shell=bash
-# A suite is an executable DIR/test_SUITE. Each counts its tests as passed, failed or skipped; one that crashes, hangs,
-# leaks, runs no test or takes more than twice its budget counts as one failure more, and is named.
+# A suite is an executable DIR/test_SUITE. Its tests count as passed, failed or skipped. A suite that crashes, hangs,
+# leaks, runs no test or takes more than twice its budget counts as one more failure and is listed by name.
 
-# suites_begin DIR: logs and results go to DIR, made new.
+# suites_begin DIR: starts counting. Logs and results go to DIR, which is emptied first.
 suites_begin() {
   suites_dir=$1
   rm -rf "$suites_dir"
@@ -15,7 +15,8 @@ suites_begin() {
   printf '   %-24s %7s %7s %8s %9s %8s\n' suite passed failed skipped seconds budget
 }
 
-# summarise_xml FILE: of GoogleTest's XML, lines `passed NAME`, `failed NAME`, `skipped NAME: reason`.
+# summarise_xml FILE: prints one line per test in GoogleTest's XML report FILE: `passed NAME`, `failed NAME` or `skipped
+# NAME: reason`.
 summarise_xml() {
   awk '
     function attribute(key,   at, rest) {
@@ -46,7 +47,7 @@ summarise_xml() {
     END { flush() }' "$1"
 }
 
-# failed_part LOG: the output of the tests that failed or never ended, at most 60 lines of each.
+# failed_part LOG: prints the output of the tests that failed or never ended, at most 60 lines of each.
 failed_part() {
   awk '
     /^\[ RUN      \]/ { text = $0; lines = 0; open = 1; next }
@@ -56,11 +57,12 @@ failed_part() {
     END { if (open) print text }' "$1" | cut -c 1-400
 }
 
-# How long a suite with this budget may run before it is taken for hung.
+# hang_limit BUDGET: prints the seconds after which a suite with this budget counts as hung.
 hang_limit() { if [ "$1" = - ]; then echo 14400; else echo $(($1 * 4 + 60)); fi; }
 
-# rank_counts SUITE EXECUTABLE: on how many ranks it runs, one after the other; nothing for a suite without ranks.
-# ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ...", tensor x pipeline x data) says it for the reference vectors.
+# rank_counts SUITE EXECUTABLE: prints the numbers of ranks on which the suite runs, one per line; nothing for a suite
+# without ranks. For the reference vectors, ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ...", tensor x pipeline x data) sets
+# them.
 rank_counts() {
   if [ "$1" = reference ] && [ -n "${ASHLAR_GOLDEN_LAYOUTS:-}" ]; then
     printf '%s\n' $ASHLAR_GOLDEN_LAYOUTS | awk -F x '{ print $1 * $2 * $3 }' | sort -nu
@@ -69,8 +71,9 @@ rank_counts() {
   fi
 }
 
-# run_suite SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: BUDGET in seconds, or - for none. Standard input is empty.
-# Where EXECUTABLE.ranks lists numbers, the suite is run once for each of them, on so many ranks, with this budget each.
+# run_suite SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: runs a suite and counts its tests. BUDGET is in seconds,
+# - for none. Standard input is empty. If EXECUTABLE.ranks lists numbers of ranks, the suite runs once on each number of
+# ranks, each time with this budget.
 run_suite() {
   local suite=$1 label=$2 executable=$3 budget=$4 counts ranks
   shift 4
@@ -84,7 +87,7 @@ run_suite() {
   done
 }
 
-# run_command LABEL BUDGET COMMAND...: counts what the GoogleTest executable reports that COMMAND runs.
+# run_command LABEL BUDGET COMMAND...: runs COMMAND, which runs a GoogleTest executable, and counts its tests.
 run_command() {
   local label=$1 budget=$2
   shift 2
@@ -140,17 +143,17 @@ run_command() {
   total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed)) total_skipped=$((total_skipped + skipped))
 }
 
-# run_half N SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: every second test of it, from the first (N = 0) or the
-# second one (1), with this budget. In a subshell of its own.
+# run_half N SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: runs every second test of the suite with this budget,
+# beginning with the first (N = 0) or the second (N = 1). Call it in a subshell, since it exports variables.
 run_half() {
   export GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$1
   shift
   run_suite "$@"
 }
 
-# run_pairs: runs what the array `pairs` has: halves, which mostly wait, at once, and whole suites two at a time. An entry
-# is run_suite or run_half and its words, separated by newlines; halves come first. What each prints comes when it has
-# ended.
+# run_pairs: runs the commands in the array `pairs`: all halves at once, since they mostly wait, and whole suites two at
+# a time. An entry is run_suite or run_half with its arguments, separated by newlines; halves come first. The output of
+# an entry is printed when it has ended.
 run_pairs() {
   local pid finished=0 started=0 busy=0 slot numbers passed failed skipped
   declare -A slots=()
@@ -185,15 +188,15 @@ run_pairs() {
   done
 }
 
-# list_section TITLE FILE: nothing when the file is empty.
+# list_section TITLE FILE: prints FILE under TITLE; prints nothing if FILE is empty.
 list_section() {
   [ -s "$2" ] || return 0
   printf '\n== %s\n' "$1"
   sed 's/^/   /' "$2"
 }
 
-# by_reason FILE: of lines `SUITE TEST: REASON` one for each reason, in the order in which they came: a machine without
-# some library would hide what else was skipped behind hundreds of them.
+# by_reason FILE: FILE has lines `SUITE TEST: REASON`. Prints one line per reason, in the order of first appearance.
+# Where a library is missing, hundreds of lines with one reason would hide the other reasons.
 by_reason() {
   awk '
     {
@@ -210,7 +213,7 @@ by_reason() {
     }' "$1"
 }
 
-# suites_end: what was skipped, warned of and failed, by name, then the closing line; status 1 when anything failed.
+# suites_end: lists the skipped tests, the warnings and the failures, then prints the totals. Fails if any test failed.
 suites_end() {
   by_reason "$suites_dir/skipped" >"$suites_dir/skipped.reasons"
   list_section "Skipped (by name: $suites_dir/skipped)" "$suites_dir/skipped.reasons"

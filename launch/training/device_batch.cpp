@@ -25,11 +25,12 @@ void check_targets(const data::Batch& batch, std::span<const int64_t> masked_ids
 
 void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<const int64_t> masked_ids) {
   check_targets(batch, masked_ids);
-  // Token row numbers sorted by position with a stable counting sort, so that the gradient of the position table is
+  // Sorts the token indices by position with a stable counting sort, so that the gradient of the position embedding is
   // summed in a fixed order.
   counts_.assign(batch.T + 1, 0);
   for (const int32_t p : batch.positions) {
-    ASHLAR_CHECK(p >= 0 && p < batch.T, "position ", p, " of ", batch.T);
+    ASHLAR_CHECK(p >= 0 && p < batch.T, "expected a position within the sequence, got ", p, ", sequence length ",
+                 batch.T);
     ++counts_[p + 1];
   }
   for (int64_t p = 0; p < batch.T; ++p) counts_[p + 1] += counts_[p];
@@ -46,7 +47,7 @@ void DeviceBatch::upload(const Ctx& ctx, const data::Batch& batch, std::span<con
                                                                         {&view.doc_start, &batch.doc_start},
                                                                         {&view.order, &batch.order},
                                                                         {&view.position_order, &sorted_positions_}};
-  constexpr int64_t kAlign = 64;  // elements: aligns each vector for GPU loads
+  constexpr int64_t kAlign = 64;  // elements (256 bytes): aligns each vector for GPU loads
   const auto room_for = [](const std::vector<int32_t>& values) {
     return (static_cast<int64_t>(values.size()) + kAlign - 1) / kAlign * kAlign;
   };

@@ -14,10 +14,10 @@ namespace ashlar::training {
 
 namespace {
 
-constexpr int64_t kNumLosses = 2;      // loss and z-loss: not finite, they skip the update
-constexpr int64_t kReportsAtOnce = 2;  // of the current step and the one before
+constexpr int64_t kNumLosses = 2;      // loss and z-loss: if one is not finite, the update is skipped
+constexpr int64_t kReportsAtOnce = 2;  // reports of the current and of the previous step
 
-/// A report in pinned memory; the fp64 values of the layers' sums follow it.
+/// The first bytes of a report in pinned memory. The fp64 values of the layers' metrics follow.
 struct PinnedReport {
   LossStats losses;
   ClipState clip;
@@ -45,7 +45,7 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const model::StageRange& range = partition.chunks[pipeline::model_chunk(mesh.at()[Axis::kPipeline], c, stages)];
     chunks_.push_back(std::make_unique<model::Stage>(store_, options_.model, range, tp_));
   }
-  mesh.group(Axis::kPipeline);  // created by all ranks before any of them sends
+  mesh.group(Axis::kPipeline);  // creates the communicator on all ranks before any of them sends
   if (options_.optimizer) {
     shared_.emplace(store_, mesh);
     if (options_.declare_sums) options_.declare_sums(store_.sums());
@@ -109,7 +109,7 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
     };
     hooks.after_block = [&](int64_t layers, const Tensor& rows) {
       alive();
-      mesh_.all().progress();  // parameters are gathered during forward
+      mesh_.all().progress();  // advances the all-gather of parameters, which overlaps forward
       if (options_.after_block) options_.after_block(ctx_, layers, rows);
     };
   }
@@ -138,13 +138,13 @@ StepCounts Engine::own_counts(std::span<const pipeline::MicroBatch> micro_batche
 }
 
 void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts) {
-  // 1. The whole step has one divisor, known before the first backward. The mean of the means of micro-batches would
-  // give their tokens wrong weights.
+  // 1. All losses of the step are divided by the number of valid targets of the step, which is known before the first
+  // backward. A mean of the means of micro-batches would weight their tokens unequally.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
   scalars_.philox_step = static_cast<uint64_t>(step);
   ctx_.set_struct(scalars_, device_scalars_);
 
-  // 2. Gradients: summed over micro-batches, then over replicas, then over ranks with replicated parameters.
+  // 2. Sums the gradients over micro-batches, then over replicas, then over ranks with replicated parameters.
   ctx_.set_struct(LossStats{}, stats_);
   store_.sums().begin_step(ctx_);
   run(options_.schedule, micro_batches);
@@ -169,7 +169,8 @@ void Engine::reduce_norm() {
                                .kept = kept_.mut_view(),
                                .max_norm = options_.clip},
                               ctx_.stream);
-  ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce, "a report was not read");
+  ASHLAR_CHECK(queued_reports_ - taken_reports_ < kReportsAtOnce,
+               "expected at most one unread report before the next one is queued");
   const Report& report = reports_[static_cast<size_t>(queued_reports_++ % kReportsAtOnce)];
   auto* const host = static_cast<std::byte*>(report.pinned.mut_view().data);
   ctx_.backend.copy_to_host(stats_.view(), host + offsetof(PinnedReport, losses), ctx_.stream);
@@ -237,7 +238,9 @@ void Engine::check_finite(const StepResult& result, int64_t step) {
   const std::string name = first_non_finite(gradient_squares());
   std::string problem;
   if (!std::isfinite(result.loss) || !std::isfinite(result.z_loss)) {
-    problem = str_cat("the loss is ", result.loss, name.empty() ? "" : ", first non-finite gradient ", name, ";");
+    const bool z = std::isfinite(result.loss);
+    problem = str_cat(z ? "the z-loss is " : "the loss is ", z ? result.z_loss : result.loss,
+                      name.empty() ? "" : ", first non-finite gradient ", name, ";");
   } else {
     problem = str_cat("the gradient of ", name.empty() ? "all tensors together" : name, " is not finite (loss ",
                       result.loss, ");");

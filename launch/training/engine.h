@@ -25,40 +25,40 @@ struct EngineOptions {
   model::ModelConfig model;
   DType dtype = DType::kFloat32;
   std::optional<optim::OptimizerOptions> optimizer;
-  double clip = 0;  ///< largest gradient norm; 0 = off
+  double clip = 0;  ///< maximum gradient norm; 0: no clipping
   Recompute recompute = Recompute::kNone;
   uint64_t seed = 0;            ///< seed of initial weights and dropout
-  int64_t sequence_length = 0;  ///< positions the rotary tables must cover
+  int64_t sequence_length = 0;  ///< number of positions in the tables of rotary embeddings
   bool sequence_parallel = false;
   pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;  ///< schedule of training steps
   int64_t virtual_stages = 1;                                               ///< chunks per pipeline stage
-  int64_t bucket_elems = 0;                    ///< size of a gradient bucket; 0: chosen by the number of replicas
-  std::optional<optim::ShardUnit> shard_unit;  ///< sharding of the optimizer state; absent: that of its rule
-  std::function<void(const pipeline::Action&)> before_action;  ///< called before each action of this rank
-  std::function<void()> after_node;                            ///< called after each autograd node: a sign of progress
-  std::function<void(const pipeline::Action&)> after_action;   ///< called after each action of this rank, for traces
-  /// For tests: declares sums as layers do, and adds to them after the embedding and after each block in training
-  /// steps.
+  int64_t bucket_elems = 0;                    ///< elements of a gradient bucket; 0: chosen by the number of replicas
+  std::optional<optim::ShardUnit> shard_unit;  ///< sharding of the optimizer state; absent: the optimizer's default
+  std::function<void(const pipeline::Action&)> before_action;  ///< called before each pipeline action of this rank
+  std::function<void()> after_node;                            ///< called after each autograd node, to report progress
+  std::function<void(const pipeline::Action&)> after_action;   ///< called after each action in training, for traces
+  /// For tests: `declare_sums` declares metrics as layers do; `after_block` adds to them in training steps, after the
+  /// embedding and after each block.
   std::function<void(nn::LayerMetrics&)> declare_sums;
   std::function<void(const Ctx&, int64_t layers, const Tensor& rows)> after_block;
 };
 
-/// The result of a step over all ranks. It is equal on all of them.
+/// The result of a step, reduced over all ranks and equal on all of them.
 struct StepResult {
   double loss = 0;    ///< mean cross-entropy of the step's valid targets
   double z_loss = 0;  ///< mean z-loss, not part of `loss`
   double mean_log_z = 0, max_log_z = 0, max_logit = 0;
   double grad_norm = 0;  ///< before clipping
   double clip_scale = 1;
-  int64_t tokens = 0;  ///< rows processed
+  int64_t tokens = 0;  ///< number of tokens processed, whether or not their targets are valid
   int64_t valid_targets = 0;
   std::vector<std::pair<std::string, double>> layers;  ///< values of the metrics declared by layers (nn::LayerMetrics)
 };
 
-/// The result of a step on this rank, on the host.
+/// This rank's part of the result of a step, in host memory.
 struct StepReport {
-  LossStats losses;              ///< this rank's part of the sums
-  nn::LayerMetricValues layers;  ///< this rank's part of the sums that layers declare
+  LossStats losses;              ///< this rank's part of the sums of losses
+  nn::LayerMetricValues layers;  ///< this rank's values of the metrics that layers declare
   ClipState clip;                ///< clip state of the whole model, the same on all ranks
 };
 
@@ -71,54 +71,59 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void initialize();        ///< (all) weights from the seed
-  void start_param_sync();  ///< (all) after loading optimizer shards: gathers the parameters over replicas
-  void wait_param_sync();   ///< waits for it; needed before the host reads values
+  void initialize();        ///< (all) initializes the weights from the seed
+  void start_param_sync();  ///< (all) starts the all-gather of parameters over replicas; called after a load
+  void wait_param_sync();   ///< waits for the all-gather of start_param_sync; call it before the host reads values
 
-  /// A step in parts, called by all ranks in this order. The first three queue work on the stream and do not wait.
-  /// 1. (all) Forward and backward of this replica's micro-batches. Main gradients then hold d(loss + z-loss) before
-  /// clipping: the mean over the valid targets of `counts`, which counts all replicas. Every replica has the same
-  /// number of micro-batches of the same shape.
+  /// A training step has four parts, the functions numbered 1 to 4, called in this order. Parts 1 to 3 queue work on
+  /// the stream and do not wait.
+  ///   1. (all) Runs forward and backward of this replica's micro-batches. The main gradients are then the gradients of
+  /// loss + z-loss, before clipping. Both losses are means over the valid targets of all replicas (`counts`). Every
+  /// replica has the same number of micro-batches of the same shape.
   void backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step, const StepCounts& counts);
-  /// 2. (all) The norm of those gradients, the clip scale, and the decision to skip the update when the norm or the
-  /// loss is not finite. Queues a copy of the report of the step to the host.
+  /// 2. (all) Computes the gradient norm and the clip scale. If the norm or a loss is not finite, part 3 will skip the
+  /// update. Queues a copy of the step's report to the host.
   void reduce_norm();
-  /// 3. (all) Clips and applies the gradients. After a skip no later update changes weights or state.
+  /// 3. (all) Clips the gradients and updates the weights. After a skipped update, no later update changes weights or
+  /// optimizer state.
   void update(int64_t step, double lr);
-  /// `state_read` is the event of a reader of the state (null: none). The next update waits for it on the stream; the
-  /// event must live until then.
+  /// Makes the stream wait, before the next update, for the event `state_read`, which is reached when a copy of the
+  /// state is complete (null: no wait). The event must live until that update.
   void update_after(Event* state_read);
-  /// 4. The report of the oldest step that was not read yet. The host waits for it.
+  /// 4. Returns the report of the oldest step whose report was not taken yet. The host waits for it.
   StepReport take_report();
-  /// The result of a step, from its report, the message `all` reduced over all ranks, and the counts of all.
+  /// Returns the result of a step. `report`: this rank's report of the step; `all`: the StepMessage reduced over all
+  /// ranks; `counts`: the counts of all replicas.
   StepResult result_of(const StepReport& report, const StepMessage& all, const StepCounts& counts) const;
 
-  /// This rank's part of the counts. One rank per replica reports the replica's counts; the others report 0.
+  /// Returns this rank's part of a step's counts. One rank per replica returns the replica's counts; the others return
+  /// 0.
   StepCounts own_counts(std::span<const pipeline::MicroBatch> micro_batches) const;
-  /// (all) Parts 1, 2 and 4, with two separate exchanges for counts and losses.
+  /// (all) Runs parts 1, 2 and 4. Exchanges counts before the step and losses after it, in two messages.
   StepResult forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step);
-  /// Sums of squares of the model's gradients by tensor (norms().names()), before clipping: of the last step, or of the
-  /// skipped step. The host waits.
+  /// Returns the sum of squares of each gradient tensor before clipping, in the order of norms().names(). The gradients
+  /// are those of the last step or, once a step was skipped, of the first skipped step. The host waits.
   std::vector<double> gradient_squares() const;
-  /// (all) Sums of squares by tensor of the master weights or of a state tensor. The host waits, also for a running
-  /// parameter gather.
+  /// (all) Returns the sum of squares of each tensor in `buffer`, which has the master weights or an optimizer state.
+  /// The host waits, also for a running all-gather of parameters.
   std::vector<double> sums_of(const nn::FlatTensor& buffer);
-  /// (all) Throws AllRanksError(kNonFinite) with step and tensor when loss or gradients are not finite; the step was
-  /// skipped.
+  /// (all) If a loss or the gradient norm in `result` is not finite, throws AllRanksError(kNonFinite) that names the
+  /// step and, if one is found, the first tensor with a non-finite gradient. The update of that step was skipped.
   void check_finite(const StepResult& result, int64_t step);
-  /// (all) Checks that weights and optimizer state are finite after the update of `step`, before they are saved; throws
-  /// as check_finite. A finite gradient can still make a weight non-finite, which would show a step later or never.
+  /// (all) If a weight or an optimizer state is not finite after the update of `step`, throws
+  /// AllRanksError(kNonFinite). Called before a save, because a finite gradient can still make a weight non-finite, and
+  /// the losses show this only one step later or never.
   void check_state(int64_t step);
 
-  /// (all ranks of a replica) Adds the losses of micro-batches, without recording or dropout; the last stage has the
-  /// sums. Replicas may have different numbers of micro-batches.
+  /// (all ranks of a replica) Adds the losses of the micro-batches to `stats`, without autograd and dropout. Only ranks
+  /// of the last pipeline stage compute losses. Replicas may have different numbers of micro-batches.
   void evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats);
-  /// (all) The sums of `evaluate` over all ranks.
+  /// (all) Returns the `stats` of `evaluate`, reduced over all ranks.
   LossStats total(const LossStats& stats) const;
 
-  /// (all) Root mean square of the residual stream after the embedding and after each block, over all rows and columns
-  /// of the micro-batches of all replicas, without recording or dropout: [n_layers + 1]. Every replica has the same
-  /// number of micro-batches of the same shape. Costs one forward pass per micro-batch.
+  /// (all) Returns n_layers + 1 values: the root mean square of the residual stream after the embedding and after each
+  /// block, over all elements of the micro-batches of all replicas. Runs without autograd and dropout. Every replica
+  /// has the same number of micro-batches of the same shape. Costs one forward pass per micro-batch.
   std::vector<double> residual_rms(std::span<const pipeline::MicroBatch> batches);
 
   Ctx ctx() const { return ctx_; }
@@ -134,18 +139,18 @@ class Engine {
   int64_t schedules_made() const { return schedules_.made(); }  ///< number of action lists computed so far
 
  private:
-  std::string first_non_finite(std::span<const double> sums) const;  ///< a name, or empty
-  bool tells_losses() const {
-    return mesh_.at()[Axis::kTensor] == 0;
-  }  ///< true on one tensor rank of the last stage: the others have the same values
+  std::string first_non_finite(std::span<const double> sums) const;  ///< first tensor whose sum is not finite, or empty
+  /// True on tensor rank 0, which reports the losses for all tensor ranks, since they have the same values. Pipeline
+  /// stages before the last one report zeros.
+  bool tells_losses() const { return mesh_.at()[Axis::kTensor] == 0; }
   void run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
            const model::BlockObserver& after_block = {});
 
   EngineOptions options_;
   mesh::Mesh& mesh_;
-  StepScalars scalars_;  // the host's copy of what the device holds
+  StepScalars scalars_;  // host copy of device_scalars_
   Ctx ctx_;
-  Tensor device_scalars_, clip_, stats_;  // StepScalars, ClipState, LossStats
+  Tensor device_scalars_, clip_, stats_;  // in device memory: a StepScalars, a ClipState, a LossStats
   nn::ParameterStore store_;
   tensor::TensorParallel tp_;
   std::vector<std::unique_ptr<model::Stage>> chunks_;
@@ -157,14 +162,14 @@ class Engine {
   std::optional<zero::GlobalNorm> norms_;
   std::optional<GlobalLayerMetrics> sums_;
   Tensor squares_;  // fp64: sums of squares by tensor, then loss and z-loss
-  Tensor kept_;     // fp64: copy of the sums by tensor, frozen when a step is skipped
+  Tensor kept_;     // fp64: copy of the sums by tensor, no longer updated once a step is skipped
   struct Report {
-    Tensor pinned;  // LossStats and ClipState, then the sums of layers, on the host
+    Tensor pinned;  // host memory: LossStats and ClipState, then the values of the layers' metrics
     std::unique_ptr<Event> arrived;
   };
-  std::vector<Report> reports_;  // used alternately
+  std::vector<Report> reports_;  // kReportsAtOnce buffers, used in turn
   int64_t queued_reports_ = 0, taken_reports_ = 0;
-  Event* state_read_ = nullptr;  // null: the state may be changed now
+  Event* state_read_ = nullptr;  // event that the next update waits for; null: none
   pipeline::StageSchedules schedules_;
 };
 

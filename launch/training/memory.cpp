@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,12 +10,13 @@
 #include "core/base/strings.h"
 #include "core/device/device_facts.h"
 #include "core/io/posix_file.h"
+#include "launch/watch/process.h"
 
 namespace ashlar::training {
 
 namespace {
 
-// The value of `key` ("VmRSS:") in the text of /proc/self/status.
+// Returns the value of `key` ("VmRSS:") in the text of /proc/self/status, in bytes.
 int64_t bytes_under(const char* key, const char* status) {
   const char* at = std::strstr(status, key);
   const int64_t kilobytes = at == nullptr ? 0 : std::strtoll(at + std::strlen(key), nullptr, 10);
@@ -25,7 +25,9 @@ int64_t bytes_under(const char* key, const char* status) {
 
 int64_t status_bytes(const char* key) { return bytes_under(key, io::text_if_readable("/proc/self/status").c_str()); }
 
-/// " = NAME BYTES + NAME BYTES ...", with what the parts lack of the whole (`more`) or have beyond it (`less`).
+/// Returns " = NAME BYTES + NAME BYTES ..." for the parts of `whole`, followed by the difference between `whole` and
+/// the sum of the parts: after the text `more` if the sum is at most `whole`, after the text `less` if the sum is
+/// larger.
 std::string sum_text(int64_t whole, const std::vector<std::pair<std::string, int64_t>>& parts, std::string_view more,
                      std::string_view less) {
   std::string text = " =";
@@ -49,10 +51,7 @@ PeakMemory::~PeakMemory() {
 }
 
 int64_t PeakMemory::bytes() const {
-  char text[4096];  // everything before the CPU masks
-  const ssize_t size = file_ < 0 ? -1 : pread(file_, text, sizeof(text) - 1, 0);
-  text[std::max<ssize_t>(size, 0)] = '\0';
-  return bytes_under("VmHWM:", text);
+  return bytes_under("VmHWM:", watch::text_in(file_).c_str());  // VmHWM is before the CPU masks, which may be long
 }
 
 MemoryLedger::MemoryLedger() : private_bytes_(status_bytes("RssAnon:")) {}
@@ -74,14 +73,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryLedger::parts(Backend& backen
 
 std::string MemoryLedger::report(Backend& backend) const {
   const int64_t peak = peak_resident_bytes();
-  std::string text = human_bytes(peak) + " =";
-  int64_t rest = peak;
-  for (const auto& [name, bytes] : parts(backend)) {
-    text += str_cat(rest == peak ? " " : " + ", name, " ", human_bytes(bytes));
-    rest -= bytes;
-  }
-  // Positive: stacks and small objects. Negative: memory that was reserved but never written.
-  return str_cat(text, rest >= 0 ? " + other " : " - untouched ", human_bytes(rest >= 0 ? rest : -rest));
+  // The rest is positive for stacks and small objects, negative for memory that was reserved but never written.
+  return human_bytes(peak) + sum_text(peak, parts(backend), " + other ", " - untouched ");
 }
 
 void MemoryLedger::add_of_device(std::string name, Backend& backend) {
@@ -104,7 +97,7 @@ std::string MemoryLedger::device_report(Backend& backend) const {
   const DeviceFacts::Memory memory = device->memory();
   const int64_t taken = memory.total_bytes - memory.free_bytes;
   return str_cat(human_bytes(taken), " of ", human_bytes(memory.total_bytes),
-                 sum_text(taken, device_parts(backend), " + others ", " - given back "));
+                 sum_text(taken, device_parts(backend), " + others ", " - freed since "));
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryLedger::device_parts(Backend& backend) const {

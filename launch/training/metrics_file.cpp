@@ -36,7 +36,7 @@ std::optional<StepOfRow> step_of_row(const std::string& line) {
   return StepOfRow{.step = step.get<int64_t>(), .validates = row.contains("val_loss")};
 }
 
-/// metrics.jsonl -> metrics.cut.jsonl.
+/// Returns DIR/metrics.cut.jsonl for DIR/metrics.jsonl.
 std::filesystem::path set_aside_file(std::filesystem::path path) {
   const std::string extension = path.extension().string();
   return path.replace_extension(".cut" + extension);
@@ -117,12 +117,12 @@ void MetricsFile::open_at(int64_t completed_steps) {
   }
   if (std::filesystem::exists(path)) {
     std::string kept, set_aside;
-    std::vector<int64_t> odd;  // numbers of lines that are not rows
+    std::vector<int64_t> odd;  // line numbers of lines that are not rows
     std::ifstream in(path);
     int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
       ++number;
-      const bool torn = in.eof();  // ends without a line break
+      const bool torn = in.eof();  // the file ends without a line break
       const std::optional<StepOfRow> row = torn ? std::nullopt : step_of_row(line);
       if (!torn && !row) odd.push_back(number);
       const bool again = torn || (row && row->step > completed_steps);
@@ -131,14 +131,14 @@ void MetricsFile::open_at(int64_t completed_steps) {
       (again ? set_aside : kept) += line + "\n";
     }
     if (!odd.empty()) {
-      std::string lines;
-      for (size_t i = 0; i < std::min<size_t>(odd.size(), 10); ++i) lines += str_cat(i == 0 ? "" : ", ", odd[i]);
-      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line has" : " lines have",
-                        " no row with a step; such lines are kept unchanged: line ", lines,
+      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
+                        " not JSON with an integer \"step\"; such lines are kept unchanged: line ",
+                        comma_list(std::span(odd).first(std::min<size_t>(odd.size(), 10))),
                         odd.size() > 10 ? ", ..." : ""));
     }
     if (!set_aside.empty()) {
-      io::append_durably(set_aside_file(path), set_aside);  // first: a kill in between duplicates rows and loses none
+      // Appends before it rewrites: a kill in between duplicates rows but loses none.
+      io::append_durably(set_aside_file(path), set_aside);
       io::write_file_atomically(path, kept);
     }
   }
@@ -154,7 +154,7 @@ MetricsFile::~MetricsFile() {
       if (check_) check_();
       flush();
     } catch (const std::exception&) {
-      // another process owns the file now, or memory is short
+      // Another process owns the file now, or memory is short. The rows are reported as lost below.
     }
   }
   lost_ += std::ranges::count(held_, '\n');

@@ -12,18 +12,19 @@ namespace ashlar::training {
 
 // Rows of metrics.jsonl: JSON objects without a line break.
 std::string to_json(const StepEvent& event);
-std::string to_json(
-    const ValidationEvent& event);  ///< a result with a loss; for a mixture also the loss of each dataset
+/// `event` must have a result with a loss. For a mixture, the row also has the loss of each dataset.
+std::string to_json(const ValidationEvent& event);
 std::string to_json(const StatisticsEvent& event);
 std::string to_json(const SaveEvent& event);
 
-/// `metrics.jsonl`: one object per line, appended and flushed to the system at once. For a run that resumes at
-/// `completed_steps`, rows up to that step are kept. Rows of later steps, which the run will repeat, and an incomplete
-/// last line are moved to `metrics.cut.jsonl`; nothing that was written is deleted. Lines that are not rows with a step
-/// are kept and named in one warning.
-///   A write error (a full disk) does not end a run, since it may still be able to save. Rows are then held in memory,
-/// up to kMostHeldBytes, and each following row tries again to write them. A warning is logged when this begins, when
-/// all rows are written, and when rows are lost.
+/// Writes `metrics.jsonl`: one JSON object per line, appended by a system call before `append` returns. For a run that
+/// resumes at `completed_steps`, rows up to that step are kept. Rows of later steps, which the run will repeat, and an
+/// incomplete last line are moved to `metrics.cut.jsonl`; no row is deleted. Lines that are not rows with a step are
+/// kept and named in one warning.
+///   A write error (e.g. a full disk) does not end a run, since checkpoints may still be saved. Rows are then held in
+/// memory, up to kMostHeldBytes, and each later append tries again to write them. A warning is logged when rows are
+/// first held, and a line of information when all held rows are written. Rows are lost if the memory is full or the run
+/// ends before they are written; a warning then gives their number.
 class MetricsFile final : public MetricSink {
  public:
   static constexpr size_t kMostHeldBytes = size_t{16} << 20;
@@ -40,7 +41,7 @@ class MetricsFile final : public MetricSink {
   /// The step of the last validation in the file; -1: none.
   int64_t last_validation_step() const { return last_validation_step_; }
 
-  int64_t rows_set_aside() const { return rows_set_aside_; }  ///< moved to metrics.cut.jsonl on opening
+  int64_t rows_set_aside() const { return rows_set_aside_; }  ///< number of rows moved to metrics.cut.jsonl on opening
 
   /// Appends one object, or holds it until it can be written.
   void append(const std::string& json);
@@ -55,8 +56,8 @@ class MetricsFile final : public MetricSink {
   int fd_ = -1;
   int64_t last_validation_step_ = -1, rows_set_aside_ = 0;
   std::string held_;    ///< rows not written yet; the first may be partly written
-  std::string reason_;  ///< why rows are held; empty: none are
-  int64_t lost_ = 0;    ///< rows dropped because memory was full
+  std::string reason_;  ///< why rows are held; empty if no rows are held
+  int64_t lost_ = 0;    ///< number of rows dropped because held_ was full
 };
 
 }  // namespace ashlar::training

@@ -18,7 +18,11 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
       validation_(std::move(*start.validation)),
       tokens_(start.progress.tokens),
       flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)) {
-  if (run_.first_rank) make_sinks(std::move(start.metrics));
+  if (run_.first_rank) {
+    // The file is the first sink: it throws if the run has lost its directory, so that no other sink reports the step.
+    sinks_.push_back(std::move(start.metrics));
+    sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
+  }
   if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));
   watch_slow_ranks(cores);
   validated_step_ = comm::max_of(run_.ranks, start.validated_step);
@@ -26,11 +30,6 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   const config::RunSection& c = run_.config.run;
   peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
   emit(&MetricSink::start, StartEvent{.config = run_.config, .ranks = run_.ranks.size(), .peak_flops = peak_flops_});
-}
-
-void Reports::make_sinks(std::unique_ptr<MetricsFile> file) {
-  sinks_.push_back(std::move(file));  // first: a run that lost its directory must not report another step
-  sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
 }
 
 void Reports::watch_slow_ranks(int64_t cores) {

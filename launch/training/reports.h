@@ -22,31 +22,32 @@ struct FinishedStep {
   StepResult result;
   const StepMessage& message;             ///< reduced over all ranks
   double ms = 0;                          ///< duration
-  std::optional<double> threads_waiting;  ///< ThreadWaits::add of this rank
+  std::optional<double> threads_waiting;  ///< result of ThreadWaits::add on this rank
 };
 
 /// The reports part of a trainer: turns the step loop's results into events (metric_sink.h), runs validation and
 /// statistics, detects slow ranks. All ranks make the same calls at the same steps; rank 0 has the sinks.
 class Reports {
  public:
-  /// Moves metrics and validation out of `start`. `cores`: shared by the ranks of this machine. Measures the peak.
+  /// Moves metrics and validation out of `start`, and measures the peak rate for MFU. `cores`: number of cores that the
+  /// ranks of this machine share.
   Reports(Run& run, RunStart& start, int64_t cores);
 
   int64_t tokens() const { return tokens_; }                          ///< tokens of all steps of the run so far
   int64_t peak_memory_bytes() const { return peak_memory_.bytes(); }  ///< peak memory of this process
 
   void step(const FinishedStep& step);
-  /// Statistics of the weights after `step`, and of the gradients and batches of that step.
+  /// Reports the root mean squares of the weights after `step`, of the gradients of that step, and of the residual
+  /// stream on its `batches`.
   void statistics(int64_t step, std::span<const pipeline::MicroBatch> batches);
   /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
-  /// AllRanksError(kNonFinite).
+  /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   void saved(int64_t step, double ms);
   void end(int64_t step, std::optional<std::string> signal);
 
  private:
-  void make_sinks(std::unique_ptr<MetricsFile> file);
   void watch_slow_ranks(int64_t cores);
   double eta_sec(double step_ms, int64_t step);
   void log_slow_ranks(const FinishedStep& step);
@@ -63,8 +64,8 @@ class Reports {
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
   double peak_flops_ = 0;                ///< peak FLOP/s of all ranks
-  std::vector<double> recent_ms_;        ///< recent step times, for the remaining time
-  std::optional<SlowRanks> slow_ranks_;  ///< on rank 0 of several ranks that do not share cores
+  std::vector<double> recent_ms_;        ///< recent step times, to estimate the remaining time
+  std::optional<SlowRanks> slow_ranks_;  ///< rank 0 only; absent if slow ranks are not detected
 };
 
 }  // namespace ashlar::training

@@ -23,8 +23,8 @@ void check_own_devices(comm::ControlPlane& ranks, Backend& backend) {
       const auto [first, is_new] = owners.try_emplace(ids[rank], rank);
       if (!is_new)
         throw input_error("run.device", "ranks ", first->second, " and ", rank, " have the same device, ", ids[rank],
-                          "; start no more ranks on a machine than it has GPUs, and let each see its own "
-                          "(CUDA_VISIBLE_DEVICES)");
+                          "; start no more ranks on a machine than it has GPUs, and let each rank see only its own "
+                          "GPU (CUDA_VISIBLE_DEVICES)");
     }
   });
 }

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Renames to a path that does not exist. Returns 0 or errno. An existing file is replaced only if the file system has
-// no rename that refuses to.
+// Renames `from` to `to`, which must not exist. Returns 0 or errno. On a file system without RENAME_NOREPLACE, the
+// rename may replace a file that another process creates at `to` in the meantime.
 int rename_to_free(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -42,12 +42,13 @@ bool holds_more_than_locks(const fs::path& dir) {
   return false;
 }
 
-/// True if `dir` is `below` or a parent of it. Both paths must be free of links and dots.
+/// True if `dir` equals `below` or is one of its parents. Both paths must be canonical.
 bool holds(const fs::path& dir, const fs::path& below) {
   return std::mismatch(dir.begin(), dir.end(), below.begin(), below.end()).first == dir.end();
 }
 
-/// True if a path passes through an entry of the directory that it names, e.g. DIR/checkpoints/.. for DIR.
+/// True if `path`, which leads to `dir`, passes through an entry of `dir` on the way, as DIR/checkpoints/.. does. `dir`
+/// must be canonical.
 bool leads_through(const fs::path& path, const fs::path& dir) {
   fs::path so_far = path.is_relative() ? "." : "";
   for (const fs::path& part : path) {
@@ -81,20 +82,23 @@ fs::path RunDirectory::set_aside() {
   if (!holds_more_than_locks(path_)) return {};
   check_can_be_set_aside();
   const fs::path name = path_.has_filename() ? path_ : path_.parent_path();
-  // A link is resolved, so that the new run is on the same file system and the link stays. Dots are resolved, because
-  // such a path may be invalid between the two renames.
+  // If the path is a symbolic link, the link is resolved: the new directory is created beside the target of the link,
+  // on the same file system, and the link stays. A path with . or .. is resolved too, because it may be invalid between
+  // the two renames.
   const bool dots = std::ranges::any_of(name, [](const fs::path& part) { return part == "." || part == ".."; });
   const fs::path clean = dots || fs::is_symlink(name) ? fs::canonical(name) : name;
-  // The lock stays with its directory, so the new directory is locked before it gets the name.
+  // The new directory is locked before it is renamed to the path of the run, so that no other process can lock it
+  // first. The lock stays with the directory when the directory is renamed.
   const fs::path prepared = str_cat(clean.string(), ".new-", getpid());
   std::error_code none;
-  const auto fail = [&](const fs::path& from, const fs::path& to, int why) {
+  const auto cannot_rename = [&](const fs::path& from, const fs::path& to, int why, std::string_view advice) {
     fs::remove_all(prepared, none);
-    return input_error("run", "cannot rename ", from.string(), " to ", to.string(), ": ", std::strerror(why), "; move ",
-                       from.filename().string(), " by hand");
+    return input_error("run", "cannot rename ", from.string(), " to ", to.string(), ": ", std::strerror(why), advice);
   };
   fs::create_directory(prepared, none);
-  if (none) throw fail(clean, str_cat(clean.string(), ".old-1"), none.value());
+  if (none)
+    throw input_error("run", "cannot create ", prepared.string(), ": ", none.message(),
+                      "; make the directory that contains it writable, or choose another run.dir");
   auto lock = std::make_unique<DirectoryLock>(DirectoryLock::Args{.dir = prepared, .file_lock = file_lock_});
   fs::path aside;
   int why = EEXIST;
@@ -102,12 +106,13 @@ fs::path RunDirectory::set_aside() {
     aside = str_cat(clean.string(), ".old-", n);
     why = rename_to_free(clean, aside);
   }
-  if (why != 0) throw fail(clean, aside, why);
-  // Another process may create the directory at this point. If it is empty it is replaced, and the lock is ours.
+  if (why != 0) throw cannot_rename(clean, aside, why, str_cat("; move ", clean.filename().string(), " by hand"));
+  // Another process may create a directory at the path of the run at this point. If that directory is empty, the rename
+  // replaces it with the directory that this process has locked; otherwise the rename fails.
   if (std::rename(prepared.c_str(), clean.c_str()) != 0) {
     why = errno;
     rename_to_free(aside, clean);
-    throw fail(prepared, clean, why);
+    throw cannot_rename(prepared, clean, why, "; run the command again");
   }
   lock->moved(clean);
   lock_->moved(aside);
@@ -119,8 +124,9 @@ void RunDirectory::check_can_be_set_aside() const {
   if (!holds_more_than_locks(path_)) return;
   const fs::path dir = fs::canonical(path_), here = fs::current_path();
   if (leads_through(path_, dir)) {
-    throw input_error("run.dir", "--restart renames the run directory: expected a path that does not lead through the ",
-                      "directory itself, got ", printable(path_.string()), "; set run.dir = ", printable(dir.string()));
+    throw input_error("run.dir", "--restart renames the run directory: expected a path that does not pass through an ",
+                      "entry of that directory, as DIR/checkpoints/.. does, got ", printable(path_.string()),
+                      "; set run.dir = ", printable(dir.string()));
   }
   if (!holds(dir, here)) return;
   const bool root = dir == dir.root_path();
@@ -148,7 +154,7 @@ std::optional<int64_t> RunDirectory::committed() const {
     const auto step = json.at("committed_step").get<int64_t>();
     return json.at("committed_step").is_number_integer() && step >= 0 ? step : -1;
   } catch (const std::exception&) {
-    return -1;  // a record exists only if a checkpoint was committed
+    return -1;  // the file exists, so a checkpoint was committed
   }
 }
 

@@ -65,12 +65,12 @@ std::string to_line(const ScheduleAtNewSteps& e) {
   if (e.decay_end > 0 && e.decay_end < e.steps) {
     text += absl::StrFormat(
         "its decay ends at step %d, and every later step has lr %.2e; schedule.decay_steps = %d "
-        "would decay until the last one; ",
+        "would end it at the last step; ",
         e.decay_end, e.lr_last, e.steps - e.decay_begin);
   } else if (e.decay_end > e.steps) {
     text += absl::StrFormat(
         "its decay would end at step %d, so that the last step has lr %.2e; schedule.decay_steps = %d "
-        "would end it there; ",
+        "would end it at the last step; ",
         e.decay_end, e.lr_last, std::max<int64_t>(1, e.steps - e.decay_begin));
   } else if (e.decay_end > 0) {
     text += absl::StrFormat("its decay goes from step %d to the last; ", e.decay_begin);

@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kOldTokens =
-    "old:";  // prefix of digests of a dataset in the old format, never equal to others
+// Prefix of the token digest of a dataset in the old format. Such a digest equals no digest of the new format.
+constexpr std::string_view kOldTokens = "old:";
 
-/// Returns the checkpoint at a path. Called on rank 0.
+/// Returns the checkpoint at `path`, or the newest readable one if `path` is a run directory: its path and manifest.
 std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& path) {
   std::error_code error;
   if (path.empty()) return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& pa
     try {
       return std::pair(at->path, checkpoint::CheckpointReader(at->path).manifest());
     } catch (const Error& problem) {
-      if (problem.code() != ExitCode::kDamagedData) throw;  // use an older one, as loading does
+      if (problem.code() != ExitCode::kDamagedData) throw;  // damaged: look at an older one, as loading does
     }
   }
   return std::nullopt;
@@ -51,7 +51,8 @@ double total_weight(const std::vector<config::DataSource>& sources) {
 
 std::string brief(const std::string& digest) { return digest.substr(0, 16); }
 
-/// Compares the sources of a run with those of a checkpoint. Each change is a text without advice.
+/// Compares the data sources of a run with those recorded in a checkpoint. `changes` describes each difference; the
+/// caller adds how to fix it.
 class DataComparison {
  public:
   DataComparison(const std::vector<config::DataSource>& then, const std::vector<config::DataSource>& now)
@@ -91,10 +92,10 @@ class DataComparison {
   }
 
   std::vector<std::string> changes;
-  bool unknown_tokens = false;  ///< a dataset in the old format cannot be compared with one in the new format
+  bool unknown_tokens = false;  ///< true if one token digest has the old format and the other the new format
 
  private:
-  /// `before` may be from a release that computed fingerprints over whole files.
+  /// `before` may be a fingerprint of an older release, which hashed the whole tokenizer file.
   static bool same_tokenizer(const std::string& before, const checkpoint::DataRecord& after) {
     return before == after.tokenizer || (!after.old_tokenizer.empty() && before == after.old_tokenizer);
   }
@@ -127,8 +128,7 @@ void Continuation::say(Log& log) const {
 
 std::optional<Origin> find_origin(const fs::path& path, comm::ControlPlane& ranks) {
   std::string name, text;
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() != 0) return;
+  comm::try_on_first_rank(ranks, [&] {
     const auto found = look(path);
     if (!found) return;
     name = found->first.string();
@@ -171,7 +171,7 @@ std::vector<checkpoint::DataRecord> data_records(std::span<const data::WeightedD
 }
 
 Continuation check_continuation(const fs::path& path, const checkpoint::Manifest& manifest, const StartedRun& run) {
-  Origin origin;  // no list of initializers: g++ 12 destroys .manifest twice when that of .config throws
+  Origin origin;  // no initializer list: if config_of throws, g++ 12 would destroy .manifest twice
   origin.path = path;
   origin.manifest = {.state = manifest.state, .tokenizer_json = manifest.tokenizer_json, .data = manifest.data};
   origin.config = config_of(path, manifest);
@@ -224,7 +224,7 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   if (origin.manifest.tokenizer_json.empty()) {
     result.notes.push_back(
         str_cat(origin.path.string(),
-                " was imported without a tokenizer: cannot check that the tokenizer of data.path gives its ids"));
+                " was imported without a tokenizer: cannot check that data.path was built with its tokenizer"));
     return result;
   }
   const std::vector<config::DataSource> sources = raw.data_sources();
@@ -233,9 +233,9 @@ Continuation check_start(const Origin& origin, const config::RawConfig& raw,
   if (comparison.changes.empty()) return result;
   const std::string& change = comparison.changes.front();
   if (!raw.allow_change())
-    throw config::ConfigError({str_cat(change, ", the tokenizer of run.init_from = ", origin.path.string(),
+    throw config::ConfigError({str_cat(change, " from the tokenizer of run.init_from = ", origin.path.string(),
                                        "; build the dataset with that tokenizer, or set data.allow_change = true to "
-                                       "train on ids with another meaning")});
+                                       "train although its token ids have other meanings")});
   result.notes.push_back(str_cat("as data.allow_change permits: ", change));
   return result;
 }

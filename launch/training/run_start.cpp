@@ -18,8 +18,9 @@ checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader) {
   return {.ranks = run.ranks, .reader = reader, .store = run.engine->store(), .optimizer = run.engine->optimizer()};
 }
 
-/// Compares the checkpoint that was found (its step, or nothing) with the last one that the run directory's record says
-/// was committed.
+/// Compares `found`, the step of the checkpoint that was loaded (nothing if there was none), with the step recorded in
+/// committed.json. If nothing was loaded although a step is recorded, throws. If the recorded step is later than
+/// `found` and its checkpoint does not exist, warns. Then records `found`.
 void compare_with_committed(const Run& run, std::optional<int64_t> found) {
   if (!found) return run.directory.check_none_lost();
   const auto before = run.directory.committed();
@@ -28,7 +29,7 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
     return std::filesystem::exists(checkpoint::checkpoints_dir(run.directory.path()) / checkpoint::directory_name(step),
                                    error);
   };
-  // A checkpoint that exists but is damaged was already reported.
+  // If the committed checkpoint exists but is damaged, loading has already reported it.
   if (before && *before > *found && !there(*before)) {
     run.log.warn(
         to_line(NewestCheckpointMissed{.run_dir = run.directory.path(), .committed_step = *before, .step = *found}));
@@ -36,7 +37,7 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
   if (before != *found) run.directory.record_committed(*found);
 }
 
-/// Restores the newest valid checkpoint of the run directory; nothing if there is none.
+/// Restores the newest valid checkpoint of the run directory. Returns nothing if there is none.
 std::optional<Progress> restore(Run& run, Saving& saving) {
   for (const auto& path : checkpoint::remove_leftovers(run.directory.path(), run.log, run.ranks))
     run.log.info(str_cat("removed ", path.string(), ", left by a killed process"));
@@ -53,9 +54,8 @@ std::optional<Progress> restore(Run& run, Saving& saving) {
   };
   const auto found =
       checkpoint::load_newest_good({.path = run.directory.path(), .log = run.log, .ranks = run.ranks, .load = load});
-  comm::try_on_all_ranks(run.ranks, [&] {
-    if (run.first_rank) compare_with_committed(run, found ? std::optional(found->step) : std::nullopt);
-  });
+  comm::try_on_first_rank(run.ranks,
+                          [&] { compare_with_committed(run, found ? std::optional(found->step) : std::nullopt); });
   if (!found) return std::nullopt;
   run.engine->start_param_sync();
   saving.loaded(*found);
@@ -72,7 +72,7 @@ void initialize(Run& run, Saving& saving) {
   const auto load = [&](checkpoint::CheckpointReader& reader) {
     checkpoint::load_weights(run.ctx(), load_args(run, reader));
     io::Metadata metadata = reader.metadata();
-    metadata.erase(Tuning::kMetadataKey);  // belongs to the other run
+    metadata.erase(Tuning::kMetadataKey);  // the choices of algorithms belong to the run that wrote the checkpoint
     saving.keep(std::move(metadata));
   };
   const std::filesystem::path from =
@@ -91,7 +91,7 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
       .documents = {.mask = c.data.document_mask, .restart_positions = c.data.restart_positions},
       .vocab_size = c.model.vocab_size,
       .rows_multiple = run.mesh->size(Axis::kTensor)};
-  std::vector<data::WeightedDataset> again;  // reopened, for separate readers
+  std::vector<data::WeightedDataset> again;  // for validation, since another thread reads the training data
   for (const auto& d : datasets) again.push_back({d.dataset->reopened(), d.weight});
   start.validation.emplace(std::move(again), options, c.train.eval_sequences);
   auto stream = std::make_unique<data::TrainStream>(std::move(datasets), options, static_cast<uint64_t>(c.run.seed),
@@ -100,7 +100,8 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
   start.reader = std::make_unique<data::Prefetcher>(std::move(stream));
 }
 
-/// Called by rank 0.
+/// With --restart, first sets the old run directory aside. Then writes config.toml and opens metrics.jsonl. Called by
+/// rank 0.
 void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));
@@ -127,9 +128,7 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
     comm::try_on_all_ranks(run.ranks, [&] { run.memory.add("snapshot", saving.reserve()); });
   run.recorder().enter(watch::Phase::kStarting);
   comm::try_on_all_ranks(run.ranks, [&] { open_readers(run, std::move(args.datasets), start); });
-  comm::try_on_all_ranks(run.ranks, [&] {
-    if (run.first_rank) write_directory(run, saving, args, restored.has_value(), start);
-  });
+  comm::try_on_first_rank(run.ranks, [&] { write_directory(run, saving, args, restored.has_value(), start); });
   return start;
 }
 

@@ -54,13 +54,15 @@ std::vector<double> SlowRanks::usual(std::span<const double> ms) {
     usual[rank] = lower_median(first_[rank]);
     changes.push_back(usual[rank] > 0 ? ms[rank] / usual[rank] : 1);
   }
-  const double all = std::max(1.0, lower_median(std::move(changes)));  // general slowdown of a machine is not counted
+  // A slowdown of all ranks raises the usual time of every rank.
+  const double all = std::max(1.0, lower_median(std::move(changes)));
   for (double& value : usual) value *= all;
   return usual;
 }
 
 std::vector<SlowRanks::Finding> SlowRanks::see(std::span<const double> ms) {
-  ASHLAR_CHECK(ms.size() == stages_.size(), "times = ", ms.size(), " ranks = ", stages_.size());
+  ASHLAR_CHECK(ms.size() == stages_.size(), "expected one time per rank, got ", ms.size(),
+               " times, ranks = ", stages_.size());
   const std::vector<double> compared = usual(ms);
   std::vector<Finding> findings;
   for (size_t rank = 0; rank < compared.size(); ++rank) {

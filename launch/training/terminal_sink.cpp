@@ -69,9 +69,9 @@ std::string to_line(const EndEvent& e) {
 
 void TerminalSink::start(const StartEvent& e) {
   const config::RunSection& run = e.config.run;
-  log_.info(absl::StrFormat("mfu is relative to %.0f GFLOP/s of %s, %s own rate %s now", e.peak_flops / 1e9,
-                            std::string(name_of(run.dtype)), e.ranks == 1 ? "this machine's" : "the ranks'",
-                            run.device == config::Device::kCpu ? "in registers" : "of matrix products"));
+  log_.info(absl::StrFormat("mfu is relative to %.0f GFLOP/s of %s, measured now on %s with %s", e.peak_flops / 1e9,
+                            std::string(name_of(run.dtype)), e.ranks == 1 ? "this machine" : "all ranks",
+                            run.device == config::Device::kCpu ? "operands in registers" : "matrix products"));
 }
 
 void TerminalSink::step(const StepEvent& e) {

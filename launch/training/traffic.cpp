@@ -33,9 +33,8 @@ std::string TrafficCount::report(int64_t steps) const {
   bootstrap_.control().reduce({.label = "traffic", .int_maxima = most}).wait();
   const auto a_step = [&](int64_t total) { return static_cast<double>(total) / static_cast<double>(steps); };
   return absl::StrFormat(
-      "traffic: per step and rank at most %.1f messages with %.0f bytes of tensors and %.1f with %.0f of "
-      "host "
-      "values; staging %d bytes, descriptors %d",
+      "traffic: per step and rank at most %.1f messages with %.0f bytes of tensors and %.1f messages "
+      "with %.0f bytes of host values; staging %d bytes, descriptors %d",
       a_step(most[0]), a_step(most[1]), a_step(most[2]), a_step(most[3]), most[4], most[5]);
 }
 

@@ -23,7 +23,7 @@ TunedChoices bare(TunedChoices choices) {
   return choices;
 }
 
-/// The separator of two joined texts. The first text does not contain it.
+/// Separator of two joined texts. The first text must not contain it.
 constexpr char kBetween = '\n';
 std::string joined(const std::pair<std::string, std::string>& parts) {
   return str_cat(parts.first, std::string(1, kBetween), parts.second);
@@ -57,8 +57,8 @@ void Tuning::share(const std::string& text, const std::string& source) {
 void Tuning::reuse(const std::string& saved) {
   const bool first = ranks_.rank() == 0;
   std::string text = first ? saved : "";
-  comm::try_on_all_ranks(ranks_, [&] {
-    if (!first || !text.empty()) return;
+  comm::try_on_first_rank(ranks_, [&] {
+    if (!text.empty()) return;
     io::require_regular_file(file_, "run");
     text = io::text_if_readable(file_);
   });
@@ -108,7 +108,7 @@ TunedChoices Tuning::asked_by_all() {
     const auto [name, kind] = split(each);
     kinds_of[name].push_back(kind);
   }
-  // 2. The operations of any rank in the other sections.
+  // 2. Collects the operations of all ranks in the other sections.
   TunedChoices asked = bare(met);
   for (const auto& [name, different] : kinds_of) {
     if (different.size() == 1) continue;
@@ -116,7 +116,7 @@ TunedChoices Tuning::asked_by_all() {
     if (ranks_.rank() == 0 && differing_.insert(name).second)
       log_.warn(str_cat("ranks have ", different.size(), " kinds of devices or libraries (", name, "), such as ",
                         different.front(),
-                        ": nothing is tuned for them, each uses the first suggestion of its library"));
+                        ": no algorithms are chosen for them, each rank uses the default of its library"));
   }
   for (const std::string& each : comm::unite_texts(ranks_, std::move(questions))) {
     const auto [name, question] = split(each);
@@ -141,7 +141,7 @@ bool Tuning::drop_unsupported_choices() {
   for (const std::string& each : refused) {
     const size_t end = each.rfind(kBetween);
     const std::string asked = each.substr(0, end);
-    if (asked == std::exchange(before, asked)) continue;  // the text of the first rank
+    if (asked == std::exchange(before, asked)) continue;  // of different answers for one operation, the first counts
     const auto [name, question] = split(asked);
     all.sections.at(name).choices.at(question) = each.substr(end + 1);
   }
@@ -159,22 +159,20 @@ bool Tuning::complete() {
   const auto begin = std::chrono::steady_clock::now();
   if (measures) {
     std::string text;
-    comm::try_on_all_ranks(ranks_, [&] {
-      if (first) text = to_json(united(choices_, measure(open)));
-    });
+    comm::try_on_first_rank(ranks_, [&] { text = to_json(united(choices_, measure(open))); });
     share(text, file_.string());
   }
-  // 2. A choice that one rank cannot use is used by none.
+  // 2. Replaces on all ranks each choice that a rank cannot use.
   const bool changed = drop_unsupported_choices();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  comm::try_on_all_ranks(ranks_, [&] {
-    if (first && (measures || changed) && !file_.empty()) io::write_file_atomically(file_, text_);
+  comm::try_on_first_rank(ranks_, [&] {
+    if ((measures || changed) && !file_.empty()) io::write_file_atomically(file_, text_);
   });
   if (first && measures)
     log_.info(absl::StrFormat("%d algorithms chosen in %.1f s%s%s", num_choices(open), seconds,
                               file_.empty() ? "" : ", saved in ", file_.string()));
   if (measures || changed) return true;
-  // 3. The results.
+  // 3. Logs the results.
   std::vector<std::string> lines;
   comm::try_on_all_ranks(ranks_, [&] {
     if (auto* const preparing = dynamic_cast<PreparingTuner*>(&tuner_)) lines = preparing->report();

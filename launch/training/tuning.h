@@ -13,10 +13,10 @@ namespace ashlar::training {
 
 /// Choices that a run makes before its first step, such as the algorithms of matrix products. Rank 0 measures them,
 /// once, for the operations of all ranks. They are saved in the run directory and in checkpoints and reused when the
-/// run resumes, so that it continues with the same bits. Calls marked (all) are made by all ranks together.
+/// run resumes, so that a resume does not change any result. Calls marked (all) are made by all ranks together.
 class Tuning {
  public:
-  /// The key of a checkpoint's metadata that holds `text()`.
+  /// Key under which the metadata of a checkpoint stores `text()`.
   static constexpr const char* kMetadataKey = "ashlar.choices";
 
   /// `file`: RunDirectory::choices; empty: choices are not saved. `after_answer` is called after each measured choice.
@@ -25,14 +25,16 @@ class Tuning {
          std::function<void()> after_answer = {});
 
   /// (all) Restores the saved choices: from the checkpoint being resumed (`saved`, may be empty), else from the run
-  /// directory. Drops sections made on another device or library version and logs one line; `complete` measures them
-  /// again. Throws a damaged-data error if the text is invalid or the library rejects a choice.
+  /// directory. Drops the sections (kinds of operations, such as "gemm") whose choices were made on another device or
+  /// library version, and logs the reasons; `complete` measures the dropped choices again. Throws a damaged-data error
+  /// if the text is invalid or the library rejects a choice.
   void reuse(const std::string& saved);
-  /// (all) Called after every kind of work was run once, and again while it returns true (something was chosen).
-  /// Measures the operations that have no choice yet, and activates on all ranks the choices that every rank can use.
-  /// If ranks have different devices or libraries in a section, this is logged and nothing is chosen there. At the end
-  /// logs the results of interest to the user. Input error when the user demands an algorithm that a rank cannot use.
-  /// Returns the same on all ranks.
+  /// (all) Call it after every kind of operation has run once. If it returns true, it has chosen something: run the
+  /// operations and call it again. Measures the operations that have no choice yet, and activates on all ranks the
+  /// choices that every rank can use. If ranks have different devices or libraries for a section (a kind of operation,
+  /// such as "gemm"), this is logged and nothing is chosen in it. The last call, which returns false, logs the results
+  /// of interest to the user. Input error if the user demands an algorithm that a rank cannot use. Returns the same
+  /// value on all ranks.
   bool complete();
   bool completed() const { return completed_; }
 
@@ -40,11 +42,11 @@ class Tuning {
   const std::string& text() const { return text_; }
 
  private:
-  /// Activates the root's `text` on all ranks.
+  /// Activates rank 0's `text` on all ranks.
   void share(const std::string& text, const std::string& source);
   TunedChoices measure(const TunedChoices& questions);
-  TunedChoices
-  asked_by_all();  ///< (all) operations run by any rank, in sections where all ranks have the same device and library
+  /// (all) Returns the operations run by any rank, in sections where all ranks have the same device and library.
+  TunedChoices asked_by_all();
   /// (all) Prepares the choices on every rank and replaces those that a rank cannot use. Returns true if any was
   /// replaced.
   bool drop_unsupported_choices();

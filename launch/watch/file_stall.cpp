@@ -8,20 +8,15 @@
 #include <cstdlib>
 
 #include "core/base/strings.h"
+#include "launch/watch/process.h"
 
 namespace ashlar::watch {
 
 namespace {
 
-constexpr int kLooks = 2;           // checks of a new thread until it has set its name
-constexpr int kExcused = 4;         // checks after a signal, until a thread is back in its call
-constexpr int64_t kAwakeMs = 2000;  // a stopped process cannot report that its call has returned
-
-std::string text_in(int fd) {
-  char text[512];
-  const ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof(text), 0);
-  return size <= 0 ? "" : std::string(text, static_cast<size_t>(size));
-}
+constexpr int kLooks = 2;           // number of checks within which a new thread must have set its name
+constexpr int kExcused = 4;         // number of checks after a signal during which a thread may be in its handler
+constexpr int64_t kAwakeMs = 2000;  // a process without a heartbeat for this long may be stopped
 
 void close_files(int first, int second) {
   for (const int fd : {first, second})
@@ -56,7 +51,7 @@ void FileStallWatch::begin(pid_t id, Thread& thread) const {
 }
 
 void FileStallWatch::list() {
-  // The link count of the folder changes with the number of threads. Checking it opens no file.
+  // The link count of /proc/self/task changes with the number of threads. Reading the count opens no file.
   struct stat folder {};
   if (tasks_ == nullptr || fstat(dirfd(tasks_), &folder) != 0) return;
   const bool settled = std::ranges::all_of(threads_, [](const auto& known) { return known.second.looks == kLooks; });
@@ -66,7 +61,7 @@ void FileStallWatch::list() {
   rewinddir(tasks_);
   while (const dirent* entry = readdir(tasks_)) {
     const pid_t id = std::atoi(entry->d_name);
-    if (id == 0) continue;  // . and ..
+    if (id == 0) continue;  // the entries "." and ".."
     Thread& thread = threads_[id];
     thread.seen = true;
     begin(id, thread);

@@ -13,14 +13,14 @@ namespace ashlar::watch {
 
 namespace {
 
-constexpr int64_t kAnswerMs = 1500;       // wait for the stacks of running ranks
+constexpr int64_t kAnswerMs = 1500;       // longest wait for the stacks of running ranks
 constexpr int64_t kHopMs = 150;           // time per hop; a message advances two nodes of the ring per hop
-constexpr int64_t kPassOnMs = 500;        // time for others to receive this node's reports
-constexpr int64_t kHurryMs = 12'000;      // a report is over by then
-constexpr size_t kMostNamed = 8;          // missing nodes listed in a report
+constexpr int64_t kPassOnMs = 500;        // time for other nodes to receive this node's reports
+constexpr int64_t kHurryMs = 12'000;      // how long polls_often returns true in a hang; all reports then have arrived
+constexpr size_t kMostNamed = 8;          // maximum number of missing nodes named in a report
 constexpr double kStallSeconds = 10;      // a longer stall is reported
-constexpr int64_t kStallFreshMs = 3000;   // progress since then may not be visible yet
-constexpr uint64_t kFewBytes = 16 << 10;  // background I/O of a process
+constexpr int64_t kStallFreshMs = 3000;   // a stall counts as current for this long after a rank was last seen in it
+constexpr uint64_t kFewBytes = 16 << 10;  // fewer bytes of I/O are background activity of a process, not progress
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void HangDetector::beat() {
     recorder_.tick();
   }
   recorder_.beat();
-  // Polled often enough to find a stall before it counts as a hang.
+  // Polls often enough to find a stall before it counts as a hang.
   const auto often = static_cast<int64_t>(options_.after_seconds * 1e3 / 8);
   if (options_.after_seconds > 0) recorder_.stalled(files_.look(machine_ms(), std::clamp<int64_t>(often, 100, 1000)));
 }
@@ -131,8 +131,8 @@ bool HangDetector::look(int64_t now_ms, bool leads) {
   if (!leads) return false;
   if (reported_) return options_.stop && may_leave(now_ms);
   if (!asked_ms_) {
-    // On a busy machine two ranks may lead for a while. The one that first requests stacks reports; if it does not, the
-    // other one reports after a time.
+    // On a busy machine two ranks may lead this node for a while. The rank that first requests stacks reports the hang.
+    // If that rank does not report it within 3 * kAnswerMs, the other rank does.
     if (look_at(pages_.front().stacks_wanted) != known_request_) {
       if (!other_asked_ms_) other_asked_ms_ = now_ms;
       if (now_ms - *other_asked_ms_ < 3 * kAnswerMs) return false;
@@ -208,11 +208,11 @@ void HangDetector::share(bool printed, int64_t now_ms) {
       snapshot.stall.copy(report.stall.data(), report.stall.size() - 1);
     }
     remote_.put(report, now_ms);
-    if (printed) return;  // one report for all ranks of this node
+    if (printed) return;  // one report that has `printed` set is enough for a node
   }
 }
 
-// True if all ranks of a node have sent reports of this hang, not of an earlier one.
+// True if all ranks of a node have sent reports of this hang, not only of an earlier hang.
 bool HangDetector::has_reports(const NodeRanks& node) const {
   return std::ranges::all_of(node.ranks, [&](int32_t rank) { return remote_.has(rank, progress_.at_ms); });
 }
@@ -233,16 +233,15 @@ bool HangDetector::all_printed() {
   return nodes_printed_ == nodes_.size();
 }
 
-// When one rank exits, mpirun kills all ranks. So each node first reports its own ranks and waits for the reports of
-// the other nodes.
+// True if this rank may exit. When one rank exits, mpirun kills all ranks. So each node first prints its own ranks, and
+// then waits, for a limited time, until all other nodes have printed theirs.
 bool HangDetector::may_leave(int64_t now_ms) {
   if (leave_ms_) return now_ms >= *leave_ms_;
   if (all_printed() || now_ms - *asked_ms_ >= gather_ms_ + hops_ms()) leave_ms_ = now_ms + kPassOnMs + hops_ms() / 8;
   return false;
 }
 
-// True if this node has the lowest ranks among the nodes from which reports were received. This node then prints the
-// conclusion.
+// True if this node has the lowest rank of all nodes whose reports have arrived. It then prints the conclusion.
 bool HangDetector::prints_conclusion() const {
   for (const NodeRanks& node : nodes_) {
     if (node.ranks.front() >= pages_.front().rank) return true;
@@ -264,10 +263,10 @@ std::string HangDetector::missing_nodes() const {
     if (missing.empty() || ++count > kMostNamed) continue;
     text += str_cat(text.empty() ? "" : "; ", list_ranks(missing), " on ", node.host);
   }
-  return count <= kMostNamed ? text : str_cat(text, "; and of ", count - kMostNamed, " more machines");
+  return count <= kMostNamed ? text : str_cat(text, "; and from ", count - kMostNamed, " more machines");
 }
 
-// The suspects among all ranks with known state.
+// Returns the lines that name the suspects among all ranks with known state.
 std::string HangDetector::conclude() const {
   std::deque<RankReport> reports;
   std::vector<RankSnapshot> all = own_;

@@ -35,10 +35,12 @@ bool is_message(comm::OperationKind kind) {
   return kind == kSend || kind == kRecv || kind == kSendRecv;
 }
 
-// A group of ranks that share a communicator: its name, and the coordinates or machine that its ranks have in common.
+// Identifies a group of ranks that share a communicator: the communicator's name, and the mesh coordinates or the
+// machine that the ranks have in common.
 using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
 Group group_of(const RankPage& page, std::string_view full_name) {
-  const std::string_view name = full_name.substr(0, full_name.find(' '));  // "tensor check" is the tensor group's
+  // A name may have a suffix: "tensor check" belongs to the tensor group.
+  const std::string_view name = full_name.substr(0, full_name.find(' '));
   const std::string parts = str_cat("+", name, "+");  // "+replica+tensor+" for a group along these axes
   AxisSet axes;
   for (const auto& [axis, axis_name] : kAxisNames)
@@ -50,7 +52,7 @@ Group group_of(const RankPage& page, std::string_view full_name) {
           common(Axis::kTensor, page.tensor), name == "machine" ? page.machine : 0};
 }
 
-// The last records of a rank on one communicator, newest first.
+// Returns the last operations of a rank on all communicators, newest first.
 std::vector<const OperationRecord*> records_of(const RankPage& page) {
   std::vector<const OperationRecord*> records;
   const uint64_t count = look_at(page.operations);
@@ -81,7 +83,7 @@ std::vector<Suspect> mismatches(std::span<const RankSnapshot> ranks) {
     }
   }
   for (const auto& [place, issued] : places) {
-    std::vector<std::pair<Issued, size_t>> kinds;  // the first of each kind, and how many ranks issued it
+    std::vector<std::pair<Issued, size_t>> kinds;  // first operation of each kind, and how many ranks issued that kind
     for (const Issued& one : issued) {
       const auto known = std::ranges::find_if(
           kinds, [&](const auto& kind) { return agree(kind.first.record->info, one.record->info); });
@@ -100,12 +102,12 @@ std::vector<Suspect> mismatches(std::span<const RankSnapshot> ranks) {
                      str_cat(who(*one.page), " issued ", text_of(*one.record), ", where rank ", other.page->rank,
                              " issued ", text_of(*other.record))});
     }
-    if (!odd.empty()) return odd;  // the first in order of communicator and number; later ones are consequences
+    if (!odd.empty()) return odd;  // the first mismatch by communicator and number; later ones are consequences
   }
   return {};
 }
 
-// Finds ranks that have not issued the operation in which others of their group wait.
+// Finds ranks that have not issued an operation that another rank of their group has issued.
 std::vector<Suspect> left_behind(std::span<const RankSnapshot> ranks) {
   std::map<Group, std::vector<Issued>> last;
   for (const RankSnapshot& rank : ranks) {
@@ -175,7 +177,7 @@ std::string describe_action(const RankPage& page, int64_t now_ms) {
   return str_cat(page.step < 0 ? "before the first step" : str_cat("step ", page.step), ", ", action_of(page), " for ",
                  (now_ms - look_at(page.phase_since_ms)) / 1000, " s",
                  look_at(page.waiting) != 0 ? ", waits for other ranks" : "", ", last operation ",
-                 last_operation(page, memory), operations == 0 ? "" : str_cat(", its ", operations, ". of all"));
+                 last_operation(page, memory), operations == 0 ? "" : str_cat(", operations in total: ", operations));
 }
 
 std::string describe_hung(const RankSnapshot& rank, int64_t now_ms, const std::string& prefix) {

@@ -20,7 +20,7 @@ static_assert(std::is_trivially_copyable_v<RankPage> && std::is_trivially_copyab
 
 namespace {
 
-// Rounds up to whole words, so that the next part is aligned.
+// Rounds up to a multiple of 8 bytes, so that the next part is aligned.
 size_t whole_words(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 }  // namespace
@@ -83,8 +83,8 @@ NodePages::NodePages(int64_t count, int64_t all) : count_(count), all_(all) {
   if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(bytes())) != 0 || !map()) {
     const int why = errno;
     close_fd();
-    throw resource_error("ranks", "no shared memory for the pages of ", count, " ranks: ", std::strerror(why),
-                         "; end other programs of this machine");
+    throw resource_error("ranks", "cannot allocate shared memory for ", count, " ranks: ", std::strerror(why),
+                         "; end other programs on this machine");
   }
   for (NodeInbox& inbox : inboxes()) new (&inbox) NodeInbox;
   for (RankPage& page : pages()) new (&page) RankPage;

@@ -25,11 +25,11 @@ namespace ashlar::watch {
 namespace {
 
 constexpr uint64_t kMagic = 0x6b6f6f72726c6873ULL;
-constexpr int kBacklog = 128;              // pending connections in the kernel
-constexpr size_t kMostUnsent = 256 << 10;  // bytes of pages queued at once
-constexpr size_t kMostPieces = 8;          // received pieces per poll
-constexpr int64_t kPatienceMs = 1000;      // timeout for a connection and for an answer
-constexpr size_t kMostIncoming = 64;       // including unauthenticated ones
+constexpr int kBacklog = 128;              // maximum number of pending connections in the kernel
+constexpr size_t kMostUnsent = 256 << 10;  // no more reports are queued while more bytes than this are unsent
+constexpr size_t kMostPieces = 8;          // maximum number of calls of recv or send per connection and poll
+constexpr int64_t kPatienceMs = 1000;      // timeout for connecting, for authentication and for an answer
+constexpr size_t kMostIncoming = 64;       // maximum number of incoming connections, including unauthenticated ones
 
 NodeCard::Address address_of(const sockaddr& from) {
   NodeCard::Address address{.family = static_cast<uint8_t>(from.sa_family)};
@@ -71,7 +71,7 @@ Endpoint endpoint(const NodeCard::Address& address, uint16_t port) {
 }
 
 std::vector<NodeCard::Address> own_addresses(const std::string& only) {
-  std::vector<NodeCard::Address> first, second, loopback;  // IPv4, IPv6
+  std::vector<NodeCard::Address> first, second, loopback;  // IPv4, IPv6, loopback
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return {};
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> guard(all, freeifaddrs);
@@ -79,7 +79,7 @@ std::vector<NodeCard::Address> own_addresses(const std::string& only) {
     if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
     const int family = at->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    // A link-local address needs an interface name, which is valid on its own machine only.
+    // Skips link-local addresses: they need an interface name, which is valid only on this machine.
     if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(at->ifa_addr)->sin6_addr))
       continue;
     const NodeCard::Address address = address_of(*at->ifa_addr);
@@ -93,7 +93,8 @@ std::vector<NodeCard::Address> own_addresses(const std::string& only) {
   return first;
 }
 
-/// Listens at the address; if `port` is 0, on any free port, which it returns there. -1 on failure.
+/// Listens at the address and returns the descriptor, -1 on failure. If `port` is 0, chooses a free port and stores it
+/// in `port`.
 int listen_at(const NodeCard::Address& address, uint16_t& port) {
   const int fd = socket(address.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -111,7 +112,8 @@ int listen_at(const NodeCard::Address& address, uint16_t& port) {
   return fd;
 }
 
-/// For types that are sent over the network. A type with unnamed padding would send uninitialised bytes.
+/// Returns the bytes of a value that is sent over the network. Refuses types with unnamed padding, which would send
+/// uninitialised bytes.
 template <typename T>
 std::span<const std::byte> bytes_of_value(const T& value) {
   static_assert(std::has_unique_object_representations_v<T>);
@@ -124,7 +126,8 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// The number in the first eight bytes of a nonce. Each new connection of a rank has a larger one.
+/// Returns the number in the first eight bytes of a nonce. Each connection of a rank has a larger number than the
+/// rank's earlier connections.
 uint64_t number_of(const RingNonce& nonce) {
   uint64_t number = 0;
   std::memcpy(&number, nonce.data(), sizeof(number));
@@ -139,7 +142,7 @@ NodeListener::NodeListener(const std::string& only) {
     throw input_error("ranks", "ASHLAR_WATCH_INTERFACE = ", printable(only),
                       ": no interface of this name or address is up; `ip address` lists them");
   }
-  static_assert(std::has_unique_object_representations_v<NodeCard>);  // gathered as bytes
+  static_assert(std::has_unique_object_representations_v<NodeCard>);  // ranks exchange cards as bytes
   card_.nonce = random_nonce();
   for (int again = 0; again < 16 && !listen_on(addresses); ++again) close_all();
 }
@@ -203,7 +206,7 @@ NodeRing::~NodeRing() {
 
 size_t NodeRing::bytes_of(Kind kind) { return kind == Kind::kStatus ? sizeof(NodeStatus) : RankReport::kBytes; }
 
-// Closes the connection and resets its state, since the next peer has received nothing.
+// Closes the connection and resets its state, since the peer of the next connection has received nothing.
 void NodeRing::disconnect(Out& out) {
   if (out.fd >= 0) close(std::exchange(out.fd, -1));
   out.connected = false;
@@ -235,7 +238,7 @@ RingNonce NodeRing::new_nonce() {
   return nonce;
 }
 
-// Returns false if there are no unsent pages.
+// Queues reports that were not sent to this peer. Returns false if there are none.
 bool NodeRing::add_pages(Out& out) const {
   const uint64_t changes = args_.remote.changes();
   if (changes == out.changes) return false;
@@ -245,7 +248,7 @@ bool NodeRing::add_pages(Out& out) const {
     const auto rank = static_cast<int64_t>(r);
     if (args_.remote.version(rank) == out.versions[r]) continue;
     const auto report = args_.remote.get(rank, 0);
-    if (!report) continue;  // being written: its writer increments the count again
+    if (!report) continue;  // being written: its writer increments `changes` afterwards
     out.versions[r] = report->version;
     encode(*report, body);
     add(out, Kind::kReport, body);
@@ -311,13 +314,13 @@ void NodeRing::send(Out& out, const RingNode& to, const NodeStatus& status) {
     const ssize_t sent = ::send(out.fd, out.unsent.data(), out.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EAGAIN) return fail(out);
     out.unsent.erase(out.unsent.begin(), out.unsent.begin() + std::max<ssize_t>(sent, 0));
-    if (!out.unsent.empty()) break;  // the peer is slower
+    if (!out.unsent.empty()) break;  // the peer receives more slowly than this rank sends
   }
   if (!read_answers(out)) return fail(out);
   if (now - out.answered_ms > kPatienceMs) fail(out);
 }
 
-// Returns false if the peer does not belong to this job or has gone.
+// Returns false if the peer does not belong to this job or has closed the connection.
 bool NodeRing::read_answers(Out& out) const {
   std::array<std::byte, 32 * sizeof(Answer)> piece;
   const ssize_t got = recv(out.fd, piece.data(), piece.size(), MSG_DONTWAIT);
@@ -336,7 +339,8 @@ bool NodeRing::read_answers(Out& out) const {
   return true;
 }
 
-/// Closes the oldest unauthenticated connection, first among those without a Hello.
+/// If there are too many connections, closes the oldest connection without a Hello; if all have sent one, the oldest
+/// without an authenticated packet; if all are authenticated, the oldest of all.
 void NodeRing::make_room() {
   if (ins_.size() < kMostIncoming) return;
   const auto order = [](const In& in) { return std::pair(in.proof, in.since_ms); };
@@ -347,7 +351,7 @@ void NodeRing::make_room() {
 
 void NodeRing::accept_all() {
   for (const int listener : args_.listener.fds()) {
-    for (size_t i = 0; i < kMostIncoming / 2; ++i) {  // limit per poll: the rest waits
+    for (size_t i = 0; i < kMostIncoming / 2; ++i) {  // limit per poll; further connections wait
       const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) break;
       make_room();
@@ -374,7 +378,7 @@ void NodeRing::store(Kind kind, std::span<const std::byte> body) const {
   }
 }
 
-// Returns the number of bytes consumed; nothing if the Hello is not authentic.
+// Returns the number of bytes consumed, or nullopt if the Hello is a forgery, a replay or from another build.
 std::optional<size_t> NodeRing::read_hello(In& in) {
   Hello hello;
   std::memcpy(&hello, in.buffer.data(), sizeof(hello));
@@ -396,7 +400,8 @@ std::optional<size_t> NodeRing::read_hello(In& in) {
   return sizeof(hello);
 }
 
-// Returns the number of bytes consumed, or 0 if the packet is incomplete; nothing if it is not authentic.
+// Returns the number of bytes consumed (0 if the packet is incomplete), or nullopt if the packet is not authentic or
+// the answer cannot be sent.
 std::optional<size_t> NodeRing::read_packet(In& in, std::span<const std::byte> bytes) const {
   Head head;
   RingMac mac;
@@ -436,7 +441,7 @@ bool NodeRing::receive(In& in) {
     if (!taken) return false;
     in.buffer.erase(in.buffer.begin(), in.buffer.begin() + static_cast<std::ptrdiff_t>(done));
   }
-  return true;  // the rest in the next poll
+  return true;  // the next poll reads the rest
 }
 
 void NodeRing::poll(bool leads, const NodeStatus& status) {
@@ -472,10 +477,10 @@ bool NodeRing::busy() const {
 std::string NodeRing::take_mismatch() {
   if (!other_ || std::exchange(mismatch_reported_, true)) return "";
   return str_cat(
-      "another node of this job sends messages of format ", other_->form, ", ", other_->status_bytes, " or ",
-      other_->report_bytes, " bytes, but this one reads format ", RankReport::kForm, ", ", bytes_of(Kind::kStatus),
-      " or ", bytes_of(Kind::kReport),
-      " bytes; neither node detects a loss or hang of the other: start the same build of ashlar on all nodes");
+      "another node of this job sends messages of format ", other_->form, " (heartbeats of ", other_->status_bytes,
+      " bytes, reports of ", other_->report_bytes, " bytes), but this one reads format ", RankReport::kForm, " (",
+      bytes_of(Kind::kStatus), " and ", bytes_of(Kind::kReport),
+      " bytes); neither node detects a loss or hang of the other: start the same build of ashlar on all nodes");
 }
 
 std::string NodeRing::take_trouble() {
@@ -489,7 +494,7 @@ std::string NodeRing::take_trouble() {
       tried += (tried.empty() ? "" : ", ") + text_of(to.ranks.front().addresses[a]);
     return str_cat(
         "no heartbeat reaches ", to.host, " (tried ", tried.empty() ? "no address" : tried, ", port ",
-        to.ranks.front().port, "): this machine will not detect the loss of ", to.host,
+        to.ranks.front().port, "): the loss of this machine will not be detected by ", to.host,
         "; open the ports of that machine for this one, or set ASHLAR_WATCH_INTERFACE on that machine to the "
         "interface that connects the two");
   }

@@ -1,5 +1,7 @@
 #include "launch/watch/process.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
@@ -24,12 +26,20 @@ ProcessStat process_stat(int pid, int task) {
       io::text_if_readable(str_cat("/proc/", pid, task == 0 ? "" : str_cat("/task/", task), "/stat")));
 }
 
-std::string boot_id() {
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(boot, id);
-  return id;
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
+
+std::string text_in(int fd) {
+  char text[4096];
+  const ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof(text), 0);
+  return size <= 0 ? "" : std::string(text, static_cast<size_t>(size));
+}
+
+std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }
 
 std::string pid_space() {
   std::error_code none;

@@ -10,7 +10,7 @@ namespace ashlar::watch {
 
 namespace {
 
-// All fields that are sent, in order. A change here changes the format and so RankReport::kForm.
+// Visits all fields that are sent, in order. A change here changes the message format: increase RankReport::kForm too.
 template <typename Report, typename Visit>
 constexpr void each_field(Report& report, const Visit& visit) {
   visit(report.version), visit(report.state), visit(report.answers), visit(report.printed), visit(report.stall);
@@ -60,7 +60,8 @@ bool makes_sense(const RankReport& report, int64_t ranks) {
 const size_t RankReport::kBytes = kFields + sizeof(uint32_t);
 
 void encode(const RankReport& report, std::span<std::byte> message) {
-  ASHLAR_CHECK(message.size() == RankReport::kBytes, "a message of ", message.size(), " bytes");
+  ASHLAR_CHECK(message.size() == RankReport::kBytes, "expected a message of RankReport::kBytes, got ", message.size(),
+               " bytes");
   std::byte* to = message.data();
   each_field(report, [&](const auto& field) {
     std::memcpy(to, &field, sizeof(field));

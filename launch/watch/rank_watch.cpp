@@ -14,7 +14,8 @@ namespace ashlar::watch {
 
 namespace {
 
-// The shared pages of a node, as known to the process that created them.
+// Where to find the shared memory of a node: the process that created the memory, and the memory's descriptor in that
+// process.
 struct PagesOfNode {
   int32_t pid = 0, fd = -1;
 };
@@ -83,15 +84,13 @@ std::unique_ptr<RankWatch> watch_ranks(comm::ControlPlane& ranks, SignalWatch& s
     }
     if (m.pages == nullptr) m.info.machine = new_job();
     machines = comm::gather_values(ranks, m.info.machine);
-    again = plan_ring(machines, m.info.rank).nodes != m.plan.nodes;  // the same on all ranks
+    again = plan_ring(machines, m.info.rank).nodes != m.plan.nodes;  // equal on all ranks, so all repeat or none
   }
   m.pages->close_fd();
-  // 2. Addresses of the next nodes.
+  // 2. Exchanges the addresses of the next nodes.
   hang.nodes = m.plan.nodes;
   if (m.plan.nodes > 1) {
-    comm::try_on_all_ranks(ranks, [&] {
-      if (m.info.rank == 0) m.secret = RingSecret::random();
-    });
+    comm::try_on_first_rank(ranks, [&] { m.secret = RingSecret::random(); });
     m.secret = comm::broadcast_value(ranks, m.secret, 0);
     const char* only = std::getenv("ASHLAR_WATCH_INTERFACE");
     comm::try_on_all_ranks(ranks, [&] { m.listener = std::make_unique<NodeListener>(only == nullptr ? "" : only); });

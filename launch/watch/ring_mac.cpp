@@ -18,8 +18,8 @@ void fill_random(std::span<uint8_t> bytes) {
     const ssize_t n = getrandom(bytes.data() + done, bytes.size() - done, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      throw resource_error("ranks", "the kernel gives no random bytes (getrandom: ", std::strerror(errno),
-                           "); heartbeats between nodes need a secret; use another machine");
+      throw resource_error("ranks", "expected random bytes from the kernel for the secret of the heartbeats, got: ",
+                           std::strerror(errno), " (getrandom); use another machine");
     done += static_cast<size_t>(n);
   }
 }

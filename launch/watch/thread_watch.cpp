@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <system_error>
@@ -30,28 +29,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// "rchar: 6976\nwchar: 0\n..."
+// Returns the bytes read and written according to /proc/.../io: "rchar: 6976\nwchar: 0\n...".
 uint64_t bytes_in(int fd) {
-  char text[256];
-  const ssize_t size = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
-  if (size <= 0) return 0;
-  text[size] = '\0';
+  const std::string text = text_in(fd);
   uint64_t sum = 0;
   for (const char* key : {"rchar: ", "wchar: "}) {
-    const char* at = std::strstr(text, key);
+    const char* at = std::strstr(text.c_str(), key);
     if (at != nullptr) sum += std::strtoull(at + std::strlen(key), nullptr, 10);
   }
   return sum;
 }
 
-// The argument of a system call that names its file: a descriptor, or the address of a path.
+// Which argument of a system call names its file: a descriptor, or the address of a path.
 enum class Subject : uint8_t { kNone, kDescriptor, kFirstPath, kSecondPath };
 struct Call {
   long number;
@@ -113,10 +102,10 @@ const Call* find_call(long number) {
   return found == std::end(kCalls) ? nullptr : found;
 }
 
-// Text in the memory of a process; empty if not readable.
+// Returns the text at an address of a process; empty if not readable.
 std::string text_at(pid_t process, uint64_t address) {
   std::array<char, 256> text{};
-  // Reads one page at a time, since the next page may not be mapped.
+  // Reads at most to the end of the page, since the next page may not be mapped.
   constexpr uint64_t kPage = 4096;
   const size_t size = std::min<uint64_t>(text.size() - 1, kPage - address % kPage);
   const iovec here{.iov_base = text.data(), .iov_len = size};
@@ -124,7 +113,7 @@ std::string text_at(pid_t process, uint64_t address) {
   return process_vm_readv(process, &here, 1, &there, 1, 0) <= 0 ? "" : text.data();
 }
 
-// The file of a call, from its line in /proc: number, arguments, stack, instruction.
+// Returns the file of a call. `line` is its line in /proc: call number, arguments, stack pointer, instruction pointer.
 std::string file_of(const Call& call, pid_t process, const std::string& line) {
   std::istringstream words(line);
   std::string word;
@@ -190,7 +179,7 @@ uint64_t IoMeter::bytes() const {
 SystemCall call_of(pid_t process, const std::string& line) {
   char* rest = nullptr;
   const long number = std::strtol(line.c_str(), &rest, 10);
-  if (rest == line.c_str() || number < 0) return {};  // running
+  if (rest == line.c_str() || number < 0) return {};  // the thread is not in a system call
   const Call* call = find_call(number);
   if (call == nullptr) return {.call = str_cat("call ", number), .file = ""};
   return {.call = call->name, .file = file_of(*call, process, line)};
@@ -232,7 +221,7 @@ StackSampler::StackSampler() {
 }
 
 StackSampler::~StackSampler() {
-  // Earlier requests may still be answered.
+  // A thread may still write its answer to a pending request, so the memory of such requests is never freed.
   for (auto& request : unanswered_) {
     if (request->depth < 0) [[maybe_unused]]
       Request* left = request.release();
@@ -268,7 +257,7 @@ std::string StackSampler::stack_of(pid_t thread, std::chrono::milliseconds patie
     return "";
   }
   std::string text;
-  constexpr int kHandlerFrames = 2, kShown = 14;  // frames of the handler and of its return
+  constexpr int kHandlerFrames = 2, kShown = 14;  // frames of the handler and its return; maximum number shown
   for (int i = kHandlerFrames; i < request->depth && i < kHandlerFrames + kShown; ++i)
     text += str_cat(text.empty() ? "" : " < ", describe_frame(request->frames[static_cast<size_t>(i)]));
   return text;

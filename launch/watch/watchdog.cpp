@@ -17,9 +17,9 @@ namespace ashlar::watch {
 
 namespace {
 
-constexpr int64_t kStaleMs = 1000;  // a rank without a heartbeat for this long does not lead
+constexpr int64_t kStaleMs = 1000;  // a rank without a heartbeat for this long does not lead its node
 
-// True for a rank that reports losses now or has done so.
+// True if a rank in this state reports lost ranks, or has already printed why it ends.
 bool reports(PeerState state) {
   return state == PeerState::kAlive || state == PeerState::kLeaving || state == PeerState::kGone;
 }
@@ -29,7 +29,7 @@ bool calls_to_leave(PeerState state) { return state == PeerState::kGone || state
 
 Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before, size_t self) {
   Verdict verdict;
-  size_t lowest = self;  // the reporting rank
+  size_t lowest = self;  // lowest rank of this node that reports losses
   std::optional<size_t> lost;
   for (size_t r = ranks.size(); r-- > 0;) {
     verdict.leave = verdict.leave || calls_to_leave(ranks[r]);
@@ -39,7 +39,7 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
     ++verdict.lost;
   }
   std::optional<size_t> node;
-  bool nearer_lost = true;  // a lost node between that one and this
+  bool nearer_lost = true;  // all nodes between node n and this one are lost
   for (size_t n = 0; n < before.size(); ++n) {
     verdict.leave = verdict.leave || calls_to_leave(before[n].state);
     const bool silent = before[n].state == PeerState::kLost;
@@ -62,7 +62,7 @@ Verdict judge(std::span<const PeerState> ranks, std::span<const NodeView> before
 Watchdog::Watchdog(const Args& args)
     : args_(args), pages_(args.pages.pages()), peers_(pages_.size()), looked_(Clock::now()) {
   self_ = static_cast<size_t>(&args_.recorder.page() - pages_.data());
-  ASHLAR_CHECK(self_ < pages_.size(), "expected the page of this rank among those of its node");
+  ASHLAR_CHECK(self_ < pages_.size(), "expected the recorder's page among the pages of this node's ranks");
   neighbours_.resize(NodePages::kInboxes);
   hang_options_ = args_.hang;
   // The thread must not receive signals meant for the main thread.
@@ -115,8 +115,8 @@ void Watchdog::run() {
     lock.lock();
   } while (!changed_.wait_for(lock, until_next(), [this] { return stop_; }));
   lock.unlock();
-  // The recorder still marks this rank as running. If it was the last rank, other nodes must be told that this node has
-  // finished.
+  // The recorder still marks this rank as running, so status() still reports the node as running. If no other rank of
+  // this node is running, the last heartbeat must instead say that the node has finished or failed.
   if (args_.ring == nullptr || !leads(machine_ms())) return;
   NodeStatus last = status(machine_ms());
   const bool others = std::ranges::any_of(pages_, [&](const RankPage& page) {
@@ -190,7 +190,7 @@ void Watchdog::look() {
     if (!verdict.wait || now - left_ > args_.times.error_wait) leave(verdict);
     return;
   }
-  // A leaving rank has already reported the reason, e.g. a hang, so the next leader must not report it again.
+  // A rank that is leaving has already reported the reason, e.g. a hang, so the next leader must not report it again.
   if (std::ranges::find(views, PeerState::kLeaving) != views.end()) return;
   if (hang_->look(now_ms, first)) end();
 }
@@ -203,7 +203,7 @@ PeerState Watchdog::left(Clock::time_point& since, Clock::time_point now) const 
 bool Watchdog::has_died(size_t peer) {
   Peer& p = peers_[peer];
   const size_t behind = (peer + peers_.size() - self_) % peers_.size();
-  const bool asked = (behind & (behind - 1)) == 0;  // a power of two
+  const bool asked = (behind & (behind - 1)) == 0;  // this rank checks peers at distances that are powers of two
   RankPage& page = pages_[peer];
   p.dead = p.dead || look_at(page.found_dead) != 0;
   if (p.dead || !asked) return p.dead;
@@ -211,12 +211,10 @@ bool Watchdog::has_died(size_t peer) {
     p.opened = true;
     p.stat = open(str_cat("/proc/", page.pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
   }
-  // An open file of /proc stays bound to that process, even if the process id is reused.
-  char text[1024];
-  const ssize_t size = p.stat < 0 ? -1 : pread(p.stat, text, sizeof(text), 0);
-  const ProcessStat stat = size <= 0 ? ProcessStat{} : parse_process_stat({text, static_cast<size_t>(size)});
+  // An open file of /proc stays bound to its process, even if the process id is reused.
+  const ProcessStat stat = parse_process_stat(text_in(p.stat));
   p.dead = stat.started != page.started || stat.state == 'Z' || stat.state == 'X';
-  // The rank that must report the loss may not be one that checks this process, so the result is published.
+  // The rank that must report the loss possibly does not check this process itself, so the result is published.
   if (p.dead) publish(page.found_dead, 1u);
   return p.dead;
 }
@@ -224,7 +222,8 @@ bool Watchdog::has_died(size_t peer) {
 PeerState Watchdog::view(size_t peer, Clock::time_point now) {
   const RankPage& page = pages_[peer];
   if (look_at(page.pid) == 0) return PeerState::kUnknown;
-  // The state is read after this check, since the last state before its death counts.
+  // The state is read again after the check whether the process has died, since the process may have set its state just
+  // before it ended.
   const bool dead = look_at(page.state) == RankState::kRunning && has_died(peer);
   switch (look_at(page.state)) {
     case RankState::kFinished: return PeerState::kFinished;
@@ -265,7 +264,7 @@ void Watchdog::leave(const Verdict& verdict) {
   } else if (verdict.report_node) {
     const NodeStatus& status = args_.pages.inboxes()[*verdict.report_node].status;
     text.add("ashlar: [rank ").add(status.rank).add(" of ").add(status.all_ranks).add(" on ").add(status.host.data());
-    text.add("] fell silent (its machine or the network)");
+    text.add("] fell silent (its machine or the network failed)");
     if (status.step >= 0) text.add(" at step ").add(status.step);
     if (status.step < 0 && status.step != kNoSteps) text.add(" before the first step");
     text.add(", last operation ").add(status.operation.data());
@@ -281,7 +280,7 @@ void Watchdog::leave(const Verdict& verdict) {
 }
 
 void Watchdog::end() {
-  errors_.finish();  // before others see that this rank is leaving: the launcher then kills it
+  errors_.finish();  // first, because once this rank is marked as failed, the launcher may kill it
   args_.recorder.leave(RankState::kFailed);
   if (args_.ring != nullptr) args_.ring->send_last(status(machine_ms()));
   std::this_thread::sleep_for(args_.times.linger);

@@ -1,4 +1,5 @@
-# The files of configs/zoo and configs/start as C++: cmake -DZOO=a.toml;b.toml -DSTART=... -DOUT=texts.cpp -P embed.cmake
+# Writes the files of configs/zoo and configs/start as C++ string constants to OUT. Usage:
+# cmake -DZOO=a.toml;b.toml -DSTART=... -DOUT=texts.cpp -P embed.cmake
 set(text "// Made from configs/zoo and configs/start.\n#include \"launch/zoo/recipes.h\"\n\nnamespace ashlar::zoo {\n")
 foreach(list ZOO START)
   string(APPEND text "namespace {\n\nconstexpr PublishedText k${list}[] = {\n")

@@ -11,15 +11,19 @@
 
 namespace ashlar::zoo {
 
+config::RunConfig config_of(const PublishedText& text, std::string_view folder, config::Purpose purpose) {
+  const config::RawConfig raw =
+      config::parse_config(std::string(text.toml), str_cat(folder, "/", text.id, ".toml"), {});
+  return config::resolve(raw, {.dataset_vocab_size = std::nullopt, .purpose = purpose}).config;
+}
+
 std::vector<Published> published_models() {
   std::vector<Published> models;
   for (const PublishedText& text : published_texts()) {
     Published p;
     p.id = text.id;
     p.title = title_of(text);
-    p.config = config::resolve(config::parse_config(std::string(text.toml), str_cat("configs/zoo/", p.id, ".toml"), {}),
-                               {.dataset_vocab_size = std::nullopt, .purpose = config::Purpose::kModel})
-                   .config;
+    p.config = config_of(text, "configs/zoo", config::Purpose::kModel);
     p.parameters = model::count_parameters(p.config.model).total();
     models.push_back(std::move(p));
   }
@@ -33,7 +37,7 @@ const PublishedText& text_of(std::span<const PublishedText> all, std::string_vie
   std::vector<std::string> similar;
   for (const PublishedText& text : all)
     if (text.id.starts_with(family) || is_slip(edit_distance(text.id, id), text.id, id)) similar.emplace_back(text.id);
-  throw input_error(where, "there is no published model '", id, "'; ",
+  throw input_error(where, "expected the name of a listed model, got '", id, "'; ",
                     similar.empty() ? str_cat("ashlar ", where, " lists them")
                                     : str_cat("did you mean ", absl::StrJoin(similar, " or "), "?"));
 }
@@ -62,7 +66,7 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   set("model.d_ff", m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
   if (m.embed_dim) set("model.embed_dim", shrunk(*m.embed_dim, m.d_model, kWidth, 1));
 
-  // One full cycle of the kinds of layers, and one more layer if the last layer differs.
+  // At least 4 layers and one full cycle of windows or rotary bases, plus one layer if the last layer differs.
   const size_t cycle = std::max(m.attn.window_cycle.size(), m.rope.base_cycle.size());
   set("model.n_layers", std::max<int64_t>(4, static_cast<int64_t>(cycle) + (m.attn.last_layer_full ? 1 : 0)));
 

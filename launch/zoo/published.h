@@ -8,10 +8,10 @@
 
 #include "launch/config/run_config.h"
 
-/// The published models of configs/zoo, built into the program: options that they use, comparison with a configuration.
+/// The published models of configs/zoo, which are compiled into the program.
 namespace ashlar::zoo {
 
-/// A file of configs/zoo.
+/// A file of configs/zoo or configs/start.
 struct PublishedText {
   std::string_view id;  ///< file name: "qwen3-8b"
   std::string_view toml;
@@ -24,24 +24,27 @@ struct Published {
   int64_t parameters = 0;
 };
 
-/// All published models, resolved, ordered by id.
+/// Resolves the configuration of a text, which is the file ID.toml of `folder`.
+config::RunConfig config_of(const PublishedText& text, std::string_view folder, config::Purpose purpose);
+/// Returns all published models, resolved, ordered by id.
 std::vector<Published> published_models();
 
-/// Returns one of them; the input error names those with a similar id.
+/// Returns the text of one published model. For an unknown id, throws an input error that suggests similar ids.
 const PublishedText& published_text(std::string_view id);
-/// Finds a model in any list of texts; `where` begins the error.
+/// Finds a model in a list of texts. For an unknown id, throws an input error with the prefix `where`.
 const PublishedText& text_of(std::span<const PublishedText> all, std::string_view id, std::string_view where);
 
-/// The first line is `# NAME. Source: WHERE.`; this is NAME.
+/// The first line of a text is `# NAME. Source: WHERE.`; title_of() returns NAME.
 inline constexpr std::string_view kSource = ". Source: ";
 std::string title_of(const PublishedText& text);
 
 /// Overrides (`section.key=value`) that make a model small enough to train in seconds; every option is kept. Rules:
-/// d_model 32, 4 heads of 8 (of 12 if n_heads * head_dim is not d_model); as many KV heads as heads, 2 if fewer, or
-/// one; d_ff 2.5 d_model if gated, else 4 d_model; embed_dim in its ratio to d_model; 4 layers, or one full cycle of
-/// windows or bases. A sequence has 32 tokens; windows, tables and original positions keep their ratio to it (windows
-/// at least 4 tokens). The vocabulary is the dataset's, padded so that up to 8 ranks divide it. 30 steps of 8 sequences
-/// at a peak rate of 0.005.
+/// d_model 32; 4 heads of dimension 8, or of dimension 12 if n_heads * head_dim is not d_model; 4 KV heads if the model
+/// has as many KV heads as query heads, 1 if it has one KV head, else 2; d_ff = 2.5 d_model if gated, else 4 d_model;
+/// embed_dim in its ratio to d_model; at least 4 layers and one full cycle of windows or rotary bases. A sequence has
+/// 32 tokens, and a table of learned positions 32 rows; windows (4 to 32 tokens) and rope.original_positions (8 to 32)
+/// keep their ratio to the sequence length. The vocabulary is the dataset's, padded to a multiple of 8, so that up to 8
+/// tensor ranks can share it. Training: 30 steps of 8 sequences at a peak learning rate of 0.005.
 std::vector<std::string> tiny_twin(const config::RunConfig& config);
 
 }  // namespace ashlar::zoo

@@ -16,7 +16,7 @@ std::string human_count(int64_t n) {
                                 : absl::StrFormat("%.3gM", x / 1e6);
 }
 
-/// E.g. 6,738,415,616.
+/// Returns the number with commas, e.g. 6,738,415,616.
 std::string with_commas(int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
@@ -44,10 +44,7 @@ std::vector<Recipe> recipes() {
     const std::string_view line = text.toml.substr(0, text.toml.find('\n'));
     const size_t source = line.find(kSource) + kSource.size();
     r.source = line.substr(source, line.size() - 1 - source);
-    r.config =
-        config::resolve(config::parse_config(std::string(text.toml), str_cat("configs/start/", r.id, ".toml"), {}),
-                        {.dataset_vocab_size = std::nullopt})
-            .config;
+    r.config = config_of(text, "configs/start", config::Purpose::kTrain);
     r.parameters = model::count_parameters(r.config.model).total();
     r.tokens = r.config.train.steps * r.config.train.global_batch * r.config.train.sequence_length;
     r.guessed_keys = count_of(text.toml, "# not published");

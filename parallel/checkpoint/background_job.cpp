@@ -14,7 +14,9 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// While it exists, new threads block all signals except those that report their own faults (SIGSEGV and others).
+/// While an object of this class exists, the thread that constructed it blocks all signals except the signals that a
+/// fault of the thread itself raises (SIGSEGV and others). A thread that it creates in that time starts with the same
+/// signals blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -31,8 +33,9 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Lowers the priority of this thread, so that it weighs a third of a compute thread. On Linux each thread has its own
-/// priority. If the system refuses, the program is only slower.
+/// Lowers the priority of this thread. When this thread competes with a compute thread for a core, it gets a third of
+/// the CPU time that the compute thread gets. On Linux, setpriority with a thread id changes only that thread. An error
+/// is ignored, since it only makes the program slower.
 void give_way() {
   constexpr int kNicer = 5;
   const auto self = static_cast<id_t>(::syscall(SYS_gettid));
@@ -49,7 +52,7 @@ BackgroundJob::~BackgroundJob() {
 }
 
 void BackgroundJob::start(Work work) {
-  ASHLAR_CHECK(!started(), "a job was started twice");
+  ASHLAR_CHECK(!started(), "a job was started before the earlier one was joined");
   ended_ = cancel_ = false;
   thrown_ = nullptr;
   const SignalsBlocked blocked;

@@ -39,7 +39,7 @@ void BackgroundSave::reserve(const Ctx& ctx, const nn::ParameterStore& store, co
 
 Event* BackgroundSave::begin(const Ctx& ctx, const SaveArgs& args, From from) {
   ASHLAR_CHECK(free(), "expected no save in progress");
-  ASHLAR_CHECK(args.state.step >= 0, "step ", args.state.step);
+  ASHLAR_CHECK(args.state.step >= 0, "expected a step of 0 or more, got ", args.state.step);
   next_ = Request{.run_dir = args.run_dir,
                   .state = args.state,
                   .config_toml = std::string(args.config_toml),
@@ -71,9 +71,9 @@ SaveState BackgroundSave::state() {
       failure_ = resource_error("memory", "the system refused memory to write a checkpoint: ", memory_state_text(),
                                 "; use fewer ranks per node");
     } catch (const Snapshot::Interrupted&) {
-      // Cancelled: another rank has failed.
+      // The write was cancelled because another rank has failed.
     }
-    if (phase_ == Phase::kStop) failure_.reset();  // the first failure counts
+    if (phase_ == Phase::kStop) failure_.reset();  // `fail` has already stored the error to report
   }
   if (failure_) return SaveState::kFailed;
   return phase_ == Phase::kPrepare && !snapshot_.ready() ? SaveState::kWriting : SaveState::kDone;
@@ -123,7 +123,7 @@ Manifest BackgroundSave::manifest_of(const std::vector<std::string>& lists) cons
                     .tokenizer_json = now_.tokenizer_json,
                     .metadata = now_.metadata,
                     .data = now_.data};
-  for (const std::string& text : lists) add_part(manifest, parse_part(text));  // in the order of ranks
+  for (const std::string& text : lists) add_part(manifest, parse_part(text));  // `lists` is ordered by rank
   return manifest;
 }
 

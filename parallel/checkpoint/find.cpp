@@ -4,7 +4,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "core/base/error_text.h"
 #include "core/io/posix_file.h"
@@ -17,18 +16,16 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// The step of "step-00001234" + suffix; empty for any other name.
+/// Returns N if `name` is "step-N" with eight digits or more, followed by `suffix`; nullopt for any other name.
 std::optional<int64_t> step_of(std::string_view name, std::string_view suffix) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix) || !name.ends_with(suffix)) return std::nullopt;
-  const std::string digits(name.substr(kPrefix.size(), name.size() - kPrefix.size() - suffix.size()));
-  int64_t step = 0;
-  if (!absl::SimpleAtoi(digits, &step) || step < 0 || str_cat(directory_name(step), suffix) != name)
-    return std::nullopt;
+  const auto step = parse_number<int64_t>(name.substr(kPrefix.size(), name.size() - kPrefix.size() - suffix.size()));
+  if (!step || *step < 0 || str_cat(directory_name(*step), suffix) != name) return std::nullopt;
   return step;
 }
 
-/// Returns the entries of a checkpoint folder with this suffix, ordered by step.
+/// Returns the entries of a checkpoint folder whose names are step-N + suffix, ordered by step.
 std::vector<Found> entries(const std::filesystem::path& folder, std::string_view suffix) {
   std::vector<Found> found;
   std::error_code error;
@@ -44,7 +41,8 @@ std::vector<Found> entries(const std::filesystem::path& folder, std::string_view
 
 std::vector<Found> list_folder(const std::filesystem::path& folder) {
   std::vector<Found> found = entries(folder, "");
-  // A process that was killed while it replaced a checkpoint has left the complete old checkpoint under this name.
+  // If a process is killed while it replaces a checkpoint, the complete old checkpoint can be left under the name
+  // step-N.replaced. It counts only if there is no step-N.
   for (const Found& old : entries(folder, kReplacedSuffix)) {
     const auto at = std::lower_bound(found.begin(), found.end(), old.step,
                                      [](const Found& f, int64_t step) { return f.step < step; });
@@ -53,7 +51,8 @@ std::vector<Found> list_folder(const std::filesystem::path& folder) {
   return found;
 }
 
-/// A path given by a user: a checkpoint, or the folder that may contain checkpoints.
+/// The result of look_up for a user's path. If the path is a checkpoint, `checkpoint` is that path; otherwise `found`
+/// lists the checkpoints in the run directory or checkpoint folder that the path names.
 struct Named {
   std::optional<std::filesystem::path> checkpoint;
   std::vector<Found> found;
@@ -72,7 +71,7 @@ Named look_up(const std::filesystem::path& path) {
   }
   throw input_error("checkpoint", "expected a checkpoint (a directory with ", kManifestFile,
                     ") or a run directory with checkpoints/step-*, got ", printable(path.string()),
-                    "; give the path of one or the other");
+                    "; give the path of a checkpoint or of a run directory");
 }
 
 Error all_damaged(const std::vector<Found>& found) {
@@ -89,8 +88,9 @@ void check_has_manifest(const std::filesystem::path& path) {
   require_file_of_checkpoint(path / kManifestFile);
 }
 
-/// The newest of rank 0's list (oldest first) for which `check` does not throw a damaged-data error. Called by all
-/// ranks: `check` is a common decision.
+/// Returns the newest checkpoint that can be opened and for which `check` does not throw a damaged-data error. `rank_0`
+/// lists the checkpoints, oldest first, on rank 0; the lists of other ranks are ignored. Called by all ranks. `check`
+/// must succeed on all ranks or throw the same error on all ranks.
 std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks,
                                     const std::function<void(CheckpointReader&)>& check) {
   std::vector<std::filesystem::path> paths;
@@ -103,9 +103,7 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   }
   for (auto at = found.rbegin(); at != found.rend(); ++at) {
     try {
-      comm::try_on_all_ranks(ranks, [&] {
-        if (ranks.rank() == 0) check_has_manifest(at->path);
-      });
+      comm::try_on_first_rank(ranks, [&] { check_has_manifest(at->path); });
       CheckpointReader reader = open_checkpoint(at->path, ranks);
       check(reader);
       return *at;
@@ -119,19 +117,17 @@ std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, 
   return std::nullopt;
 }
 
-/// Each rank verifies an equal share of the bytes.
+/// Calls newest_good_of with a `check` in which each rank verifies an equal share of the bytes.
 std::optional<Found> newest_good_of(const std::vector<Found>& rank_0, Log& log, comm::ControlPlane& ranks) {
   return newest_good_of(rank_0, log, ranks, [&](CheckpointReader& reader) {
     comm::try_on_all_ranks(ranks, [&] { reader.verify({.rank = ranks.rank(), .size = ranks.size()}); });
   });
 }
 
-/// Returns what the user's path is for rank 0, on all ranks. `found` is set on rank 0 only.
+/// Rank 0 looks up the user's path. All ranks get the same `checkpoint`; only rank 0 gets `found`.
 Named look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   Named named;
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() == 0) named = look_up(path);
-  });
+  comm::try_on_first_rank(ranks, [&] { named = look_up(path); });
   if (comm::broadcast_value(ranks, named.checkpoint.has_value(), 0))
     named.checkpoint = broadcast_paths(ranks, {path}).front();
   return named;
@@ -139,9 +135,7 @@ Named look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
 
 std::vector<Found> list_for_all(const std::filesystem::path& run_dir, comm::ControlPlane& ranks) {
   std::vector<Found> found;
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() == 0) found = list(run_dir);
-  });
+  comm::try_on_first_rank(ranks, [&] { found = list(run_dir); });
   return found;
 }
 
@@ -160,7 +154,7 @@ std::vector<Found> list(const std::filesystem::path& run_dir) {
   const std::filesystem::path folder = checkpoints_dir(run_dir);
   std::error_code error;
   static_cast<void>(std::filesystem::status(folder, error));
-  // A missing folder has no checkpoints; an unreadable folder is an error.
+  // If the folder is missing, the run has no checkpoints. If the folder cannot be read, that is an error.
   if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     throw io::system_error("checkpoint", "read directory", folder, error.value());
   return list_folder(folder);
@@ -174,8 +168,8 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
       remove_tree(path);
       removed.push_back(path);
     } else {
-      log.warn(str_cat(printable(path.string()), " has the name of an unfinished checkpoint but no ", kMarkerFile,
-                       ": this program did not write that directory and leaves it alone; move it away"));
+      log.warn(str_cat(printable(path.string()), " has the name of an unfinished or replaced checkpoint but no ",
+                       kMarkerFile, ": this program did not write that directory and leaves it alone; move it away"));
     }
   };
   for (const Found& partial : entries(folder, kPartialSuffix)) remove_ours(partial.path);
@@ -223,9 +217,7 @@ std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm:
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,
                                                     comm::ControlPlane& ranks) {
   std::vector<std::filesystem::path> removed;
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() == 0) removed = remove_leftovers(run_dir, log);
-  });
+  comm::try_on_first_rank(ranks, [&] { removed = remove_leftovers(run_dir, log); });
   return broadcast_paths(ranks, removed);
 }
 

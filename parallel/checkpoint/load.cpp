@@ -28,7 +28,7 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-/// The tensors of the model by name: the union over all ranks.
+/// Returns the tensors of the model, ordered by name: the union of the tensors of all ranks.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
   for (const auto& ref : store.sharded_tensors()) {
@@ -61,8 +61,8 @@ void check_floating(const CheckpointReader& reader) {
   }
 }
 
-/// Fills a range of a tensor in a flat buffer from the stored tensor NAME + suffix, some rows (or a part of a row) at a
-/// time.
+/// Fills a range of a flat buffer from the checkpoint's tensor NAME + suffix, where NAME is the name of the range's
+/// tensor. Each call of read_block reads one or more whole rows, or a part of one row.
 void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange& range, std::string_view suffix,
                 const nn::FlatTensor& buffer, FiniteCheck& finite) {
   const TensorRecord& tensor = reader.at(range.ref->tensor->name + std::string(suffix));
@@ -97,8 +97,8 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
   }
 }
 
-/// Checks the requirements of load_training beyond those for weights: everything is in the accumulate dtype, and each
-/// tensor has its state.
+/// Checks what load_training requires in addition to load_weights: the checkpoint contains the state of a run, all its
+/// tensors have the accumulate dtype, and its optimizer state tensors are exactly those of the model's tensors.
 void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
                      const optim::Optimizer& optimizer, DType accumulate) {
   if (!reader.state() || !reader.has_optimizer_state()) {
@@ -113,7 +113,7 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
     if (tensor.dtype == expected) continue;
     throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
                       " master weights and optimizer state, but this run uses ", io::name_of(expected),
-                      "; set run.dtype to that of the checkpoint, or start a new run with run.init_from");
+                      "; set run.dtype as in the run that wrote the checkpoint, or start a new run with run.init_from");
   }
   for (const ExpectedTensor& tensor : model) {
     for (const auto& [name, buffer] : optimizer.state()) {
@@ -178,9 +178,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
 
 CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   std::string text;
-  comm::try_on_all_ranks(ranks, [&] {
-    if (ranks.rank() == 0) text = read_manifest_text(path);
-  });
+  comm::try_on_first_rank(ranks, [&] { text = read_manifest_text(path); });
   text = comm::broadcast_text(ranks, text, 0);
   std::optional<CheckpointReader> reader;
   comm::try_on_all_ranks(ranks, [&] {
@@ -215,7 +213,7 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   FiniteCheck finite;
   comm::try_on_all_ranks(args.ranks, [&] {
     fill_weights(ctx, args, finite);
-    // Loads in file order. Adjacent tensors share a checksum chunk, which is then read only once.
+    // Loads in file order: adjacent tensors may share a checksum chunk, which is then read only once.
     for (const auto& [name, tensor] : args.optimizer->state()) {
       const std::string suffix = str_cat(".", name.suffix);
       for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor, finite);

@@ -26,7 +26,7 @@ constexpr size_t kFirstLineBytes = kChecksumOpen.size() + kChecksumDigits + kChe
 
 std::string first_line(std::string_view rest) { return str_cat(kChecksumOpen, hex32(io::crc32(rest)), kChecksumClose); }
 
-/// An inconsistency in a manifest; parse_manifest adds the file name.
+/// Thrown for an inconsistency in a manifest. parse_manifest converts it to an error with the file name.
 struct Contradiction {
   std::string text;
 };
@@ -40,9 +40,10 @@ std::string block_text(const Block& b) {
   return str_cat("rows ", b.row, " to ", b.row + b.rows, ", columns ", b.col, " to ", b.col + b.cols);
 }
 
-/// Checks that the non-empty blocks of a tensor are disjoint, by a line sweep over rows. Among the blocks that
-/// intersect the line, ordered by column, only neighbours can overlap. Costs O(n log n) for n blocks; a damaged file
-/// may claim a million.
+/// Checks that the non-empty blocks of a tensor are disjoint, by a line sweep over rows. A block that begins at the
+/// line is compared only with its left and right neighbours among the blocks that intersect the line: if it overlaps
+/// any of them, it overlaps a neighbour. So n blocks cost O(n log n), which is fast even if a damaged manifest lists a
+/// million.
 void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   struct Edge {
     int64_t row;
@@ -56,10 +57,9 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
     edges.push_back({b.row + b.rows, false, &b});
   }
   std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-    return std::tie(a.row, a.begins) <
-           std::tie(b.row, b.begins);  // a block's end is processed before the begin of the next row
+    return std::tie(a.row, a.begins) < std::tie(b.row, b.begins);  // at equal rows, ends come before begins
   });
-  std::map<int64_t, const Block*> active;  // by first column
+  std::map<int64_t, const Block*> active;  // blocks that intersect the line, by first column
   const auto check = [&](const Block& left, const Block& right) {
     if (left.col + left.cols <= right.col) return;
     contradiction("tensor ", printable(tensor.name), ": slices ", block_text(left), " and ", block_text(right),
@@ -77,7 +77,8 @@ void check_apart(const TensorRecord& tensor, const std::vector<Block>& blocks) {
   }
 }
 
-/// Checks that the blocks tile the tensor: inside it, disjoint, and with areas that add up.
+/// Checks that the blocks tile the tensor: every block is inside the tensor, the blocks are disjoint, and their areas
+/// add up to the size of the tensor.
 void check_tiling(const TensorRecord& tensor) {
   const int64_t rows = tensor.matrix_rows();
   const int64_t cols = tensor.matrix_cols();
@@ -91,7 +92,7 @@ void check_tiling(const TensorRecord& tensor) {
     if (b.rows * b.cols > 0) blocks.push_back(b);
   }
   check_apart(tensor, blocks);
-  int64_t covered = 0;  // disjoint blocks inside the tensor cover at most its elements
+  int64_t covered = 0;  // cannot overflow, since the blocks are disjoint and inside the tensor
   for (const Block& b : blocks) covered += b.rows * b.cols;
   if (covered != rows * cols) {
     contradiction("tensor ", printable(tensor.name), ": slices cover ", covered, " of ", rows * cols, " elements");
@@ -142,14 +143,16 @@ T field(const Json& object, const char* key) {
   }
 }
 
-/// Reads a count. A negative value is an error; the JSON library converts a number above int64_t to a negative one.
+/// Reads a count. A negative value is an error. A number above the range of int64_t is an error too: the JSON library
+/// converts it to a negative value or to a floating-point number.
 int64_t count_field(const Json& object, const char* key) {
   const auto value = field<int64_t>(object, key);
   if (!object[key].is_number_integer() || value < 0) contradiction("'", key, "' is not a count");
   return value;
 }
 
-/// Reads a count that is used in sums and products. `most` is far larger than the count of any run.
+/// Reads a count of at most `most`, a limit far above the count of any run. The limit ensures that sums and products of
+/// counts do not overflow.
 int64_t count_field(const Json& object, const char* key, int64_t most) {
   const int64_t value = count_field(object, key);
   if (value > most) contradiction("'", key, "' is ", value, ", more than the ", most, " that a run can reach");
@@ -287,7 +290,8 @@ std::string dump(const Json& root, int indent) {
   }
 }
 
-/// Returns the error for a manifest.json with another first line: a file of another program, or a damaged one.
+/// Returns the error for a manifest.json that does not begin with the checksum line: it belongs to another program, or
+/// it is damaged.
 Error not_ours(std::string_view text, const std::filesystem::path& path) {
   const nlohmann::json json = io::try_parse_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("format") && json["format"].is_string() && json["format"] != kFormat) {
@@ -321,7 +325,7 @@ std::string manifest_text(const Manifest& manifest) {
   } catch (const Contradiction& problem) {
     throw Bug(str_cat("[checkpoint] ", problem.text));
   }
-  const std::string rest = dump(to_json(manifest), 1).substr(2) + "\n";  // without "{\n", which is in the first line
+  const std::string rest = dump(to_json(manifest), 1).substr(2) + "\n";  // without "{\n": first_line writes the brace
   return first_line(rest) + rest;
 }
 

@@ -14,25 +14,25 @@ namespace ashlar::checkpoint {
 
 inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kFormat = "ashlar-checkpoint";
-inline constexpr int64_t kVersion = 1;  ///< newest version this program writes and reads
+inline constexpr int64_t kVersion = 1;  ///< version that this program writes, and the newest that it reads
 
-/// Progress of a run besides its tensors. The learning rate depends only on the step, and every random number only on
+/// State of a run apart from its tensors. The learning rate depends only on the step, and every random number only on
 /// (seed, rng_stream, step, index), so no other state is needed to resume bitwise.
 struct TrainingState {
-  int64_t step = 0;              ///< optimizer steps done
-  int64_t position_samples = 0;  ///< next sample of the training stream
-  int64_t tokens = 0;            ///< tokens seen
+  int64_t step = 0;              ///< number of optimizer steps done
+  int64_t position_samples = 0;  ///< index of the next sample in the training stream
+  int64_t tokens = 0;            ///< number of tokens trained on
   uint64_t seed = 0;             ///< run.seed, for initial values, dropout and the order of samples
   uint64_t philox_step = 0;      ///< Philox step counter of the next step
   bool operator==(const TrainingState&) const = default;
 };
 
-/// Identifies the content of one data source of a run by the digests of its tokenizer and tokens, without path and
-/// time.
+/// Identifies the content of one data source of a run by the digests of its tokenizer and tokens. Path and time are not
+/// part of it.
 struct DataRecord {
   std::string tokenizer, tokens;
-  std::string old_tokenizer =
-      "";  ///< the tokenizer's fingerprint in older releases; for current data only, never stored
+  /// Digest of the tokenizer as older releases computed it. Set for the datasets of the current run, never stored.
+  std::string old_tokenizer = "";
   bool operator==(const DataRecord& other) const { return tokenizer == other.tokenizer && tokens == other.tokens; }
 };
 
@@ -66,36 +66,37 @@ struct TensorRecord : io::TensorSpec {
 };
 
 struct FileRecord {
-  std::string name;  ///< inside the checkpoint directory
+  std::string name;  ///< file name inside the checkpoint directory
   io::ChunkChecksums checksums;
 };
 
 /// `manifest.json`: the content of a checkpoint. Written last, so a directory with a manifest is complete.
 struct Manifest {
-  std::optional<TrainingState> state;  ///< absent: weights only, as `ashlar import` makes them
+  std::optional<TrainingState> state;  ///< absent if the checkpoint has weights only, e.g. after `ashlar import`
   std::string config_toml;             ///< the resolved configuration
-  std::string tokenizer_json;          ///< Tokenizer::to_json; empty if none
+  std::string tokenizer_json;          ///< result of Tokenizer::to_json; empty if there is no tokenizer
   io::Metadata metadata;
-  std::vector<DataRecord> data;  ///< records of the run's sources, in order; empty: an import, or an older checkpoint
+  /// The run's data sources, in order. Empty after an import and in checkpoints of older releases.
+  std::vector<DataRecord> data;
   std::vector<FileRecord> files;
-  std::vector<TensorRecord> tensors;  ///< ordered by name; names are unique over both groups
+  std::vector<TensorRecord> tensors;  ///< weights and optimizer state, ordered by name; names are unique
 
   int64_t total_bytes() const;  ///< size of all files
 };
 
-/// The exact bytes of the manifest. In all versions the first line is `{"checksum":"CRC",` with the CRC-32 (as zlib,
-/// eight hex digits) of everything after that line, so that damage can be distinguished from a newer version before
-/// fields are parsed. Throws an input error for text that is not UTF-8, Bug for tensors that are not tiled by their
-/// slices.
+/// Returns the exact bytes of the manifest file. In all format versions the first line is `{"checksum":"CRC",`, where
+/// CRC is the CRC-32 (as in zlib, eight hex digits) of everything after that line. So a reader detects damage before it
+/// parses the version, and does not mistake damage for a newer version. Throws an input error for text that is not
+/// UTF-8, and Bug if the slices do not tile their tensor.
 std::string manifest_text(const Manifest& manifest);
 
-/// The text of one rank's part, sent to rank 0: its files and tensors. The slices need not tile the tensors. Throws as
-/// manifest_text.
+/// Returns the text in which a rank sends the list of its files and tensors to rank 0. The slices need not tile the
+/// tensors. Throws an input error for text that is not UTF-8.
 std::string part_text(const Manifest& part);
-Manifest parse_part(std::string_view text);  ///< Bug for invalid text
+Manifest parse_part(std::string_view text);  ///< throws Bug for invalid text
 
-/// Parses a manifest; `path` names it in errors. Damaged-data error (exit 3) for any byte that differs from what was
-/// written, or for inconsistent fields. Input error (exit 2) for another format or a newer version.
+/// Parses a manifest; `path` names it in errors. Throws a damaged-data error (exit 3) for any byte that differs from
+/// what was written, and for inconsistent fields. Throws an input error (exit 2) for another format or a newer version.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 }  // namespace ashlar::checkpoint

@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 constexpr int64_t kStageBytes = int64_t{4} << 20;
 
-/// A file listed in the manifest must exist: its absence is damage, not a wrong path.
+/// Returns `path` if it is a regular file, else throws. A file listed in the manifest must exist, so its absence means
+/// damage, not a wrong path from the user.
 const std::filesystem::path& present(const std::filesystem::path& path) {
   require_file_of_checkpoint(path);
   return path;
@@ -77,7 +78,7 @@ std::string read_manifest_text(const std::filesystem::path& directory) {
   return io::read_text_file(path, kMaxManifestBytes);
 }
 
-/// One safetensors file. It caches the last checksum chunk of which a read covered only a part, so that a pass over
+/// One safetensors file. It caches the last checksum chunk that a read covered only in part, so that a pass over
 /// adjacent small tensors reads and checks each chunk once. The parsed header is kept while the file is closed.
 class CheckpointReader::File {
  public:
@@ -97,7 +98,8 @@ class CheckpointReader::File {
     std::vector<std::byte>().swap(cache_);
   }
 
-  /// The header must contain exactly the blocks that the manifest places in this file.
+  /// check_entry requires that the header lists the tensor `spec`, which the manifest lists. check_no_others, called
+  /// last, requires that the header lists no other tensors.
   void check_entry(const io::TensorSpec& spec) {
     ++num_expected_;
     const auto at = entries_.find(spec.name);
@@ -144,7 +146,7 @@ class CheckpointReader::File {
   }
 
   std::filesystem::path path_;
-  const io::ChunkChecksums& checksums_;  // of the manifest
+  const io::ChunkChecksums& checksums_;  // from the manifest
   std::optional<io::CheckedFile> checked_;
   int64_t chunk_bytes_;
   std::unordered_map<std::string, io::TensorEntry> entries_;
@@ -175,7 +177,7 @@ void CheckpointReader::list_slices() {
 
 CheckpointReader::File& CheckpointReader::file(int64_t index) {
   auto& slot = files_[static_cast<size_t>(index)];
-  // 1. Close a file if the limit is reached.
+  // 1. Return the file if it is open. Otherwise, if kMaxOpenFiles files are open, close the least recently used one.
   if (const auto at = std::find(open_.begin(), open_.end(), index); at != open_.end()) {
     std::rotate(at, at + 1, open_.end());
     return *slot;
@@ -184,7 +186,7 @@ CheckpointReader::File& CheckpointReader::file(int64_t index) {
     files_[static_cast<size_t>(open_.front())]->close();
     open_.erase(open_.begin());
   }
-  // 2. Parse its header the first time.
+  // 2. Open the file. The first time, also check its header against the manifest.
   if (slot) {
     slot->open();
   } else {
@@ -213,7 +215,7 @@ const TensorRecord& CheckpointReader::at(std::string_view name) const {
   const TensorRecord* tensor = find(name);
   if (tensor == nullptr) {
     throw input_error("checkpoint", printable(path_.string()), " has no tensor ", printable(name), "; it holds ",
-                      tensors().size(), " others: use the checkpoint of this model");
+                      tensors().size(), " other tensors; use a checkpoint of this model");
   }
   return *tensor;
 }
@@ -234,7 +236,7 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
                    block.col + block.cols <= tensor.matrix_cols(),
                tensor.name, ": block outside the tensor");
   ASHLAR_CHECK(static_cast<int64_t>(out.size()) == block.rows * block.cols * elem, tensor.name, ": ", out.size(),
-               " bytes for ", block.rows, " x ", block.cols, " elements of ", elem);
+               " bytes for ", block.rows, " x ", block.cols, " elements of ", elem, " bytes");
   std::vector<std::byte> stage;
   for (const Slice& slice : tensor.slices) {
     const Block& stored = slice.block;
@@ -276,8 +278,8 @@ void CheckpointReader::read_block(const TensorRecord& tensor, const Block& block
 }
 
 void CheckpointReader::verify(const Share& share, const std::function<bool()>& cancelled) {
-  constexpr int64_t kChunksAtOnce = 32;  // between two checks of `cancelled`
-  // True if the files contain optimizer state.
+  constexpr int64_t kChunksAtOnce = 32;  // number of chunks verified between two checks of `cancelled`
+  // Indexed by file: 1 if the file is to be verified.
   std::vector<char> wanted(files_.size(), 1);
   if (share.beyond_weights) {
     for (const TensorRecord& tensor : manifest_.tensors)
@@ -291,17 +293,17 @@ void CheckpointReader::verify(const Share& share, const std::function<bool()>& c
   };
   int64_t total = 0;
   for (size_t i = 0; i < files_.size(); ++i) total += chunks_of(i);
-  // Each rank verifies a contiguous range of the chunks of all files. On the mesh that wrote the checkpoint, this is
-  // about what the rank has written.
+  // Each rank verifies a contiguous range of the chunks of all files. If the ranks are those that wrote the checkpoint,
+  // a rank's range is approximately what this rank has written.
   const int64_t begin = total * share.rank / share.size, end = total * (share.rank + 1) / share.size;
-  int64_t at = 0;  // index of the file's first chunk among all
+  int64_t at = 0;  // index of the file's first chunk among the chunks of all files
   for (size_t i = 0; i < files_.size(); ++i) {
     const FileRecord& record = manifest_.files[i];
     const int64_t chunks = chunks_of(i);
     const int64_t first = std::max(begin - at, int64_t{0}), last = std::min(end - at, chunks);
     at += chunks;
     if (first >= last) continue;
-    if (first == 0) file(static_cast<int64_t>(i));  // parses its header
+    if (first == 0) file(static_cast<int64_t>(i));  // checks its header against the manifest
     const io::CheckedFile checked(present(path_ / record.name), record.checksums);
     for (int64_t chunk = first; chunk < last; chunk += kChunksAtOnce) {
       if (cancelled && cancelled()) return;

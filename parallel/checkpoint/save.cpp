@@ -18,7 +18,7 @@
 namespace ashlar::checkpoint {
 namespace {
 
-/// Returns `path` as an absolute path without a trailing slash, so that a suffix makes the name of a sibling.
+/// Returns `path` as an absolute path without a trailing slash, so that appending a suffix gives the path of a sibling.
 std::filesystem::path sibling_base(const std::filesystem::path& path) {
   std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   return absolute.has_filename() ? absolute : absolute.parent_path();
@@ -38,7 +38,7 @@ void check_free(const std::filesystem::path& dir) {
 }  // namespace
 
 Saved save(const Ctx& ctx, const SaveArgs& args) {
-  ASHLAR_CHECK(args.keep >= 0, "keep ", args.keep);
+  ASHLAR_CHECK(args.keep >= 0, "expected `keep` of 0 or more, got ", args.keep);
   BackgroundSave saving(args.ranks);
   Retention retention(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0);
   Saved saved;

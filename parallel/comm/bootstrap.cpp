@@ -12,8 +12,9 @@
 #include "parallel/comm/mpi_comm.h"
 #include "parallel/comm/self_comm.h"
 
-// For LeakSanitizer builds. MPI libraries leak memory: allocations during MPI_Init are ignored, and the check runs
-// before the libraries are unloaded, while their symbols are known (tests/leaks.txt).
+// Functions of LeakSanitizer, null in builds without it. They are needed since MPI libraries leak memory. Allocations
+// during MPI_Init are excluded from the leak check. tests/leaks.txt excludes further leaks by library name, which works
+// only while a library is loaded; so the leak check runs before the libraries are unloaded.
 extern "C" {
 [[gnu::weak]] void __lsan_disable();
 [[gnu::weak]] void __lsan_enable();
@@ -24,15 +25,16 @@ namespace ashlar::comm {
 
 namespace {
 
-// Defaults that suit this program better than Open MPI's; settings of the user or mpirun are kept.
+// Sets defaults that suit this program better than Open MPI's. Settings of the user or of mpirun take precedence.
 void set_openmpi_defaults() {
   const auto otherwise = [](const char* name, const char* value) { setenv(name, value, 0); };
   // Ranks that wait in MPI calls (init, finalize, split) yield their core, since other ranks may need it.
   otherwise("OMPI_MCA_mpi_yield_when_idle", "1");
-  // Messages within a machine up to this size need no handshake: 4 to 16 KB take a third to a half less time.
+  // Messages up to this size between ranks of one machine need no handshake. Open MPI's default is 4 KB; with this
+  // limit, messages of 4 to 16 KB take a third to a half less time.
   otherwise("OMPI_MCA_btl_vader_eager_limit", "32768");
   // Larger messages are copied directly from the sender's memory, so the receiver gets them while the sender computes.
-  // If a container forbids that, Open MPI does not notice and prints an error for each message.
+  // If a container forbids such copies, they are switched off, since Open MPI would print an error for each message.
   char from = 1, to = 0;
   iovec local{&to, 1}, remote{&from, 1};
   const bool allowed = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
@@ -71,8 +73,8 @@ void Bootstrap::start() {
   ASHLAR_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
   if (__lsan_enable != nullptr) __lsan_enable();
   if (provided < MPI_THREAD_FUNNELED) {
-    throw input_error("mpi", "expected an MPI library that provides MPI_THREAD_FUNNELED, got thread level ", provided,
-                      "; use an MPI library built with thread support");
+    throw input_error("mpi", "expected an MPI library that provides MPI_THREAD_FUNNELED, got MPI_THREAD_SINGLE; ",
+                      "use an MPI library built with thread support");
   }
   mpi_ = std::make_unique<Mpi>();
   MPI_Comm machine = MPI_COMM_NULL;

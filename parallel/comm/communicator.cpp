@@ -27,7 +27,8 @@ void check_reducible(DType dtype) {
                name_of(dtype));
 }
 
-// Checks that `in` and `out` are disjoint, or that `in` is exactly the `place` bytes at `at`.
+// Checks that `in` and `out` are disjoint, unless the operation is in place. The caller passes two
+// addresses, `wanted_in` and `wanted_out`, that are equal exactly when the operation is in place.
 void check_apart_or_at(const void* in, int64_t in_bytes, const void* out, int64_t out_bytes, const void* wanted_in,
                        const void* wanted_out) {
   if (in_bytes == 0 || out_bytes == 0 || wanted_in == wanted_out) return;
@@ -41,7 +42,8 @@ const void* at(const ConstView& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * size_of(view.dtype);
 }
 
-// Returns the caller's parts after validation, or, if there are none, equal parts that are stored in `equal`.
+// Returns the caller's ranges (`parts`, one per rank) after validation. If the caller gives none, returns equal ranges,
+// which are stored in `equal`.
 std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size, int ranks,
                                       std::vector<Range>& equal) {
   if (parts.empty()) {
@@ -49,7 +51,8 @@ std::span<const Range> parts_or_equal(std::span<const Range> parts, int64_t size
     equal = even_ranges(size, ranks);
     return equal;
   }
-  ASHLAR_CHECK(static_cast<int>(parts.size()) == ranks, parts.size(), " parts for ", ranks, " ranks");
+  ASHLAR_CHECK(static_cast<int>(parts.size()) == ranks, "expected one part per rank, got ", parts.size(), " parts for ",
+               ranks, " ranks");
   check_ranges(parts, size);
   return parts;
 }
@@ -66,7 +69,7 @@ Work& Work::operator=(Work&& other) noexcept {
   return *this;
 }
 
-// An operation without an engine runs on a stream, which has already been made to wait for it.
+// The engine is null if Work::wait(stream) has already made a stream wait for the operation.
 void Work::release() noexcept {
   if (operation_ == nullptr || engine_ == nullptr) return;
   if (std::uncaught_exceptions() > 0) {
@@ -127,7 +130,7 @@ void Communicator::check_on_host(const Stream& stream) const {
 }
 
 void Communicator::check_peer(int peer) const {
-  ASHLAR_CHECK(peer >= 0 && peer < size_, "rank ", peer, " in ", *name_, " of ", size_, " ranks");
+  ASHLAR_CHECK(peer >= 0 && peer < size_, "rank ", peer, " is not in ", *name_, ", which has ", size_, " ranks");
 }
 
 Work Communicator::all_reduce(const AllReduce& args, Stream& stream) {
@@ -136,7 +139,8 @@ Work Communicator::all_reduce(const AllReduce& args, Stream& stream) {
   check_view(args.out, "out");
   check_same_dtype(args.in, args.out);
   check_reducible(args.in.dtype);
-  ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax, "expected .op of the all_reduce, got none");
+  ASHLAR_CHECK(args.op == ReduceOp::kSum || args.op == ReduceOp::kMax,
+               "expected .op of the all_reduce to be kSum or kMax, got none");
   ASHLAR_CHECK(args.in.size() == args.out.size(), "in has ", args.in.size(), " elements, out ", args.out.size());
   check_apart_or_at(args.in.data, bytes_of(args.in), args.out.data, bytes_of(args.out), args.in.data, args.out.data);
   return launch(args, stream);
@@ -250,7 +254,7 @@ Work Communicator::issue(const DeviceOperation& args, Stream& stream) {
 
 std::unique_ptr<Communicator> Communicator::split(const Split& args) {
   engine_->progress();  // detects operations completed on the device
-  ASHLAR_CHECK(engine_->idle(), "split of ", *name_, " with pending operations, the last one ",
+  ASHLAR_CHECK(engine_->idle(), "expected no pending operations in the split of ", *name_, ", got ",
                engine_->last_operation());
   return make_split(args);
 }

@@ -1,8 +1,8 @@
 // An operation passes through the tree of ranks twice. Up: a rank receives the partial results of its children, adds
-// its own, and sends the result to its parent. Down: the total of the root is sent to all. A message is a frame of
-// fixed size, so that it can be received and compared even if ranks have issued different operations. A larger payload
-// follows in a second message. A failure (ranks that do not match, overflow of a sum) is sent like a result: up to the
-// root, then down to all.
+// its own, and sends the result to its parent. Down: the root's result, the total, is sent to all ranks. A message is a
+// frame of fixed size, so that it can be received and compared even if ranks have issued different operations. A
+// payload that does not fit into the frame follows in a second message. A failure (ranks that do not match, overflow of
+// a sum) is sent like a result: up to the root, then down to all.
 #include "parallel/comm/control_plane.h"
 
 #include <algorithm>
@@ -26,21 +26,21 @@ struct Signature {
   OperationInfo::Label label{};
   int32_t root = -1;
   int64_t size = 0;
-  uint64_t layout = 0;  ///< layout of the bytes
+  uint64_t layout = 0;  ///< hash of the counts of sums, maxima and minima of a reduce; else 0
 
   bool operator==(const Signature&) const = default;
 };
 
 struct Header {
   Signature signature;
-  bool failed = false;  ///< the payload is the text of a Bug
-  int64_t payload = 0;  ///< bytes
+  bool failed = false;  ///< true if the payload is the text of a Bug
+  int64_t payload = 0;  ///< bytes of the payload
 };
 
 struct Frame {
   static constexpr size_t kBytes = 512;
   Header header;
-  std::array<char, kBytes - sizeof(Header)> payload{};  ///< if it fits
+  std::array<char, kBytes - sizeof(Header)> payload{};  ///< the payload, if it fits
 };
 static_assert(sizeof(Frame) == Frame::kBytes);
 
@@ -56,7 +56,7 @@ T read_at(std::string_view text, size_t at) {
   return value;
 }
 
-/// Concatenates texts, each preceded by its length.
+/// Appends a text, preceded by its length. split_texts splits the result.
 void append_text(std::string& all, std::string_view text) {
   append(all, static_cast<uint64_t>(text.size()));
   all += text;
@@ -77,8 +77,8 @@ struct ControlPlane::Shared {
   std::shared_ptr<const std::string> name;
   RankTree tree;
   uint64_t issued = 0;
-  std::deque<const TreeOperation*> waiting;  ///< in order of issue; the first is running
-  mutable SynchronousStream host;            ///< buffers belong to the operations
+  std::deque<const TreeOperation*> waiting;  ///< pending operations in order of issue; the first is running
+  mutable SynchronousStream host;            ///< stream of the messages, whose buffers are host memory
 
   std::shared_ptr<Operation> send(const void* data, size_t bytes, int to) const {
     const auto size = static_cast<int64_t>(bytes);
@@ -90,13 +90,13 @@ struct ControlPlane::Shared {
   }
 };
 
-/// The data of an operation: first this rank's part, then this part combined with those of its descendants, finally the
-/// total.
+/// The data of an operation. sum_ begins as this rank's contribution, and `add` adds the contributions of a child's
+/// subtree to it. `deliver` receives the total over all ranks.
 class ControlPlane::Content {
  public:
   virtual ~Content() = default;
   const std::string& sum() const { return sum_; }
-  virtual void add(std::string_view of_child) = 0;  ///< in ascending order of children
+  virtual void add(std::string_view of_child) = 0;  ///< called in ascending order of children
   virtual void deliver(std::string total) = 0;
   /// True if the ranks of `child`'s subtree need the total.
   virtual bool wanted_by(const RankTree& tree, int child) const {
@@ -232,7 +232,8 @@ class ControlPlane::TreeOperation final : public Operation {
     std::string payload;
   };
 
-  /// Called when all messages of a step are complete. Returns true at the end of the operation.
+  /// Does one step. Called when all messages of the previous step are complete. Returns true at the end of the
+  /// operation.
   bool step() {
     const RankTree& tree = shared_->tree;
     switch (step_) {
@@ -294,7 +295,7 @@ class ControlPlane::TreeOperation final : public Operation {
     incoming.payload.resize(size);
     under_way_.push_back(shared_->receive(incoming.payload.data(), size, from));
   }
-  /// `payload` must stay valid.
+  /// `payload` must stay valid until the message is complete.
   void send(Frame& frame, std::string_view payload, int to) {
     frame.header = {
         .signature = signature_, .failed = failure_.has_value(), .payload = static_cast<int64_t>(payload.size())};
@@ -312,7 +313,8 @@ class ControlPlane::TreeOperation final : public Operation {
     } else if (header.signature != signature_) {
       failure_ = str_cat("[comm] rank ", child, " issued ", text_of(header.signature), "; rank ",
                          shared_->transport->rank(), " issued ", text_of(signature_),
-                         same_but_layout(header.signature) ? " in other parts" : "", ": the operations do not match");
+                         same_but_layout(header.signature) ? " with other counts of sums, maxima or minima" : "",
+                         ": the operations do not match");
     } else {
       try {
         content_->add(incoming.payload);
@@ -371,7 +373,7 @@ const std::shared_ptr<ProgressEngine>& ControlPlane::engine() const { return sha
 
 Work ControlPlane::launch(OperationInfo info, uint64_t layout, std::string_view label,
                           std::unique_ptr<Content> content) {
-  ASHLAR_CHECK(label.size() < info.label.size(), "the label ", label, " is too long");
+  ASHLAR_CHECK(label.size() < info.label.size(), "the label ", label, " has more than 23 characters");
   std::copy(label.begin(), label.end(), info.label.begin());
   info.number = shared_->issued++;
   shared_->engine->note(info, shared_->name);
@@ -401,7 +403,7 @@ Work ControlPlane::reduce(const HostReduce& args) {
 Work ControlPlane::broadcast(const HostBroadcast& args) {
   check_root(args.root);
   ASHLAR_CHECK(args.size < 0 || args.root != rank() || args.size == static_cast<int64_t>(args.text.size()),
-               "the root's text has ", args.text.size(), " bytes, not ", args.size);
+               "the root's text has ", args.text.size(), " bytes, expected ", args.size);
   return launch({.kind = OperationKind::kHostBroadcast, .size = std::max<int64_t>(args.size, 0), .peer = args.root}, 0,
                 args.label, std::make_unique<BroadcastContent>(args, args.root == rank()));
 }
@@ -417,7 +419,7 @@ Work ControlPlane::unite(const HostUnite& args) {
 }
 
 void ControlPlane::check_root(int root) const {
-  ASHLAR_CHECK(root >= 0 && root < size(), "root ", root, " in ", name(), " of ", size(), " ranks");
+  ASHLAR_CHECK(root >= 0 && root < size(), "root ", root, " is not in ", name(), ", which has ", size(), " ranks");
 }
 
 }  // namespace ashlar::comm

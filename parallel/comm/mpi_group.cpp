@@ -21,7 +21,7 @@ void check_mpi(int code, const char* call) {
   throw Error(ExitCode::kPeerLost, "mpi",
               str_cat(std::string_view(call).substr(0, std::string_view(call).find('(')),
                       " failed: ", std::string_view(text.data(), static_cast<size_t>(length)),
-                      "; another rank or the network failed, see that rank's output"));
+                      "; another rank or the network failed, see the output of all ranks"));
 }
 
 std::pair<StagingPool::Block, int64_t> StagingPool::acquire(int64_t bytes) {

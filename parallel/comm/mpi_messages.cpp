@@ -67,7 +67,7 @@ void MpiMessages::explain(int code) const {
     }
   }
   check_mpi(code, "MPI_Testall");
-  throw Bug("[mpi] MPI_Testall reports an error that no message has");
+  throw Bug("[mpi] MPI_Testall returned an error, but no message has one");
 }
 
 }  // namespace ashlar::comm

@@ -1,8 +1,8 @@
 // 1. On issue: an event records the position of the caller's stream, and the operation joins the rank's launch queue.
 // 2. At the head of the queue: the communicator's stream waits for that event, and NCCL's calls are made, several as
 // one group.
-// 3. When NCCL is no longer in progress, an event after the calls is the operation's completion, and the next one
-// starts.
+// 3. When NCCL no longer reports these calls as in progress, an event is recorded after them, which marks the
+// operation's completion. The next operation of the queue starts.
 // 4. While operations run on the device, a Watch polls NCCL for asynchronous errors in each round of progress.
 #include "parallel/comm/nccl_comm.h"
 
@@ -29,10 +29,10 @@ struct NcclComm::Rank {
   std::shared_ptr<ProgressEngine> engine;
   NcclOptions options;
   std::shared_ptr<NcclLibrary> library;
-  std::deque<const Launch*> launches;  ///< not yet queued on the device, in order of issue
+  std::deque<const Launch*> launches;  ///< operations not yet queued on the device, in order of issue
   std::vector<const Shared*> comms;
-  std::deque<std::shared_ptr<Launch>> under_way;  ///< queued on the device, not complete there
-  bool watched = false;                           ///< a Watch exists
+  std::deque<std::shared_ptr<Launch>> under_way;  ///< operations queued on the device, not complete there
+  bool watched = false;                           ///< true while a Watch exists
   bool warned_no_windows = false;
   std::vector<std::unique_ptr<Event>> free_events;
 
@@ -78,7 +78,7 @@ struct NcclComm::Shared {
       : rank(std::move(of)), host(std::move(on)), name(std::move(called)), stream(rank->backend.make_stream()) {}
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
-  ~Shared() { end(); }  // also after a failed construction
+  ~Shared() { end(); }  // ends the communicator also if `adopt` has thrown
 
   NcclLibrary& library() { return *rank->library; }
   void settle(nccl::Comm on) { library().settle(on, name, rank->options.setup_seconds, Rank::idle); }
@@ -90,7 +90,7 @@ struct NcclComm::Shared {
     barrier_word = rank->backend.allocator(MemoryKind::kWorkspace).allocate(sizeof(int32_t));
     rank->comms.push_back(this);
   }
-  /// Ends the communicator; a second call does nothing. Handles of operations may outlive it.
+  /// Ends the communicator; a second call does nothing. Operations may outlive the communicator.
   void end() noexcept;
 
  private:
@@ -115,7 +115,7 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
 
   bool advance() override {
     if (stage_ == Stage::kWaiting) {
-      if (rank().launches.front() != this) return false;  // the previous one has completed its calls
+      if (rank().launches.front() != this) return false;  // an earlier operation has not completed its calls
       make_calls();
       stage_ = Stage::kCalled;
     }
@@ -155,12 +155,13 @@ class NcclComm::Launch final : public Operation, public std::enable_shared_from_
 
   std::shared_ptr<Shared> shared_;
   std::vector<NcclCall> calls_;
-  std::vector<std::unique_ptr<Event>> begun_;  ///< events of the callers' streams
+  std::vector<std::unique_ptr<Event>> begun_;  ///< events recorded on the callers' streams at issue
   std::unique_ptr<Event> queued_;
   Stage stage_ = Stage::kWaiting;
 };
 
-/// A pending operation that exists while operations run on the device, so that the engine polls them.
+/// A pending operation that exists while operations run on the device, so that each round of progress polls NCCL for
+/// their errors.
 class NcclComm::Watch final : public Operation {
  public:
   explicit Watch(std::shared_ptr<Rank> rank) : rank_(std::move(rank)) { rank_->watched = true; }
@@ -201,7 +202,7 @@ void NcclComm::Shared::end() noexcept {
         log->info(str_cat("NCCL's communicator ", name, " was aborted, since it could not be finalized: ", e.what()));
     }
     std::erase_if(rank->under_way, [this](const auto& launch) { return launch->belongs_to(*this); });
-    if (rank->comms.empty()) rank->free_events.clear();  // the last one: the backend may be destroyed
+    if (rank->comms.empty()) rank->free_events.clear();  // after the last communicator, the backend may be destroyed
   }
   if (barrier_word != nullptr)
     rank->backend.allocator(MemoryKind::kWorkspace).release(std::exchange(barrier_word, nullptr));
@@ -227,7 +228,7 @@ class NcclComm::SelfMessage final : public Operation {
     for (const auto& side : sides_) done &= side->matched && (side->launch == nullptr || side->launch->advance());
     return done;
   }
-  // The sides of one send_recv may belong to different launches; the stream orders them.
+  // The two sides of one send_recv may belong to different launches. The stream runs the launches in order.
   Event* completion() override {
     Event* last = nullptr;
     for (const auto& side : sides_) {
@@ -283,7 +284,7 @@ size_t NcclComm::num_windows() const { return shared_->windows.size(); }
 bool NcclComm::make_window(const MutView& buffer) {
   const NcclOptions& options = shared_->rank->options;
   if (options.deterministic) return false;
-  ASHLAR_CHECK(buffer.contiguous(), "a window of rows with gaps");
+  ASHLAR_CHECK(buffer.contiguous(), "expected a contiguous buffer for a window");
   shared_->stream->synchronize();
   const std::string problem = shared_->windows.add(shared_->comm, name(), buffer);
   if (!problem.empty() && options.log != nullptr && !std::exchange(shared_->rank->warned_no_windows, true))
@@ -294,7 +295,7 @@ bool NcclComm::make_window(const MutView& buffer) {
 
 std::unique_ptr<NcclComm> NcclComm::make(Communicator& host, ControlPlane& control, Backend& backend,
                                          const NcclOptions& options) {
-  ASHLAR_CHECK(host.size() > 1, "NCCL for one rank");
+  ASHLAR_CHECK(host.size() > 1, "expected at least 2 ranks for NCCL");
   auto rank = std::make_shared<Rank>(backend, host.engine(), options);
   set_nccl_environment(options.deterministic);
   nccl::UniqueId id{};
@@ -332,7 +333,7 @@ std::unique_ptr<Communicator> NcclComm::make_split(const Split& args) {
   library.call(str_cat("the split of ", shared_->name, " into ", args.name), shared_->comm, [&](const nccl::Api& api) {
     return api.CommSplit(shared_->comm, member ? args.color : nccl::kNoColor, args.key, &made, &config);
   });
-  library.settle(shared_->comm, shared_->name, seconds, Rank::idle);  // both may be in progress, also after an error
+  library.settle(shared_->comm, shared_->name, seconds, Rank::idle);  // the parent may be in progress after a split
   if (host == nullptr) return nullptr;
   if (!member) return std::make_unique<StagedComm>(std::move(host), shared_->rank->backend);
   auto part = std::make_shared<Shared>(shared_->rank, std::move(host), args.name);

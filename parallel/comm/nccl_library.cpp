@@ -14,7 +14,8 @@ constexpr const char* kHowToGet = "install NVIDIA's NCCL 2 (package libnccl2, or
 
 std::string version_text(int version) { return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100); }
 
-// "In progress" is no error: while a communicator is in progress, even the query of its state returns it.
+// kInProgress is no error: while a communicator is in progress, even the call that queries its state returns
+// kInProgress.
 bool went_well(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
 
 }  // namespace
@@ -77,7 +78,9 @@ Error NcclLibrary::error_of(std::string_view what, const std::string& words) {
 NcclLibrary::Answer NcclLibrary::attempt(std::string_view what, nccl::Comm comm,
                                          const std::function<Result(const nccl::Api&)>& make) {
   const std::lock_guard lock(mutex_);
-  if (aborted_) throw Error(ExitCode::kPeerLost, "nccl", str_cat(what, " after communication was aborted"));
+  if (aborted_)
+    throw Error(ExitCode::kPeerLost, "nccl",
+                str_cat(what, " cannot continue after communication was aborted; an earlier error states the cause"));
   const Result result = make(api_);
   return {result, went_well(result) ? "" : words_of(comm, result)};
 }
@@ -107,7 +110,7 @@ void NcclLibrary::settle(nccl::Comm comm, std::string_view name, double seconds,
     if (Clock::now() > end) {
       throw Error(ExitCode::kPeerLost, "nccl",
                   str_cat(name, " is still in progress after ", seconds,
-                          " s; a rank is missing, or the ranks cannot connect (NCCL_SOCKET_IFNAME)"));
+                          " s; check that all ranks run and that NCCL_SOCKET_IFNAME names their network"));
     }
     idle();
   }

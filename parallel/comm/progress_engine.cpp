@@ -36,7 +36,7 @@ class Backoff {
   bool slow_ = false;
 };
 
-// While it exists, sets the flag and counts the time, unless it is nested in another Mark.
+// Sets `flag` during its lifetime, and adds the lifetime to `seconds` unless this Mark is nested in another one.
 class Mark {
  public:
   Mark(std::atomic<bool>& flag, double& seconds)
@@ -59,7 +59,8 @@ class Mark {
 }  // namespace
 
 void ProgressEngine::check_owner() const {
-  ASHLAR_CHECK(std::this_thread::get_id() == owner_, "communication from a second thread");
+  ASHLAR_CHECK(std::this_thread::get_id() == owner_,
+               "expected communication only from the thread that constructed the engine");
 }
 
 void ProgressEngine::submit(const std::shared_ptr<Operation>& operation, const OperationInfo& info,
@@ -87,7 +88,7 @@ void ProgressEngine::progress() {
   check_owner();
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
   if (pending_.empty()) return;
-  ASHLAR_CHECK(!running_, "an operation must not call the engine that runs it");
+  ASHLAR_CHECK(!running_, "an operation must not call `progress` of the engine that runs it");
   running_ = true;
   bool finished = false;
   std::exception_ptr failure;
@@ -101,7 +102,7 @@ void ProgressEngine::progress() {
     } catch (...) {
       failure = operation->failure_ = std::current_exception();
       operation->state_ = Operation::State::kFailed;
-      given_up_.push_back(operation);  // the transport may still write into its buffers
+      given_up_.push_back(operation);  // keeps the buffers alive, into which the transport may still write
     }
     finished = true;
   }

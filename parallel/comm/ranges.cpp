@@ -7,7 +7,7 @@
 namespace ashlar::comm {
 
 std::vector<Range> even_ranges(int64_t size, int parts, int64_t align) {
-  ASHLAR_CHECK(size >= 0 && parts > 0 && align > 0, "size ", size, ", parts ", parts, ", align ", align);
+  ASHLAR_CHECK(size >= 0 && parts > 0 && align > 0, "got size ", size, ", parts ", parts, ", align ", align);
   const int64_t stride = (size + parts * align - 1) / (parts * align) * align;
   std::vector<Range> ranges;
   for (int64_t part = 0; part < parts; ++part) {
@@ -17,7 +17,7 @@ std::vector<Range> even_ranges(int64_t size, int parts, int64_t align) {
 }
 
 std::vector<Range> equal_ranges(int64_t size, int parts, int64_t align) {
-  ASHLAR_CHECK(size >= 0 && parts > 0 && align > 0, size, " elements in ", parts, " parts of whole ", align);
+  ASHLAR_CHECK(size >= 0 && parts > 0 && align > 0, "got size ", size, ", parts ", parts, ", align ", align);
   const int64_t each = size / (parts * align) * align;
   std::vector<Range> ranges;
   for (int i = 0; i < parts; ++i) ranges.push_back({.begin = i * each, .end = (i + 1) * each});

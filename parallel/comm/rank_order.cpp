@@ -1,6 +1,7 @@
-// Memory bound: reads p operands and writes one. Operands are added one after another into a tile in the L1 cache, so p
-// need not be a compile-time constant, and compilers vectorise each pass (this file is built with -O3). The first pass
-// reads two operands, and the last pass writes the result. So p operands need p - 1 passes.
+// The reduction of p operands is memory bound: it reads p vectors and writes one. Operands are added one after another
+// into a tile in the L1 cache, so p need not be a compile-time constant, and compilers vectorise each pass (this file
+// is built with -O3). The first pass reads two operands, and the last pass writes the result. So a tile takes p - 1
+// passes for p operands.
 #include "parallel/comm/rank_order.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace ashlar::comm {
 
 namespace {
 
-// Inlined into the caller, to be compiled for its instruction set.
+// Inlined into the caller, so that it is compiled for the caller's instruction set.
 #define ASHLAR_INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kTile = 1024;
@@ -36,21 +37,21 @@ template <typename T, typename A>
 ASHLAR_INLINE T rounded(A value) {
   if constexpr (std::is_same_v<T, int32_t> && std::is_same_v<A, int64_t>) {
     const auto narrow = static_cast<int32_t>(value);
-    ASHLAR_CHECK(narrow == value, "a sum of int32 is ", value);
+    ASHLAR_CHECK(narrow == value, "a sum of int32 overflows: it is ", value);
     return narrow;
   } else {
     return static_cast<T>(value);
   }
 }
 
-// out = left (op) right, element by element; `out` may be either of them.
+// out = left (op) right, element by element; `out` may be `left` or `right`.
 template <typename A, typename Left, typename Right, typename Out>
 ASHLAR_INLINE void combine(ReduceOp op, const Left* left, const Right* right, Out* out, int64_t size) {
   if (op == ReduceOp::kSum) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < size; ++i) out[i] = rounded<Out>(static_cast<A>(left[i]) + static_cast<A>(right[i]));
   } else {
-    // A NaN on either side is kept.
+    // If either operand is NaN, the result is NaN.
 #pragma GCC ivdep
     for (int64_t i = 0; i < size; ++i) {
       const A a = static_cast<A>(left[i]), b = static_cast<A>(right[i]);
@@ -88,7 +89,7 @@ ASHLAR_INLINE void reduce_any(const RankOrderReduce& args) {
     case DType::kBFloat16: return reduce<BF16>(args);
     case DType::kFloat64: return reduce<double>(args);
     case DType::kInt32: return reduce<int32_t>(args);
-    default: throw Bug(str_cat("[comm] no reduction of ", name_of(args.dtype)));
+    default: throw Bug(str_cat("[comm] reductions do not support dtype ", name_of(args.dtype)));
   }
 }
 

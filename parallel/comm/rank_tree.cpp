@@ -7,7 +7,7 @@
 namespace ashlar::comm {
 
 RankTree RankTree::of(int rank, int size) {
-  ASHLAR_CHECK(rank >= 0 && rank < size, "rank ", rank, " of ", size);
+  ASHLAR_CHECK(rank >= 0 && rank < size, "rank ", rank, " is not below the size ", size);
   RankTree tree{.end = size};
   const int lowest_bit = rank & -rank;
   if (rank > 0) {

@@ -20,7 +20,7 @@ Failure attempt(const std::function<void()>& part) {
   try {
     part();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::kPeerLost) throw;  // cannot be shared
+    if (error.code() == ExitCode::kPeerLost) throw;  // without the lost rank, the error cannot be sent to all
     return {error.code(), error.what()};
   } catch (const std::bad_alloc&) {
     return {ExitCode::kResource, str_cat("[memory] the system refused memory: ", memory_state_text())};
@@ -52,6 +52,12 @@ void try_on_all_ranks(ControlPlane& ranks, const std::function<void()>& part) {
   throw AllRanksError(
       code, Error::FullText{str_cat(where, "rank ", first, " of ", ranks.size(), " on ", on_one_line(host), ": ", text,
                                     others == 0 ? "" : str_cat("; ranks with other errors: ", others))});
+}
+
+void try_on_first_rank(ControlPlane& ranks, const std::function<void()>& part) {
+  try_on_all_ranks(ranks, [&] {
+    if (ranks.rank() == 0) part();
+  });
 }
 
 }  // namespace ashlar::comm

@@ -12,7 +12,7 @@ std::string text_of(const PerAxis& numbers) {
   return text;
 }
 
-/// The axes with more than one rank, or the first axis if there is none.
+/// Names a group by its axes that have more than one rank, or by its first axis if it has a single rank.
 std::string name_of_group(const MeshShape& shape, AxisSet axes) {
   AxisSet first, extended;
   for (const auto& [axis, name] : kAxisNames) {
@@ -35,7 +35,7 @@ int64_t MeshShape::size(AxisSet axes) const {
 int64_t MeshShape::ranks() const { return size(kAllAxes); }
 
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
-  ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " of ", shape.ranks());
+  ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " is not in the mesh of ", shape.ranks());
   Coordinates at;
   int64_t rest = rank;
   for (size_t i = kNumAxes; i > 0; --i) {
@@ -49,7 +49,8 @@ Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
 int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes) {
   int64_t index = 0;
   for (const auto& [axis, name] : kAxisNames) {
-    ASHLAR_CHECK(at[axis] >= 0 && at[axis] < shape[axis], text_of(at), " in a mesh of ", text_of(shape));
+    ASHLAR_CHECK(at[axis] >= 0 && at[axis] < shape[axis], "coordinates ", text_of(at), " are outside the mesh of ",
+                 text_of(shape));
     if (axes.has(axis)) index = index * shape[axis] + at[axis];
   }
   return index;
@@ -57,7 +58,8 @@ int64_t index_of(const MeshShape& shape, const Coordinates& at, AxisSet axes) {
 
 Mesh::Mesh(comm::Communicator& world, const MeshShape& shape)
     : world_(world), control_(world, "mesh control"), shape_(shape), at_(coordinates_of(shape, world.rank())) {
-  ASHLAR_CHECK(shape.ranks() == world.size(), "a mesh of ", shape.ranks(), " ranks over ", world.size());
+  ASHLAR_CHECK(shape.ranks() == world.size(), "the mesh has ", shape.ranks(), " ranks, but the world has ",
+               world.size());
 }
 
 comm::Communicator& Mesh::group(AxisSet axes) {

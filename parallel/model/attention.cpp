@@ -96,7 +96,7 @@ ops::HeadNorm Attention::head_norm(nn::ParameterStore& store, const char* name, 
   NormVariant variant = config_.norm.variant;
   variant.type = c.type;
   variant.eps = c.eps;
-  // A gain that all heads share gets gradients from the heads of every rank. Other gains are sharded as the heads are.
+  // A gain that all heads share gets gradients from the heads of every rank. Other gains are sharded like the heads.
   const bool shared = c.kind == QkNorm::kHead || c.kind == QkNorm::kL2, matrix = c.kind == QkNorm::kHeadPer;
   ops::HeadNorm norm{.variant = variant, .shared_weights = shared, .across = c.kind == QkNorm::kFull};
   const nn::DimShard whole = nn::DimShard::whole(heads_.head_dim);
@@ -155,11 +155,7 @@ void Attention::add_to_cache(const Ctx& ctx, KvCache& cache) const {
 Var Attention::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows& rows) const {
   Var qkv = std::move(inputs[0]);
   const KvCache* cache = rows.cache;
-  const ops::AttentionCache held =
-      cache == nullptr
-          ? ops::AttentionCache{}
-          : ops::AttentionCache{
-                .k = cache->k[layer_], .v = cache->v[layer_], .capacity = cache->capacity, .length = cache->length};
+  const ops::AttentionCache held = cache == nullptr ? ops::AttentionCache{} : cache->of_layer(layer_);
   nn::Parameter* const bias = t5_bias_ != nullptr ? t5_bias_ : rows.t5_bias;
   const ops::AttentionOptions options{.B = rows.batch.B,
                                       .T = rows.batch.T,

@@ -34,7 +34,8 @@ ScoreChange score_change(const ModelConfig& c) {
 
 void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
-  if (!(c.attn.scale > 0)) add("attn.scale = ", c.attn.scale, ": expected a number above 0; head_dim^-0.5 is usual");
+  if (!(c.attn.scale > 0))
+    add("attn.scale = ", c.attn.scale, ": expected a number above 0; \"head_dim^-0.5\" is usual");
   if (c.attn.softcap && !(*c.attn.softcap > 0))
     add("attn.softcap = ", *c.attn.softcap, ": expected a number above 0, or \"none\"; Gemma 2 uses 50");
   if (c.attn.clip_qkv && !(*c.attn.clip_qkv > 0))

@@ -7,7 +7,7 @@
 namespace ashlar::model {
 
 Var Branch::forward_from(const Ctx&, std::span<Var>, const Rows&) const {
-  throw Bug(str_cat("[", name(), "] this branch has no inputs to share"));
+  throw Bug(str_cat("[", name(), "] this branch does not support forward_from"));
 }
 
 void Branch::add_to_cache(const Ctx&, KvCache&) const {}

@@ -30,7 +30,7 @@ LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64
 }
 
 nn::Parameter* LatentAttention::add_latent_norm(nn::ParameterStore& store, const char* name, int64_t width) const {
-  // Each rank's heads give a partial sum of its gradient.
+  // All heads use this gain, so each rank's heads give a partial sum of its gradient.
   const nn::ShardedTensor tensor{.name = name_ + name + ".weight",
                                  .role = nn::Role::kNorm,
                                  .global_shape = Shape{width},
@@ -93,19 +93,19 @@ void LatentAttention::add_to_cache(const Ctx& ctx, KvCache& cache) const {
 
 Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
   const int64_t H = slices_.heads.size, q_rank = config_.attn.q_rank;
-  // 1. latents
+  // 1. Compute the latents.
   std::vector<int64_t> widths = {config_.attn.kv_rank, rope_dims()};
   if (q_rank > 0) widths.insert(widths.begin(), q_rank);
   std::vector<Var> latents = split_columns(ctx, tensor::enter(ctx, down_.whole(ctx, x), tp), widths);
-  // 2. queries
+  // 2. Compute the queries.
   const Var q_in = q_rank > 0 ? normed(ctx, latents[0], q_norm_) : tensor::enter(ctx, x, tp);
   const Var q = rotated(ctx, q_(ctx, q_in), H, config_.head_dim, rows);
-  // 3. keys and values
+  // 3. Compute the keys and values.
   const Var shared = rotated(ctx, std::move(latents.back()), 1, rope_dims(), rows);
   const Var c_kv = normed(ctx, latents[latents.size() - 2], kv_norm_);
   const std::vector<Var> kv = split_columns(ctx, kv_(ctx, c_kv), {H * nope_dims(), H * v_head_dim_});
   const Var k = ops::concat_shared_head(ctx, shared, kv[0], H);
-  // 4. attention
+  // 4. Compute the attention.
   const ops::AttentionOptions options{.B = rows.batch.B,
                                       .T = rows.batch.T,
                                       .H = H,
@@ -120,8 +120,7 @@ Var LatentAttention::forward(const Ctx& ctx, const Var& x, const Rows& rows, con
                                       .dropout_rng_stream = scores_rng_stream_};
   const KvCache* cache = rows.cache;
   if (cache == nullptr) return out_(ctx, ops::attention(ctx, {q, k, kv[1]}, options));
-  const ops::AttentionCache held{
-      .k = cache->k[layer_], .v = cache->v[layer_], .capacity = cache->capacity, .length = cache->length};
+  const ops::AttentionCache held = cache->of_layer(layer_);
   return out_(ctx, ops::attention(ctx, {q, k, kv[1]}, options, &held));
 }
 

@@ -30,14 +30,14 @@ constexpr auto names_of(NormPlacement) { return enum_names<NormPlacement>("pre",
 enum class Topology : uint8_t { kSerial, kParallel };
 constexpr auto names_of(Topology) { return enum_names<Topology>("serial", "parallel"); }
 
-/// Method that changes the frequencies for contexts longer than in training.
+/// Method that changes the rotary frequencies for contexts longer than in training.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kLongrope, kProportional, kDynamic };
 constexpr auto names_of(RopeScaling) {
   return enum_names<RopeScaling>("none", "linear", "llama3", "yarn", "longrope", "proportional", "dynamic");
 }
 
-/// Granularity of the norm of queries and keys: each head with one shared gain, each head with its own gain, all heads
-/// as one row, each head without a gain.
+/// Norm of queries and keys. head: over each head, one gain for all heads; head_per: over each head, one gain per head;
+/// full: over all heads as one row; l2: over each head, without a gain.
 enum class QkNorm : uint8_t { kNone, kHead, kHeadPer, kFull, kL2 };
 constexpr auto names_of(QkNorm) { return enum_names<QkNorm>("none", "head", "head_per", "full", "l2"); }
 
@@ -49,20 +49,21 @@ constexpr auto names_of(PosType) {
   return enum_names<PosType>("none", "sinusoidal", "learned", "rope", "alibi", "t5_bias");
 }
 
-/// Meaning of a number W in attn.window_cycle.
+/// Meaning of a window W in attn.window_cycle: a query attends to the last W tokens including its own (sliding), or, in
+/// the chunk of W tokens that contains the query, to all tokens up to the query (chunked).
 enum class WindowKind : uint8_t { kSliding, kChunked };
 constexpr auto names_of(WindowKind) { return enum_names<WindowKind>("sliding", "chunked"); }
 
-/// Computation of queries, keys and values: by one matrix each, or from low-rank latents (attention.h has the
-/// formulas).
+/// Computation of queries, keys and values: by one matrix each (attention.h), or from low-rank latents
+/// (latent_attention.h).
 enum class AttentionKind : uint8_t { kStandard, kMla };
 constexpr auto names_of(AttentionKind) { return enum_names<AttentionKind>("standard", "mla"); }
 
-/// Layers with scaled frequencies: all that rotate, or only those with full attention.
+/// Layers whose rotary frequencies are scaled: all layers that rotate, or only layers with full attention.
 enum class ScaledLayers : uint8_t { kAll, kFull };
 constexpr auto names_of(ScaledLayers) { return enum_names<ScaledLayers>("all", "full"); }
 
-/// init.h has the formulas.
+/// Initial values of matrices; init.h has the formulas.
 enum class InitScheme : uint8_t { kNormal, kGpt2, kSmallWang, kFanIn, kMitchell, kT5, kXavier, kKaiming };
 constexpr auto names_of(InitScheme) {
   return enum_names<InitScheme>("normal", "gpt2", "small_wang", "fan_in", "mitchell", "t5", "xavier", "kaiming");
@@ -96,18 +97,18 @@ struct BiasConfig {
 struct FfnConfig {
   Activation act = Activation::kSilu;
   bool gated = true;                 ///< Wdown(act(Wgate x) * Wup x), else Wdown act(Wup x)
-  std::optional<double> clamp = {};  ///< gated: Wgate x at most this, Wup x within +- this
-  double linear_offset = 0.0;        ///< gated: added to Wup x after the clamp
+  std::optional<double> clamp = {};  ///< gated: upper limit of Wgate x, and limit of |Wup x|
+  double linear_offset = 0.0;        ///< gated: number added to Wup x after the clamp
   bool operator==(const FfnConfig&) const = default;
 };
 
 struct PosConfig {
   PosType type = PosType::kRope;
-  int64_t max_positions = 0;      ///< positions of the learned table; 0 for the other types
-  int64_t learned_offset = 0;     ///< rows of the table before position 0, learned and sinusoidal
-  double alibi_scale = 1;         ///< factor on the slopes
-  int64_t t5_num_buckets = 32;    ///< t5_bias: rows of the table
-  int64_t t5_max_distance = 128;  ///< t5_bias: all larger distances are in the last bucket
+  int64_t max_positions = 0;      ///< number of positions of the learned table; 0 for the other types
+  int64_t learned_offset = 0;     ///< learned, sinusoidal: number of table rows before position 0
+  double alibi_scale = 1;         ///< alibi: factor on the slopes
+  int64_t t5_num_buckets = 32;    ///< t5_bias: number of buckets, the rows of the table
+  int64_t t5_max_distance = 128;  ///< t5_bias: larger distances are in the last bucket
   bool t5_shared = true;          ///< t5_bias: one table for all layers, else one per layer
   bool operator==(const PosConfig&) const = default;
 };
@@ -116,25 +117,25 @@ struct PosConfig {
 /// the scaling type does not use keeps its default.
 struct RopeConfig {
   double base = 10000.0;
-  int64_t dims = 0;                         ///< the first `dims` of head_dim rotate; even
+  int64_t dims = 0;                         ///< the first `dims` columns of each head rotate; even
   std::optional<int64_t> global_dims = {};  ///< rope.dims of layers with full attention (global_rope_dims)
   RopeStyle style = RopeStyle::kHalf;
   bool reversed = false;                  ///< rotate by the negative angle
-  std::vector<double> base_cycle;         ///< bases of the layers, repeated; replaces `base`; 0: no rotation
+  std::vector<double> base_cycle;         ///< bases of the layers, repeated; 0: no rotation; replaces `base`
   std::optional<double> local_base = {};  ///< base of layers with a window; replaces `base`; not with base_cycle
   bool global_enabled = true;             ///< false: layers with full attention do not rotate; not with base_cycle
   RopeScaling scaling = RopeScaling::kNone;
   ScaledLayers scaled_layers = ScaledLayers::kAll;
-  double factor = 1;                              ///< linear, llama3, yarn, longrope
-  double low_freq_factor = 1;                     ///< llama3
-  double high_freq_factor = 4;                    ///< llama3
-  int64_t original_positions = 0;                 ///< llama3, yarn, longrope
-  double beta_fast = 32;                          ///< yarn
-  double beta_slow = 1;                           ///< yarn
-  bool truncate = true;                           ///< yarn
+  double factor = 1;                              ///< used by linear, llama3, yarn, longrope
+  double low_freq_factor = 1;                     ///< used by llama3
+  double high_freq_factor = 4;                    ///< used by llama3
+  int64_t original_positions = 0;                 ///< used by llama3, yarn, longrope; context length before scaling
+  double beta_fast = 32;                          ///< used by yarn
+  double beta_slow = 1;                           ///< used by yarn
+  bool truncate = true;                           ///< used by yarn
   double attention_factor = 1;                    ///< yarn, longrope: factor on cos and sin
   std::vector<double> short_factor, long_factor;  ///< longrope, one per pair
-  double alpha = 1;                               ///< dynamic
+  double alpha = 1;                               ///< used by dynamic
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -161,42 +162,43 @@ struct AttentionConfig {
   bool k_eq_v = false;  ///< layers with full attention have no value matrix: values are the keys before their norm
   bool v_norm = false;  ///< RMS norm of every head's values, without a gain
   double scale = 0;     ///< factor on q.k, usually head_dim^-0.5
-  std::optional<double> softcap;             ///< on the scores: cap * tanh(s / cap)
-  std::optional<double> clip_qkv;            ///< q, k and v, after biases and norms before rope, are clamped to [-c, c]
+  std::optional<double> softcap;             ///< scores s become cap * tanh(s / cap)
+  std::optional<double> clip_qkv;            ///< clamps q, k, v to [-c, c], after biases and a norm that precedes rope
   std::vector<int64_t> window_cycle = {-1};  ///< windows of the layers in tokens, repeated; -1: full attention
-  bool last_layer_full = false;              ///< regardless of the cycle
+  bool last_layer_full = false;              ///< true: the last layer has full attention, regardless of the cycle
   WindowKind window_kind = WindowKind::kSliding;
-  bool sinks = false;                 ///< a learned score without a value for each query head
+  bool sinks = false;                 ///< each query head has a learned score that has no value vector
   double temperature_beta = 0;        ///< queries at position t are multiplied by 1 + beta ln(1 + floor(t / positions))
-  int64_t temperature_positions = 0;  ///< 0: off
+  int64_t temperature_positions = 0;  ///< 0 turns the temperature off
   bool operator==(const AttentionConfig&) const = default;
 };
 
 struct DropoutConfig {
   double embed = 0.0;
-  double attn = 0.0;   ///< on attention probabilities
-  double resid = 0.0;  ///< on each branch output before it joins the residual stream
+  double attn = 0.0;   ///< dropout on attention probabilities
+  double resid = 0.0;  ///< dropout on each branch output before it joins the residual stream
   bool operator==(const DropoutConfig&) const = default;
 };
 
 struct LossConfig {
-  double z_coef = 0.0;  ///< adds z_coef * mean(log(Z)^2), or z_coef * mean(m^2) of the largest logit m
+  double z_coef = 0.0;  ///< factor of the z-loss: mean(log(Z)^2), Z = sum exp(logit), or mean(m^2), m = max logit
   ZKind z_kind = ZKind::kLse;
   bool operator==(const LossConfig&) const = default;
 };
 
 struct InitConfig {
   InitScheme scheme = InitScheme::kGpt2;
-  double std = 0.02;            ///< every matrix for normal and gpt2; embeddings and positions for all schemes
+  double std = 0.02;            ///< standard deviation of tables; for schemes normal and gpt2 also of matrices
   double residual_scale = 1.0;  ///< factor on the std of the two linears that write to the residual stream
-  std::optional<double> trunc_sigma =
-      {};  ///< values beyond this many std are drawn again; std is that before truncation
+  /// Values beyond this many standard deviations are drawn again; `std` is the deviation before truncation.
+  std::optional<double> trunc_sigma = {};
   bool operator==(const InitConfig&) const = default;
 };
 
-/// Everything that defines a model, with every default resolved. Contains supported values only: the schema refuses
-/// others. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F = d_ff, V = vocab_padded, L =
-/// n_layers. n_heads * head_dim need not equal d_model; query head h reads KV head h / (n_heads / n_kv_heads).
+/// Everything that defines a model, with every default resolved. Contains supported values only, since the
+/// configuration schema refuses others. Shapes by name: C = d_model, H = n_heads, G = n_kv_heads, D = head_dim, F =
+/// d_ff, V = vocab_padded, L = n_layers. n_heads * head_dim need not equal d_model; query head h reads KV head h /
+/// (n_heads / n_kv_heads).
 struct ModelConfig {
   int64_t d_model = 0;
   int64_t n_layers = 0;
@@ -204,10 +206,10 @@ struct ModelConfig {
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t d_ff = 0;
-  std::optional<int64_t> embed_dim = {};  ///< width of the token tables if not d_model: the stream is
-                                          ///< then projected in and out, without a bias
+  std::optional<int64_t> embed_dim = {};  ///< width of the token tables if not d_model; two matrices
+                                          ///< without bias then convert between the two widths
   int64_t vocab_size = 0;                 ///< number of valid ids
-  int64_t vocab_pad_to = 1;  ///< table rows are rounded up to a multiple; padded ids are masked in the loss
+  int64_t vocab_pad_to = 1;  ///< table rows are rounded up to a multiple of this; padded ids are masked in the loss
   NormConfig norm;
   BlockConfig block;
   BiasConfig bias;
@@ -234,9 +236,9 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// The window of each layer, -1 for full attention.
+/// Returns the window of each layer; -1 for full attention.
 std::vector<int64_t> layer_windows(const ModelConfig& config);
-/// The shortest cycle that gives these values per layer.
+/// Returns the shortest list that gives these values per layer when it is repeated.
 template <typename T>
 std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
   for (size_t length = 1; length < by_layer.size(); ++length)
@@ -244,18 +246,18 @@ std::vector<T> shortest_cycle(const std::vector<T>& by_layer) {
       return {by_layer.begin(), by_layer.begin() + static_cast<std::ptrdiff_t>(length)};
   return by_layer;
 }
-/// KV heads and head width of one layer: those of model.*, or attn.global_* in layers with full attention. Every layer
-/// has n_heads query heads.
+/// KV heads and head widths of one layer: the values of the keys model.*, or of attn.global_* in layers with full
+/// attention. Every layer has n_heads query heads.
 struct LayerHeads {
   int64_t n_kv_heads = 0, head_dim = 0, v_head_dim = 0;
-  bool values = true;  ///< has a value matrix
+  bool values = true;  ///< true if the layer has a value matrix
   int64_t k_width() const { return n_kv_heads * head_dim; }
   int64_t v_width() const { return n_kv_heads * v_head_dim; }
   bool operator==(const LayerHeads&) const = default;
 };
 LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
-/// Columns of a head that rotate in layers with full attention: rope.global_dims, or if absent the same fraction of the
-/// head as rope.dims / model.head_dim.
+/// Returns the number of columns of a head that rotate in layers with full attention: rope.global_dims. If that key is
+/// absent, the columns are the same fraction of the head as rope.dims is of model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
 /// True if the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
@@ -263,13 +265,13 @@ bool qk_norm_has_gain(const ModelConfig& config);
 /// Shape of the QK-norm gain and bias: [head_dim] (kHead), [heads, head_dim] (kHeadPer), else [heads * head_dim].
 std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int64_t head_dim);
 
-/// Number of norms in a block: 2 serial (4 sandwich), parallel_norms parallel.
+/// Number of norms in a block: 2 if serial (4 with sandwich norms), parallel_norms if parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
-/// The default FFN width: gated 8/3 d_model rounded up to multiple_of, else 4 d_model.
+/// Returns the default FFN width: if gated, 8/3 d_model rounded up to a multiple of `multiple_of`; else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);
 
-/// Rotated columns for a fraction: the integer part of head_dim * fraction.
+/// Returns rope.dims for rope.fraction: the integer part of head_dim * fraction.
 int64_t rope_dims_of(int64_t head_dim, double fraction);
 
 }  // namespace ashlar::model

@@ -11,13 +11,13 @@ namespace ashlar::model {
 
 namespace {
 
-/// True if a size is positive.
+/// Returns true if a size is positive; else adds an error.
 bool check_positive(std::string_view key, int64_t v, std::vector<std::string>& errors) {
   if (v < 1) errors.push_back(str_cat(key, " = ", v, ": expected 1 or more; give a positive size"));
   return v >= 1;
 }
 
-/// Errors of heads that differ by the kind of layer.
+/// Adds the errors of keys that change the heads of layers with full attention (attn.global_*, attn.k_eq_v).
 void add_head_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const AttentionConfig& a = c.attn;
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
@@ -74,8 +74,7 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (c.block.topology == Topology::kParallel && c.norm.placement != NormPlacement::kPre)
     add("norm.placement = \"", name_of(c.norm.placement),
         "\": expected \"pre\", the only placement that block.topology = \"parallel\" supports; change norm.placement "
-        "or "
-        "block.topology");
+        "or block.topology");
   if (c.qk_norm.kind == QkNorm::kL2 && c.qk_norm.type != NormType::kRmsNorm)
     add("attn.qk_norm_type = \"", name_of(c.qk_norm.type),
         "\": expected \"rmsnorm\" with attn.qk_norm = \"l2\"; change attn.qk_norm_type or attn.qk_norm");
@@ -168,7 +167,7 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   }
 }
 
-/// Errors of bases and rotated columns that differ by the kind of layer.
+/// Adds the errors of keys that give layers different rotary bases or different numbers of rotated columns.
 void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const RopeConfig& r = c.rope;
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
@@ -182,7 +181,7 @@ void add_rope_kind_errors(const ModelConfig& c, std::vector<std::string>& errors
   if (c.head_dim < 1 || (!r.global_dims && !c.attn.global_head_dim)) return;
   const int64_t dims = global_rope_dims(c), width = c.attn.global_head_dim.value_or(c.head_dim);
   if (dims < 2 || dims % 2 != 0 || dims > width)
-    add("rope.global_dims = ", dims, r.global_dims ? "" : " (the share of rope.dims in attn.global_head_dim)",
+    add("rope.global_dims = ", dims, r.global_dims ? "" : " (rope.dims * attn.global_head_dim / model.head_dim)",
         ": expected an even number from 2 to ", width,
         ", the width of a head in layers with full attention; set rope.global_dims to such a number");
   if (r.scaling == RopeScaling::kLongrope && dims != r.dims)
@@ -205,7 +204,7 @@ void add_position_errors(const ModelConfig& c, std::vector<std::string>& errors)
     else if (2 * c.pos.t5_max_distance <= c.pos.t5_num_buckets)
       add("pos.t5_max_distance = ", c.pos.t5_max_distance,
           ": expected more than pos.t5_num_buckets / 2 = ", c.pos.t5_num_buckets / 2,
-          ", since the first half of the buckets holds one distance each; T5 uses 128");
+          ", since each bucket of the first half holds a single distance; T5 uses 128");
   }
   if (c.pos.type == PosType::kSinusoidal && c.d_model < 4)
     add("model.d_model = ", c.d_model, ": expected 4 or more with pos.type = \"sinusoidal\", whose frequencies ",
@@ -235,7 +234,7 @@ std::string masked_ids_problem(const ModelConfig& c) {
                  " ids: expected at least one id that is not masked; remove ids from the list");
 }
 
-/// Errors of the embedding, the head, the loss and initial weights.
+/// Adds the errors of the embedding, the head, the loss and initial weights.
 void add_head_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   if (!(c.embed_scale > 0)) add("embed.scale = ", c.embed_scale, ": expected a number above 0; 1 is usual");
@@ -250,7 +249,7 @@ void add_head_errors(const ModelConfig& c, std::vector<std::string>& errors) {
         " or more, or \"none\"; OLMo uses 3");
   if (!(c.init.residual_scale > 0))
     add("init.residual_scale = ", c.init.residual_scale,
-        ": expected a number above 0; 1 keeps the deviations of init.scheme");
+        ": expected a number above 0; 1 leaves the standard deviations of init.scheme unchanged");
 }
 
 }  // namespace

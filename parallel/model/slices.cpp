@@ -9,13 +9,13 @@ namespace ashlar::model {
 
 namespace {
 
-/// The distinct numbers of KV heads over all kinds of layers.
+/// Returns the distinct numbers of KV heads in layers with and without full attention.
 std::vector<int64_t> kv_heads_of_kinds(const ModelConfig& c) {
   const int64_t global = c.attn.global_n_kv_heads.value_or(c.n_kv_heads);
   return global == c.n_kv_heads ? std::vector<int64_t>{global} : std::vector<int64_t>{c.n_kv_heads, global};
 }
 
-/// The number of ranks that hold the same KV head; 0 if `kv_heads` cannot be sharded over `tensor` ranks.
+/// Returns the number of ranks that hold the same KV head; 0 if `kv_heads` cannot be sharded over `tensor` ranks.
 int64_t holders(int64_t kv_heads, int64_t tensor) {
   if (kv_heads % tensor == 0) return 1;
   return tensor % kv_heads == 0 ? tensor / kv_heads : 0;
@@ -69,7 +69,7 @@ Slices with_kv_heads(const ModelConfig& c, int64_t size, int64_t rank, int64_t n
     return s;
   }
   const int64_t ranks_per_head = holders(n_kv_heads, size);
-  ASHLAR_CHECK(ranks_per_head > 0, n_kv_heads, " KV heads on ", size, " ranks");
+  ASHLAR_CHECK(ranks_per_head > 0, n_kv_heads, " KV heads cannot be sharded over ", size, " ranks");
   s.kv_heads = {.begin = rank / ranks_per_head, .size = 1, .global = n_kv_heads};
   s.kv_axes = nn::replicated_and_summed_over(Axis::kTensor);
   s.kv_axes.sharded_over = Axis::kTensor;

@@ -16,7 +16,7 @@ namespace ashlar::model {
 
 namespace {
 
-/// A matrix that every tensor rank holds completely.
+/// Adds a matrix that every tensor rank holds completely.
 nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Shape& shape, const ModelConfig& config,
                           const nn::TensorAxes& axes) {
   const nn::ShardedTensor tensor{.name = name,
@@ -29,7 +29,7 @@ nn::Parameter* projection(nn::ParameterStore& store, const char* name, const Sha
   return &store.add(name, shape, {tensor});
 }
 
-/// Rows of a named table, padded to `storage_rows`.
+/// Adds a table, whose storage is padded to `storage_rows` rows.
 nn::Parameter* table(nn::ParameterStore& store, const nn::ShardedTensor& tensor, int64_t storage_rows) {
   return &store.add(tensor.name, {storage_rows, tensor.cols}, {tensor});
 }
@@ -65,7 +65,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
   };
   if (range.embedding) {
     tokens_ = tokens();
-    // The projection multiplies partial sums, so each rank has a partial gradient.
+    // The projection multiplies partial sums, so each rank has a partial sum of its gradient.
     if (config_.embed_dim)
       project_in_ =
           projection(store, "embed.project.weight", {C, E}, config_, nn::replicated_and_summed_over(Axis::kTensor));
@@ -169,9 +169,10 @@ Var Stage::embed(const Ctx& ctx, const BatchView& batch) const {
 
 void Stage::check_positions(int64_t positions) const {
   ASHLAR_CHECK(!sinusoidal_ || positions + config_.pos.learned_offset <= sinusoidal_.rows(), positions,
-               " positions, a table for ", sinusoidal_ ? sinusoidal_.rows() - config_.pos.learned_offset : 0);
+               " positions exceed the sinusoidal table of ",
+               sinusoidal_ ? sinusoidal_.rows() - config_.pos.learned_offset : 0);
   ASHLAR_CHECK(config_.pos.type != PosType::kRope || positions <= tables_.positions(), positions,
-               " positions, rotary tables for ", tables_.positions());
+               " positions exceed the rotary tables of ", tables_.positions());
 }
 
 Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after) const {
@@ -213,7 +214,7 @@ Var Stage::final_rows(const Ctx& ctx, const Var& x) const {
 }
 
 Tensor Stage::logits(const Ctx& ctx, const Tensor& x) const {
-  ASHLAR_CHECK(head_ != nullptr && ctx.tape == nullptr, "logits are computed on the last stage, unrecorded");
+  ASHLAR_CHECK(head_ != nullptr && ctx.tape == nullptr, "logits must be computed on the last stage and without a tape");
   const Tensor head =
       config_.norm_rows ? ops::normalized_rows(ctx, head_->weight).rows : head_->weight.read(ctx.stream);
   const Tensor part = ops::logits(ctx, final_rows(ctx, Var{.value = x}).value, head,
@@ -231,7 +232,7 @@ KvCache Stage::make_cache(const Ctx& ctx, int64_t batch, int64_t max_tokens) con
 
 Tensor Stage::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, KvCache& cache) const {
   check_positions(cache.length + batch.T);
-  ASHLAR_CHECK(batch.B == cache.B, batch.B, " samples, a cache for ", cache.B);
+  ASHLAR_CHECK(batch.B == cache.B, "got ", batch.B, " samples, but the cache has ", cache.B);
   Var h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()) : Var{.value = x};
   for (const auto& block : blocks_) h = (*block)(ctx, h, rows_of(batch, &cache));
   cache.length += batch.T;

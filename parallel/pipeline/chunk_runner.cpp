@@ -15,7 +15,8 @@ ChunkRunner::Flight& ChunkRunner::flight(int64_t chunk, int64_t micro_batch) {
 BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const BoundaryValues& inputs, bool training) {
   const model::Stage& stage = *chunks_[chunk];
   const MicroBatch& batch = micro_batches_[micro_batch];
-  ASHLAR_CHECK(inputs.size() == (stage.range().embedding ? 0 : 1), inputs.size(), " inputs for chunk ", chunk);
+  ASHLAR_CHECK(inputs.size() == (stage.range().embedding ? 0 : 1), inputs.size(), " inputs for chunk ", chunk,
+               ", expected 1, or 0 with the embedding");
   const Tensor input = inputs.empty() ? Tensor() : inputs.front();
   Ctx ctx = ctx_;
   ctx.dropout.enabled = training;
@@ -32,7 +33,7 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
   Var x = input ? flight.input : stage.embed(ctx, batch.view);
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
   flight.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
-  x.value = flight.input.value = {};  // nodes keep the tensors they need
+  x.value = flight.input.value = {};  // the nodes of the tape keep the tensors that they need
   BoundaryValues result;
   if (stage.range().head) {
     stage.loss(ctx, flight.output, batch.view, stats_);

@@ -9,7 +9,7 @@ namespace ashlar::pipeline {
 
 namespace {
 
-/// Tensors being transferred into and out of this stage.
+/// The tensors that are being transferred into and out of this stage.
 class StageTransfers {
  public:
   StageTransfers(const Ctx& ctx, const Execution& e) : ctx_(ctx), e_(e) {}
@@ -18,23 +18,22 @@ class StageTransfers {
   void put(const Message& message, const BoundaryValues& values) {
     if (!values.empty()) outgoing_.emplace(key(message), values);
   }
-  /// Returns the received tensors of a transfer, which the stream waits for.
+  /// Returns the received tensors of a transfer, and makes the stream wait for them.
   BoundaryValues pop_incoming(const Message& message) {
-    const auto at = incoming_.find(key(message));
-    ASHLAR_CHECK(at != incoming_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
+    auto at = incoming_.extract(key(message));
+    ASHLAR_CHECK(!at.empty(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " is used before its transfer");
-    Arriving arrived = std::move(at->second);
-    incoming_.erase(at);
+    Arriving arrived = std::move(at.mapped());
     if (arrived.transfer == nullptr) return std::move(arrived.values);
     for (comm::Work& work : arrived.transfer->works) work.wait_received(ctx_.stream);
-    // The peer has also issued its side of earlier operations, so waiting for this one costs nothing.
+    // The peer has issued its side of all earlier transfers too, so waiting for them costs nothing.
     const bool kept = std::find(under_way_.begin(), under_way_.end(), arrived.transfer) != under_way_.end();
     while (kept && under_way_to(arrived.transfer->peer) != arrived.transfer) release_oldest(arrived.transfer->peer);
     return std::move(arrived.values);
   }
   void transfer(const Action& a) {
     if (a.peer == e_.stages.rank()) {
-      ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself both sends and receives");
+      ASHLAR_CHECK(a.send && a.receive, "a stage's transfer to itself must both send and receive");
       incoming_.emplace(key(*a.receive), Arriving{.values = pop_outgoing(*a.send), .transfer = nullptr});
       return;
     }
@@ -62,12 +61,12 @@ class StageTransfers {
   void finish() {
     for (const auto& transfer : under_way_) transfer->wait(ctx_.stream);
     ASHLAR_CHECK(incoming_.empty() && outgoing_.empty(), "the schedule left ", incoming_.size(),
-                 " transfers unused and ", outgoing_.size(), " unsent");
+                 " received tensors unused and ", outgoing_.size(), " unsent");
   }
 
  private:
-  /// A transfer. It is kept until a later entry of the list that does not depend on the arrival of messages, so that
-  /// memory is reused at the same places in every step.
+  /// A started transfer. Its sent tensors are released at a fixed entry of the action list, regardless of when messages
+  /// arrive, so that memory is reused at the same points in every step.
   struct Transfer {
     int64_t peer = 0;
     BoundaryValues sent;
@@ -86,11 +85,10 @@ class StageTransfers {
   static Key key(const Message& m) { return {m.payload, m.micro_batch, m.chunk}; }
 
   BoundaryValues pop_outgoing(const Message& message) {
-    const auto at = outgoing_.find(key(message));
-    ASHLAR_CHECK(at != outgoing_.end(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
+    auto at = outgoing_.extract(key(message));
+    ASHLAR_CHECK(!at.empty(), "micro-batch ", message.micro_batch, " of chunk ", message.chunk,
                  " is sent before it is computed");
-    BoundaryValues values = std::move(at->second);
-    outgoing_.erase(at);
+    BoundaryValues values = std::move(at.mapped());
     ASHLAR_CHECK(values.size() == e_.boundary.size(), values.size(), " tensors, but the boundary has ",
                  e_.boundary.size());
     for (Tensor& tensor : values) {
@@ -101,7 +99,7 @@ class StageTransfers {
     }
     return values;
   }
-  /// The oldest kept transfer with `peer`; null if none.
+  /// Returns the oldest unreleased transfer with `peer`; null if there is none.
   std::shared_ptr<Transfer> under_way_to(int64_t peer) const {
     const auto at = std::find_if(under_way_.begin(), under_way_.end(), [&](const auto& t) { return t->peer == peer; });
     return at == under_way_.end() ? nullptr : *at;
@@ -112,7 +110,9 @@ class StageTransfers {
     under_way_.remove(oldest);
   }
 
-  /// Limit for a peer that only receives; a limit below the micro-batches in flight would stall its pipeline.
+  /// Limit on the unreleased transfers with one peer. A tensor that arrives from the peer releases the earlier
+  /// transfers; if the peer only receives, this limit bounds their memory. A limit below the number of micro-batches in
+  /// flight would stall the pipeline.
   static constexpr int64_t kMostUnderWay = 16;
 
   const Ctx& ctx_;
@@ -126,7 +126,7 @@ class StageTransfers {
 
 void execute(const Ctx& ctx, const Execution& e) {
   const int64_t P = e.spec.stages, stage = e.stages.rank(), last = e.spec.chunks() - 1;
-  ASHLAR_CHECK(e.stages.size() == P, e.stages.size(), " ranks for ", P, " stages");
+  ASHLAR_CHECK(e.stages.size() == P, "expected one rank per stage, got ", e.stages.size(), " ranks for ", P, " stages");
   const bool training = e.spec.kind != PipelineSchedule::kForwardOnly;
   StageTransfers transfers(ctx, e);
   const auto activation = [&](const Action& a) { return Message{Payload::kActivation, a.micro_batch, a.chunk}; };

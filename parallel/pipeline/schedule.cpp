@@ -15,14 +15,14 @@ struct Slot {
 
 bool interleaves(const ScheduleSpec& spec) { return spec.virtual_stages > 1; }
 
-/// The number of groups of micro-batches, and the size of the first group, which is the largest.
+/// num_groups: number of groups of micro-batches. group_size: size of the first group, which is the largest.
 int64_t num_groups(const ScheduleSpec& spec) {
   return interleaves(spec) ? std::max<int64_t>(1, spec.micro_batches / spec.stages) : 1;
 }
 int64_t group_size(const ScheduleSpec& spec) { return (spec.micro_batches + num_groups(spec) - 1) / num_groups(spec); }
 
-/// The order of a stage's forwards: group by group, and each group through all chunks. The backwards use the same
-/// order, but the chunks from last to first.
+/// Returns the order of a stage's forwards: one group of micro-batches after another, and each group through all chunks
+/// in turn. The backwards have the same order, except that chunks run from last to first.
 std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   const int64_t groups = num_groups(spec), smaller = spec.micro_batches / groups;
   const int64_t larger_groups = spec.micro_batches % groups;
@@ -38,8 +38,8 @@ std::vector<Slot> forward_order(const ScheduleSpec& spec) {
   return order;
 }
 
-/// The number of warm-up forwards of a stage: those before its first backward, without the forward that the steady
-/// state pairs with this backward.
+/// Returns the number of warm-up forwards of a stage: the forwards before its first backward, except the one that the
+/// steady state pairs with that backward.
 int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   const int64_t all = spec.micro_batches * spec.virtual_stages, behind = spec.stages - 1 - stage;
   switch (spec.kind) {
@@ -53,10 +53,11 @@ int64_t warm_up(const ScheduleSpec& spec, int64_t stage) {
   throw Bug("PipelineSchedule out of range");
 }
 
-/// The computation of a stage, divided into rounds. In the interleaved schedule a round has a forward and a backward.
-/// With two separate rounds, neighbours would be half a round apart, and if tb != tf, the transfers from the last stage
-/// to the first would have no time in common. The other schedules have no such transfers, so they use separate rounds
-/// and need half the warm-up.
+/// Returns the computation of a stage, divided into rounds. In the interleaved schedule a round has a forward and a
+/// backward. If these were separate rounds, neighbouring stages would be half a round apart. If a backward and a
+/// forward take different times, the last stage and the first would then never be ready for a transfer at the same
+/// time. The other schedules have no transfers from the last stage to the first, so they use separate rounds and need
+/// half the warm-up.
 std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
   const std::vector<Slot> order = forward_order(spec);
   const auto all = static_cast<int64_t>(order.size()), ahead = warm_up(spec, stage);
@@ -78,8 +79,8 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
     if (!interleaves(spec) && !round.empty()) rounds.push_back(std::exchange(round, {}));
     round.push_back(backward);
     rounds.push_back(std::move(round));
-    // Weight work is delayed by `stage` further backwards. So a later stage has more of it left after its last
-    // backward, for the time in which earlier stages still wait for theirs.
+    // The weight backward of micro-batch i runs after the input backward of micro-batch i + stage. So a later stage has
+    // more weight backwards left after its last input backward, to fill the time until earlier stages end.
     if (split && i >= stage) rounds.push_back({action(ActionKind::kBackwardWeight, i - stage)});
   }
   for (int64_t i = std::max<int64_t>(0, all - stage); split && i < all; ++i) {
@@ -90,8 +91,9 @@ std::vector<Round> compute_rounds(const ScheduleSpec& spec, int64_t stage) {
 
 void check(const ScheduleSpec& spec) {
   if (spec.stages < 1 || spec.micro_batches < 1 || spec.virtual_stages < 1) {
-    throw input_error("pipeline", "expected at least 1 stage, micro-batch and virtual stage, got ", spec.stages, ", ",
-                      spec.micro_batches, " and ", spec.virtual_stages, "; set each to 1 or more");
+    throw input_error("pipeline",
+                      "expected mesh.pipeline, micro-batches per step and mesh.virtual_stages of at least 1, got ",
+                      spec.stages, ", ", spec.micro_batches, " and ", spec.virtual_stages, "; set each to 1 or more");
   }
   const bool any = spec.kind == PipelineSchedule::kInterleaved || spec.kind == PipelineSchedule::kForwardOnly;
   if (!any && spec.virtual_stages != 1) {
@@ -145,7 +147,7 @@ std::vector<std::vector<Round>> all_rounds(const ScheduleSpec& spec) {
 std::vector<ActionList> make_schedules(const ScheduleSpec& spec) { return add_transfers(spec, all_rounds(spec)); }
 
 ActionList make_schedule(const ScheduleSpec& spec, int64_t stage) {
-  ASHLAR_CHECK(stage >= 0 && stage < spec.stages, "stage ", stage, " of ", spec.stages);
+  ASHLAR_CHECK(stage >= 0 && stage < spec.stages, "stage ", stage, " is not below the number of stages ", spec.stages);
   return add_transfers_of(spec, all_rounds(spec), stage);
 }
 

@@ -17,7 +17,7 @@ struct Progress {
 struct Chunk {
   std::vector<Progress> micro_batches;
   int64_t inputs_done = 0;   // micro-batches [0, n) have run their input backward
-  int64_t weights_done = 0;  // and their weight backward
+  int64_t weights_done = 0;  // micro-batches [0, n) have run their weight backward
 };
 
 struct SimStage {
@@ -36,12 +36,16 @@ class Simulator {
  public:
   Simulator(const ScheduleSpec& spec, const std::vector<ActionList>& lists, const Costs& costs)
       : spec_(spec), costs_(costs) {
-    ASHLAR_CHECK(static_cast<int64_t>(lists.size()) == spec.stages, lists.size(), " lists of ", spec.stages);
+    ASHLAR_CHECK(static_cast<int64_t>(lists.size()) == spec.stages, "got ", lists.size(), " lists for ", spec.stages,
+                 " stages");
     for (const auto* list : {&costs.forward, &costs.backward_input, &costs.backward_weight}) {
-      ASHLAR_CHECK(static_cast<int64_t>(list->size()) == spec.chunks(), list->size(), " costs of ", spec.chunks());
-      for (const double cost : *list) ASHLAR_CHECK(std::isfinite(cost) && cost >= 0, "cost ", cost);
+      ASHLAR_CHECK(static_cast<int64_t>(list->size()) == spec.chunks(), "got ", list->size(), " costs for ",
+                   spec.chunks(), " chunks");
+      for (const double cost : *list)
+        ASHLAR_CHECK(std::isfinite(cost) && cost >= 0, "expected a finite cost of 0 or more, got ", cost);
     }
-    ASHLAR_CHECK(std::isfinite(costs.latency) && costs.latency >= 0, "latency ", costs.latency);
+    ASHLAR_CHECK(std::isfinite(costs.latency) && costs.latency >= 0, "expected a finite latency of 0 or more, got ",
+                 costs.latency);
     const Chunk fresh{.micro_batches = std::vector<Progress>(static_cast<size_t>(spec.micro_batches))};
     for (const ActionList& list : lists) {
       stages_.push_back({.list = &list, .chunks = {static_cast<size_t>(spec.virtual_stages), fresh}});
@@ -77,7 +81,8 @@ class Simulator {
     return str_cat("stage ", index, " at action ", s.at(), " (", describe(s.action()), ")");
   }
 
-  /// Throws unless the condition for a stage's next action holds. The text is formatted only if it does not.
+  /// Throws unless the condition for a stage's next action holds. The text is formatted only if the condition does not
+  /// hold.
   template <typename... Parts>
   void require(bool condition, int64_t index, const Parts&... reason) {
     if (condition) return;
@@ -85,7 +90,7 @@ class Simulator {
                       " micro-batches, ", spec_.virtual_stages, " virtual stages: ", where(index), ": ", reason...));
   }
 
-  /// Runs a stage's next action, unless it must wait.
+  /// Runs a stage's next action. Returns false if the stage is done or must wait.
   bool advance(int64_t index) {
     SimStage& s = stage(index);
     if (s.done()) return false;
@@ -125,7 +130,7 @@ class Simulator {
       ++s.queued;
       cost += costs_.backward_input[static_cast<size_t>(k)];
     }
-    // A full backward defers nothing, so it changes no peak.
+    // Only an input backward defers weight work. A full backward must not count in the peak of `queued`.
     if (action.kind == ActionKind::kBackwardInput) note_peaks(s);
     if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) {
       require(m == chunk.weights_done, index, "expected the weights of micro-batch ", chunk.weights_done);

@@ -25,15 +25,15 @@ DataParallel::DataParallel(const ShardPlan& plan, nn::ParameterStore& store, mes
   for (const Bucket& bucket : plan.buckets) own.push_back(bucket.replicas);
   for (const AxisSet axes : mesh.agree_on(own)) {
     comm::Communicator& replicas = mesh.group(axes);
-    if (std::find(own.begin(), own.end(), axes) == own.end()) continue;  // belongs to another stage
+    if (std::find(own.begin(), own.end(), axes) == own.end()) continue;  // only another stage needs this group
     queues_.emplace(axes, Queue{.replicas = &replicas, .buckets = {}});
     comm::make_window(replicas, store.values().mut_view());
     comm::make_window(replicas, store.grads().mut_view());
   }
   for (const Bucket& bucket : plan.buckets) {
     Queue& queue = queues_.at(bucket.replicas);
-    ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == queue.replicas->size(), bucket.parts.size(), " parts for ",
-                 queue.replicas->size(), " replicas");
+    ASHLAR_CHECK(static_cast<int>(bucket.parts.size()) == queue.replicas->size(), "expected one part per replica, got ",
+                 bucket.parts.size(), " parts for ", queue.replicas->size(), " replicas");
     queue.buckets.push_back(&bucket);
   }
 }
@@ -44,8 +44,8 @@ bool DataParallel::all_left() const {
 }
 
 void DataParallel::begin_step(int64_t micro_batches) {
-  ASHLAR_CHECK(all_left() && micro_batches > 0, "expected the previous step to be finished, got ", micro_batches,
-               " micro-batches");
+  ASHLAR_CHECK(all_left() && micro_batches > 0, "expected a finished previous step and at least 1 micro-batch, got ",
+               micro_batches, " micro-batches");
   micro_batches_ = micro_batches;
   for (auto& [axes, queue] : queues_) queue.waiting = queue.buckets.size();
   store_.begin_step();
@@ -94,7 +94,7 @@ void DataParallel::finish() {
 void DataParallel::start_param_sync() {
   ASHLAR_CHECK(all_left(), "expected all gradients to be reduced before weights are gathered");
   wait_param_sync();
-  for (const Bucket& bucket : plan_.buckets) {  // in the order of forward
+  for (const Bucket& bucket : plan_.buckets) {  // in the order in which forward reads the weights
     comm::Communicator& replicas = *queues_.at(bucket.replicas).replicas;
     const Tensor values = store_.values().flat_range(bucket.begin, bucket.size);
     const comm::Range& own = bucket.parts[static_cast<size_t>(replicas.rank())];

@@ -84,7 +84,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   const Resolved r = continued({"train.steps=2000"}, stored);
   EXPECT_EQ(r.config.schedule.warmup_steps, 2);
   EXPECT_EQ(r.config.schedule.decay_steps, 38);
-  EXPECT_EQ(derived_line(r, "schedule.warmup_steps"), "schedule.warmup_steps = 2 (of run/checkpoints/step-40)");
+  EXPECT_EQ(derived_line(r, "schedule.warmup_steps"), "schedule.warmup_steps = 2 (from run/checkpoints/step-40)");
   const Resolved given = continued({"train.steps=2000", "schedule.warmup_steps=100"}, stored);
   EXPECT_EQ(given.config.schedule.warmup_steps, 100);
   EXPECT_EQ(given.config.schedule.decay_steps, 38);
@@ -103,7 +103,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   EXPECT_EQ(resolve(file, facts()).config.train.eval_sequences, 100);
   EXPECT_TRUE(std::any_of(kept.begin(), kept.end(), [](const DerivedValue& d) {
     return d.rule ==
-           "of there; train.eval_batches = 50 was applied when the run began, set train.eval_sequences for another "
+           "from there; train.eval_batches = 50 was applied when the run began, set train.eval_sequences for another "
            "number";
   }));
   EXPECT_EQ(continued({"train.eval_batches=50", "train.micro_batch=1"}, of_batches).config.train.eval_sequences, 100);

@@ -61,7 +61,7 @@ TEST(TakeModel, EveryAxisOfAnyModelIsTakenAndTold) {
     got.init = stored.init;  // the run's own
     EXPECT_EQ(got, stored);
     EXPECT_GT(t.values.size(), 20U);
-    for (const DerivedValue& v : t.values) EXPECT_EQ(v.rule, "of there/step-8");
+    for (const DerivedValue& v : t.values) EXPECT_EQ(v.rule, "from there/step-8");
   }
 }
 

@@ -132,8 +132,8 @@ TEST(Resolve, NumbersOfTheOptimizerAreThoseOfItsRule) {
     EXPECT_EQ(derived_line(r, "optimizer.beta2"),
               str_cat("optimizer.beta2 = ", value_text(expected.beta2), " (optimizer.kind ", name, ")"));
   }
-  EXPECT_EQ(default_text(schema()[key_index("optimizer.beta2")]), "that of optimizer.kind: adamw 0.95, lion 0.99");
-  EXPECT_EQ(default_text(schema()[key_index("optimizer.eps")]), "that of optimizer.kind: adamw 1e-08");
+  EXPECT_EQ(default_text(schema()[key_index("optimizer.beta2")]), "depends on optimizer.kind: adamw 0.95, lion 0.99");
+  EXPECT_EQ(default_text(schema()[key_index("optimizer.eps")]), "depends on optimizer.kind: adamw 1e-08");
   EXPECT_EQ(derived_line(resolved({"optimizer.kind=lion", "optimizer.beta2=0.5"}), "optimizer.beta2"), "");
   expect_one(errors_of({"optimizer.kind=lion", "optimizer.eps=1e-8"}), "optimizer.eps = 1e-08",
              "only when optimizer.kind = \"adamw\"");
@@ -266,13 +266,16 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"schedule.kind=constant", "schedule.min_ratio=0.2"}), "schedule.min_ratio", "not constant");
   expect_one(errors_of({"schedule.kind=inv_sqrt", "schedule.decay_steps=9"}), "schedule.decay_steps", "cosine");
   expect_one(errors_of({"schedule.kind=wsd", "schedule.decay_steps=951"}), "schedule.decay_steps = 951", "950");
+  // After a warm-up of all steps, one step may still decay.
+  expect_one(errors_of({"schedule.kind=wsd", "schedule.warmup_steps=1000", "schedule.decay_steps=2"}),
+             "schedule.decay_steps = 2", "at most 1 (train.steps");
   expect_one(errors_of({"train.micro_batch=5"}), "train.micro_batch = 5",
              "divisor of train.global_batch / mesh.data = 12");
   expect_one(errors_of({"train.micro_batch=24"}), "train.micro_batch = 24",
              "divisor of train.global_batch / mesh.data = 12");
   expect_one(errors_of({"train.global_batch=1048576", "train.sequence_length=1048576"}), "train.micro_batch = 1048576",
              "2147483647 tokens, got 1048576 * 1048576");
-  expect_one(errors_of({"vocab.size=64"}), "vocab.size = 64", "65 ids of the dataset");
+  expect_one(errors_of({"vocab.size=64"}), "vocab.size = 64", "65, the number of ids of the dataset");
   expect_one(errors_of({"data.restart_positions=true"}), "data.restart_positions", "data.document_mask = true");
   expect_one(errors_of({"data.restart_positions=true", "data.document_mask=true", "pos.type=none"}),
              "data.restart_positions", "pos.type");
@@ -286,7 +289,7 @@ TEST(Resolve, CrossChecks) {
   expect_one(errors_of({"attn.temperature_beta=0.1"}), "attn.temperature_beta = 0.1", "attn.temperature_positions");
   expect_one(errors_of({"attn.temperature_positions=8"}), "attn.temperature_positions = 8",
              "attn.temperature_beta above 0 too, got 0");
-  expect_one(errors_of({"attn.global_head_dim=7"}), "rope.global_dims = 7", "rope.dims in attn.global_head_dim");
+  expect_one(errors_of({"attn.global_head_dim=7"}), "rope.global_dims = 7", "rope.dims * attn.global_head_dim");
   EXPECT_EQ(resolved({"schedule.kind=wsd"}).config.schedule.decay_steps, 200);
   EXPECT_EQ(resolved({"schedule.kind=constant"}).config.schedule.decay_steps, 0);
   EXPECT_EQ(resolved({"schedule.kind=inv_sqrt"}).config.schedule.min_ratio, 0.1);

@@ -122,7 +122,7 @@ TEST_F(Checks, SkipReachesNothing) {
 TEST_F(Checks, AStructIsReadBackAsItWasSet) {
   const StepScalars scalars{.lr = 0.5, .philox_step = 7};
   const SetStruct set = SetStruct::of(scalars, matrix(1, sizeof(StepScalars), DType::kUInt8));
-  check(set);
+  check("set_struct", set);
   std::memcpy(set.dst.data, set.bytes.data(), static_cast<size_t>(set.size));
   EXPECT_EQ(struct_of<StepScalars>(ConstView(set.dst)).philox_step, 7U);
   EXPECT_THROW(struct_of<LossStats>(set.dst), Bug);

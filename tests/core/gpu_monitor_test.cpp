@@ -43,8 +43,9 @@ TEST_F(GpuMonitors, TellClockPowerAndWhatHoldsTheClock) {
   EXPECT_EQ(to_text(reading), "1980 MHz  700 W");
   setenv("ASHLAR_STAND_IN_NVML", "1410 699600 100", 1);  // 0x64
   reading = monitor.read();
-  EXPECT_EQ(reading.limits, "power cap, heat, heat, by hardware");
-  EXPECT_EQ(to_text(reading), "1410 MHz  700 W  limited by power cap, heat, heat, by hardware");
+  EXPECT_EQ(reading.limits, "power cap, software thermal slowdown, hardware thermal slowdown");
+  EXPECT_EQ(to_text(reading),
+            "1410 MHz  700 W  limited by power cap, software thermal slowdown, hardware thermal slowdown");
 }
 
 TEST_F(GpuMonitors, LeaveOutWhatIsNotTold) {

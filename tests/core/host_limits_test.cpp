@@ -144,7 +144,8 @@ TEST(HostLimits, ALimitOfAddressesIsNamedWithItsValue) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
   const std::string text = memory_state_text();
   setrlimit(RLIMIT_AS, &before);
-  EXPECT_THAT(text, HasSubstr("MiB of addresses and may have 1073741824 (ulimit -v 1099511627776); raise that limit"));
+  EXPECT_THAT(text,
+              HasSubstr("MiB of address space, limit 1073741824 MiB (ulimit -v 1099511627776); raise that limit"));
 }
 
 }  // namespace

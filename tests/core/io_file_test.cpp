@@ -302,7 +302,8 @@ TEST(SystemError, ExhaustionIsAResourceAndEverythingElseAnInput) {
   for (const int number : {ENOENT, EACCES, EPERM, EROFS, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP})
     EXPECT_EQ(system_error("file", "read", "x", number).code(), ExitCode::kInput) << number;
   EXPECT_STREQ(system_error("file", "read", "a/b", EIO).what(),
-               "[file] cannot read 'a/b': Input/output error (errno 5); the storage device reports a failure");
+               "[file] cannot read 'a/b': Input/output error (errno 5); the storage device reports a failure: check it "
+               "or choose another path");
 }
 
 TEST(InputFile, RefusesWhatIsNotARegularFile) {
@@ -320,7 +321,7 @@ TEST(InputFile, ReadPastTheEndNamesFileAndRange) {
   std::vector<std::byte> buffer(8);
   const Error error = error_of([&] { file.read_at(5, buffer); });
   EXPECT_EQ(error.code(), ExitCode::kDamagedData);
-  EXPECT_THAT(error.what(), HasSubstr("expected bytes 5 to 13, the file ends at 10"));
+  EXPECT_THAT(error.what(), HasSubstr("expected bytes 5 to 13, reading stopped at byte 10"));
 }
 
 TEST(InputFile, ReadsAsFarAsTheFileReachesNow) {

@@ -212,7 +212,7 @@ TEST_F(CublasLtTest, RefusesWhatDoesNotFit) {
     run({.a = a, .b = a, .c = c.mut(), .transpose_b = true});
     FAIL() << "no error";
   } catch (const Bug& bug) {
-    EXPECT_THAT(bug.what(), HasSubstr("[gemm] a [4, 8], b [4, 8], c [4, 5]"));
+    EXPECT_THAT(bug.what(), HasSubstr("[gemm] expected matching shapes, got a [4, 8], b [4, 8], c [4, 5]"));
   }
 }
 

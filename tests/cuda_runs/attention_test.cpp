@@ -19,7 +19,8 @@ TEST(CudaAttention, IsOurOwnWithoutCudnnAndTheLogSaysWhyUnlessItWasAsked) {
   const std::string words = "run.dtype=bf16 train.steps=1 checkpoint.every=0 ";
   const ShellResult automatic = runs.train(words + "run.dir=a");
   ASSERT_EQ(automatic.code, 0) << automatic.out << automatic.err;
-  EXPECT_THAT(automatic.out, HasSubstr("attention is our own: [cuDNN] this build of ashlar has no cuDNN attention"));
+  EXPECT_THAT(automatic.out,
+              HasSubstr("attention uses our own kernels: [cuDNN] this build of ashlar has no cuDNN attention"));
   const ShellResult own = runs.train(words + "train.attention=own run.dir=o");
   ASSERT_EQ(own.code, 0) << own.out << own.err;
   EXPECT_THAT(own.out, Not(HasSubstr("attention is")));

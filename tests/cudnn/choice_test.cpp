@@ -95,11 +95,11 @@ class CudnnChoice : public ::testing::Test {
     const std::vector<std::string> lines = decide(*choice);
     EXPECT_EQ(forward_plan_, nullptr);
     EXPECT_EQ(backward_plan_, nullptr);
-    if (lines.size() != 1 || !lines[0].starts_with("attention is our own: ")) {
+    if (lines.size() != 1 || !lines[0].starts_with("attention uses our own kernels: ")) {
       ADD_FAILURE() << ::testing::PrintToString(lines);
       return "";
     }
-    std::string reason = lines[0].substr(22);
+    std::string reason = lines[0].substr(32);
     try {
       decide(*make(AttentionKernels::kCudnn));
       ADD_FAILURE() << "cuDNN was chosen";
@@ -126,7 +126,7 @@ TEST_F(CudnnChoice, WhereItHoldsBothAutoAndCudnnTakeIt) {
   for (const AttentionKernels wanted : {AttentionKernels::kAuto, AttentionKernels::kCudnn}) {
     tests_ = reserved_ = 0;
     const std::unique_ptr<AttentionChoice> choice = make(wanted);
-    EXPECT_THAT(decide(*choice), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
+    EXPECT_THAT(decide(*choice), ElementsAre("attention uses cuDNN 9.19.0, with a workspace of 0 MB"));
     EXPECT_NE(forward_plan_, nullptr);
     EXPECT_NE(backward_plan_, nullptr);
     EXPECT_EQ(tests_, 2) << "forward and backward";
@@ -165,7 +165,8 @@ TEST_F(CudnnChoice, ACallOutsideTheContractIsNoQuestion) {
   capped.shape.scores.softcap = 30;
   EXPECT_EQ(choice->serve(capped, stream_), nullptr);
   EXPECT_EQ(num_choices(choice->met()), 0);
-  EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected plain causal attention, got a soft cap"));
+  EXPECT_THAT(choice->report(),
+              ElementsAre("attention uses our own kernels: expected plain causal attention, got a soft cap"));
   const std::unique_ptr<AttentionChoice> demanded = make(AttentionKernels::kCudnn);
   EXPECT_EQ(demanded->serve(capped, stream_), nullptr);
   EXPECT_THROW(demanded->report(), Error);
@@ -176,16 +177,17 @@ TEST_F(CudnnChoice, APartMayBeOurOwn) {
   AttentionBackward adding = backward();
   adding.mode = GradMode::kAccumulate;
   choice->serve(adding, stream_);
-  EXPECT_THAT(decide(*choice), ElementsAre(HasSubstr("a part of attention is that of cuDNN 9.19.0"),
-                                           HasSubstr("a part of attention is our own: expected gradients that are")));
+  EXPECT_THAT(decide(*choice),
+              ElementsAre(HasSubstr("a part of attention uses cuDNN 9.19.0"),
+                          HasSubstr("a part of attention uses our own kernels: expected gradients that are")));
 }
 
 TEST_F(CudnnChoice, TheWorkspaceMustHaveRoomBesideTheTest) {
   free_bytes_ = kSpare + kWorkspace;
   EXPECT_THAT(
       decide(*make(AttentionKernels::kAuto)),
-      ElementsAre(HasSubstr("a part of attention is that of cuDNN"),
-                  AllOf(HasSubstr("a part of attention is our own: expected "),
+      ElementsAre(HasSubstr("a part of attention uses cuDNN"),
+                  AllOf(HasSubstr("a part of attention uses our own kernels: expected "),
                         HasSubstr("bytes of memory for cuDNN's workspace and the comparison with our own kernels, "
                                   "got 65536"))));
   EXPECT_EQ(backward_plan_, nullptr);
@@ -307,8 +309,9 @@ TEST_F(CudnnChoice, RanksOfSeveralKindsHaveOurOwn) {
   const std::unique_ptr<AttentionChoice> choice = make(AttentionKernels::kAuto),
                                          demanded = make(AttentionKernels::kCudnn);
   work(*choice);
-  EXPECT_THAT(choice->report(), ElementsAre("attention is our own: expected one cuDNN and one kind of device on all "
-                                            "ranks, got several"));
+  EXPECT_THAT(choice->report(),
+              ElementsAre("attention uses our own kernels: expected one version of cuDNN and one GPU model on all "
+                          "ranks, got several"));
   work(*demanded);
   EXPECT_THROW(demanded->report(), Error);
 }

@@ -86,7 +86,7 @@ TEST(CudnnContract, DevicesThatWereNeverTriedAreRefused) {
 
 TEST(CudnnContract, VersionsThatAreTooOldOrKnownToBeWrongAreRefused) {
   EXPECT_THAT(refused(plain(), {.version = 90701, .sm = 90}),
-              HasSubstr("expected cuDNN 9.8.0 or a later 9, got 9.7.1"));
+              HasSubstr("expected cuDNN 9.8.0 or a later 9.x, got 9.7.1"));
   EXPECT_THAT(refused(plain(), {.version = 8907, .sm = 90}), HasSubstr("expected cuDNN 9.8.0 or a later 9"));
   EXPECT_THAT(refused(plain(), {.version = 100000, .sm = 90}), HasSubstr("got 10.0.0"));
   EXPECT_THAT(refused(plain(), {.version = 91000, .sm = 90}), HasSubstr("got 9.10.0: its backward of bf16 is wrong"));

@@ -109,7 +109,7 @@ class CudnnDispatch : public ::testing::Test {
 TEST_F(CudnnDispatch, CallsOfACaseThatWasChosenRunThePlans) {
   CudnnBackend backend = make(AttentionKernels::kAuto);
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  EXPECT_THAT(choose(backend, *stream), ElementsAre("attention is that of cuDNN 9.19.0, with a workspace of 0 MB"));
+  EXPECT_THAT(choose(backend, *stream), ElementsAre("attention uses cuDNN 9.19.0, with a workspace of 0 MB"));
   EXPECT_EQ(backend.attention_workspace_bytes(), kB * kH * kT * kT * 4);
   const std::vector<float> got = results(backend, *stream, kT), want = results(plain_, *plain_stream_, kT);
   EXPECT_EQ(planner_->runs, 2);
@@ -161,8 +161,9 @@ TEST_F(CudnnDispatch, TheWorkspaceIsThereBeforeTheFirstStep) {
 TEST_F(CudnnDispatch, ResultsThatDifferOnTheDeviceAreRefused) {
   CudnnBackend backend = make(AttentionKernels::kAuto, Planted::kSwapped);
   const std::unique_ptr<Stream> stream = backend.make_stream();
-  EXPECT_THAT(choose(backend, *stream), Contains(HasSubstr("our own: expected cuDNN to agree with our own kernels, "
-                                                           "got a dk that is off")));
+  EXPECT_THAT(choose(backend, *stream),
+              Contains(HasSubstr("our own kernels: expected cuDNN to agree with our own kernels, "
+                                 "got a dk that is off")));
   results(backend, *stream, kT);
   EXPECT_EQ(planner_->runs, 1) << "the forward alone";
 }

@@ -104,7 +104,7 @@ TEST(BuildPlan, ComesBackFromItsBytesAndDamageIsSeen) {
 TEST(BuildPlan, NothingToTrainOnIsAnError) {
   BuildPlan plan = sample_plan();
   PlanBuilder empty(plan, 0.1);
-  for (int64_t i = 0; i < 4; ++i) empty.add(i, {.pieces = {}, .empty_documents = 1});
+  for (int64_t i = 0; i < 4; ++i) empty.add(i, {.pieces = {}, .read = {.empty_documents = 1}});
   EXPECT_THROW(empty.finish(), Error);
   PlanBuilder one(plan, 0.9);
   one.add(0, {.pieces = {{1, true}}});

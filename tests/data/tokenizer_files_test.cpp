@@ -151,9 +151,10 @@ TEST(TokenizerFiles, FieldsThatAreNotKnownAreNamed) {
   EXPECT_THAT(changed("/surprise", 1), HasSubstr("tokenizer.json: surprise"));
   EXPECT_THAT(changed("/normalizer", {{"type", "BertNormalizer"}}), HasSubstr("normalizer.type = \"BertNormalizer\""));
   EXPECT_THAT(changed("/pre_tokenizer", {{"type", "UnicodeScripts"}}), HasSubstr("pre_tokenizer.type"));
-  EXPECT_THAT(changed("/pre_tokenizer", json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
+  EXPECT_THAT(
+      changed("/pre_tokenizer", json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Split",
       "pattern": {"Regex": "a[[:alpha:]]"}, "behavior": "Isolated"}]})")),
-              HasSubstr("pre_tokenizer.pretokenizers[0].pattern: the pattern has a class in a class"));
+      HasSubstr("pre_tokenizer.pretokenizers[0].pattern: the pattern has a character class inside a character class"));
   EXPECT_THAT(changed("/pre_tokenizer", json::parse(R"({"type": "Split", "pattern": {"Regex": "\\p{Han}"},
       "behavior": "Isolated"})")),
               HasSubstr("the property Han"));

@@ -86,7 +86,7 @@ TEST(AttentionClasses, RefusedByTheKey) {
   expect("ministral", {{"layer_types", {"a", "b", "c", "d"}}}, "for layer 0, got \"a\"; correct");
   expect("ministral", {{"sliding_window", nullptr}}, "sliding_window is not set");
   expect("gpt_neo", {{"attention_types", {{{"local"}, 3}}}, {"-attention_layers", 0}},
-         "\"local\" for 4 layers (num_layers), got 3; correct");
+         "\"local\" for 4 layers (num_layers), got kinds for 3; correct");
   expect("gpt_neo", {{"attention_types", 5}}, "attention_types");
   expect("gpt_neo", {{"attention_layers", {"local", "local", "local", "local"}}}, "attention_layers");
   expect("mpt", {{"attn_config", {{"prefix_lm", true}}}}, "attn_config.prefix_lm");

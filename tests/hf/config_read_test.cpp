@@ -323,7 +323,7 @@ TEST(HfConfigRead, GemmaActivation) {
   EXPECT_THAT(testing::error_of([&] {
                 act({{"hidden_act", "silu"}, {"hidden_activation", "relu"}});
               }).what(),
-              HasSubstr("hidden_act = \"silu\": expected relu as in hidden_activation"));
+              HasSubstr("hidden_act = \"silu\": expected relu, the activation that hidden_activation names"));
   EXPECT_THAT(testing::error_of([&] {
                 read_type("gemma", {{"use_bidirectional_attention", true}});
               }).what(),

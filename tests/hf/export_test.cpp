@@ -136,7 +136,7 @@ TEST(HfExport, InAnotherDtypeRoundsOnceAndRefusesWhatDoesNotFit) {
   const Error error = testing::error_of([&] {
     testing::export_alone(changed.config(), changed_source, dir.path() / "f16", {.dtype = io::FileDType::kF16});
   });
-  EXPECT_THAT(error.what(), HasSubstr("norm_final.weight element 2 does not fit float16"));
+  EXPECT_THAT(error.what(), HasSubstr("norm_final.weight element 2 is out of range for float16"));
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "f16/config.json"));
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "f16/model.safetensors"));
 }

@@ -85,7 +85,7 @@ TEST(LatentClasses, OtherValuesAndDefaults) {
   EXPECT_EQ(bare.model.rope.base, 12000000.0);
   EXPECT_EQ(bare.model.rope.factor, 8);
   EXPECT_EQ(bare.model.rope.original_positions, 8192);
-  EXPECT_THAT(bare.notes, Contains(HasSubstr("no rotary dictionary")));
+  EXPECT_THAT(bare.notes, Contains(HasSubstr("rope_parameters is absent: using llama3")));
 }
 
 TEST(LatentClasses, WrittenAndReadAgainIsTheSameModel) {

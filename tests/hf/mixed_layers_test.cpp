@@ -245,8 +245,8 @@ TEST(MixedLayers, RefusedByTheKey) {
   expect(gemma4, {{"num_kv_shared_layers", 2}}, "num_kv_shared_layers");
   expect(gemma4, {{"enable_moe_block", true}}, "enable_moe_block");
   expect(gemma4, {{"use_bidirectional_attention", "all"}}, "use_bidirectional_attention");
-  expect(gemma4, {{"global_head_dim", 16}}, "expected 12 as in per_layer_config");
-  expect(gemma4, {{"num_global_key_value_heads", 2}}, "expected 1 as in per_layer_config");
+  expect(gemma4, {{"global_head_dim", 16}}, "expected 12, the width that per_layer_config gives");
+  expect(gemma4, {{"num_global_key_value_heads", 2}}, "expected 1, the number that per_layer_config gives");
   expect(gemma4, {{"per_layer_config", {{"0", {{"head_dim", 12}}}}}}, "remove those of layer 0");
   expect(gemma4, {{"per_layer_config", {{"5", {{"intermediate_size", 12}}}}}}, "per_layer_config.5.intermediate_size");
   expect(gemma4, {{"per_layer_config", {{"7", {{"head_dim", 12}}}}}},

@@ -233,7 +233,7 @@ TEST(Arena, ALimitOfAddressesIsNamedAndUsedToItsEnd) {
   EXPECT_TRUE(small);
   EXPECT_THAT(text,
               ::testing::HasSubstr("out of memory for optimizer: asked for 104857600 bytes with 20971520 in use"));
-  EXPECT_THAT(text, ::testing::HasSubstr("MiB of addresses and may have "));
+  EXPECT_THAT(text, ::testing::HasSubstr("MiB of address space, limit "));
   EXPECT_THAT(text, ::testing::HasSubstr("(ulimit -v "));
 }
 

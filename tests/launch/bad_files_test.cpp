@@ -168,7 +168,7 @@ TEST(BadFiles, OfModels) {
        model("llama", R"(s/"rope_scaling": null/"rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}/)"),
        "import m o",
        kInput,
-       {"m/config.json", "rope_theta = 10000.0: expected 20000 as in the rotary dictionary"}},
+       {"m/config.json", "rope_theta = 10000.0: expected 20000, the value in rope_scaling or rope_parameters"}},
       {"scalings that contradict each other",
        model("llama", R"(s/"rope_scaling": null/"rope_scaling": {"type": "linear", "factor": 2.0}, )"
                       R"("rope_parameters": {"rope_type": "linear", "factor": 4.0}/)"),
@@ -206,7 +206,7 @@ TEST(BadFiles, OfModels) {
        model("llama", R"(s/LlamaForCausalLM/MixtralForCausalLM/; s/"llama"/"mixtral"/)"),
        "import m o",
        kInput,
-       {"'MixtralForCausalLM' is not a supported class"}},
+       {"'MixtralForCausalLM' is not supported; expected a model of one of the classes"}},
       {"weights cut off",
        model("mistral", "") + "head -c 40000 m/model.safetensors >w && mv w m/model.safetensors",
        "import m o",

@@ -75,7 +75,7 @@ TEST_F(FiniteWeights, OfACheckpoint) {
        {"eval bad", "generate bad --tokens 3", "train tiny.toml run.dir=second run.init_from=bad train.steps=8",
         "launch -np 2 eval bad", "launch -np 2 generate bad --tokens 3"})
     EXPECT_THAT(refused(words), named) << words;
-  EXPECT_THAT(refused("export bad hub"), HasSubstr("is inf, the first in the order of the files"));
+  EXPECT_THAT(refused("export bad hub"), HasSubstr("is inf, the first such value in the order of the files"));
   EXPECT_FALSE(fs::exists(run_.dir() / "hub/config.json"));
 }
 

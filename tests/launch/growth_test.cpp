@@ -42,9 +42,9 @@ struct Counted {
 };
 
 Counted counted(const std::string& log) {
-  static const std::regex kLine(
-      R"(at most ([0-9.]+) messages with ([0-9]+) bytes of tensors and ([0-9.]+) with ([0-9]+) of host values; )"
-      R"(staging ([0-9]+) bytes, descriptors ([0-9]+))");
+  static const std::regex kLine(R"(at most ([0-9.]+) messages with ([0-9]+) bytes of tensors and )"
+                                R"(([0-9.]+) messages with ([0-9]+) bytes of host values; )"
+                                R"(staging ([0-9]+) bytes, descriptors ([0-9]+))");
   std::smatch found;
   if (!std::regex_search(log, found, kLine)) throw std::runtime_error("no line of traffic in " + log);
   return {.messages = std::stod(found[1]),

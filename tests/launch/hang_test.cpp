@@ -174,7 +174,7 @@ TEST_F(Hang, WhatARankIsAtStandsInTheReport) {
       describe_hung({.page = pages_[0], .threads = "main thread: state S\nreader thread: state D"}, 63'000, "> ");
   EXPECT_EQ(text,
             "> [rank 0 of 4 on node7] step 7, forward of micro-batch 2 for 62 s, waits for other ranks, last operation "
-            "barrier on world, operation 5, its 2. of all\n"
+            "barrier on world, operation 5, operations in total: 2\n"
             ">     before that: all_reduce sum fp32[64] on tensor, operation 3\n"
             ">     main thread: state S\n"
             ">     reader thread: state D\n");

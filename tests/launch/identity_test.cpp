@@ -198,7 +198,7 @@ TEST_F(Identity, InitFromTakesTheModelOfItsCheckpoint) {
   shell("sed '/^\\[model\\]/,/^d_ff/d; /^d_model/d' tiny.toml >open.toml && ! grep -q d_model open.toml");
   const std::string out = must("train open.toml train.steps=6 run.dir=next run.init_from=base");
   for (const char* taken :
-       {"rope.base = 500.0 (of base/checkpoints/step-00000006)", "model.d_ff = 32 (of ", "vocab.size = 300 (of "})
+       {"rope.base = 500.0 (from base/checkpoints/step-00000006)", "model.d_ff = 32 (from ", "vocab.size = 300 (from "})
     EXPECT_NE(out.find(str_cat("derived: ", taken)), std::string::npos) << taken << " in " << out;
   for (const char* line : {"base = 500.0", "eps = 0.001", "act = \"relu\"", "d_ff = 32", "size = 300"})
     EXPECT_NE(run_.read("next/config.toml").find(line), std::string::npos) << line;

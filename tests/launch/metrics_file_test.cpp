@@ -69,7 +69,8 @@ TEST_F(MetricsRows, OddLinesAreKeptAndNamedOnce) {
   open_at(5);
   EXPECT_EQ(text_of("metrics.jsonl"), kept);
   ASSERT_EQ(log_.warnings().size(), 1U);
-  EXPECT_NE(log_.warnings()[0].find("10 lines have no row with a step; such lines are kept unchanged: line 2, 6, 10,"),
+  EXPECT_NE(log_.warnings()[0].find(
+                "10 lines are not JSON with an integer \"step\"; such lines are kept unchanged: line 2, 6, 10,"),
             std::string::npos)
       << log_.warnings()[0];
 }

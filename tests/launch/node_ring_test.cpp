@@ -280,7 +280,7 @@ TEST_F(Ring, MalformedBytesAreNotBelieved) {
   EXPECT_EQ(from.take_mismatch(), "");
   EXPECT_EQ(changes({.form = 1}, report_of), 0u);
   EXPECT_THAT(from.take_mismatch(),
-              AllOf(HasSubstr("sends messages of format 1, "), HasSubstr(" bytes, but this one reads"),
+              AllOf(HasSubstr("sends messages of format 1 ("), HasSubstr(" bytes), but this one reads"),
                     HasSubstr("start the same build of ashlar on all nodes")));
   EXPECT_EQ(changes({.status_bytes = uint64_t{1} << 60}, report_of), 0u);
   EXPECT_EQ(from.take_mismatch(), "") << "said once";

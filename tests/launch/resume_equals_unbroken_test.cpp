@@ -167,11 +167,12 @@ TEST_F(Resume, MoreStepsDoNotWarmUpAgain) {
   EXPECT_EQ(lr[0], 5e-3);
   EXPECT_EQ(lr[1], 1e-2);
   for (size_t step = 40; step < 400; ++step) EXPECT_NEAR(lr[step], 1e-3, 1e-15) << step;
-  EXPECT_NE(more.out.find("schedule.warmup_steps = 2 (of a/checkpoints/step-00000040)"), std::string::npos) << more.out;
+  EXPECT_NE(more.out.find("schedule.warmup_steps = 2 (from a/checkpoints/step-00000040)"), std::string::npos)
+      << more.out;
   EXPECT_EQ(more.out.find("warmup_steps was"), std::string::npos) << more.out;
   const char* const said =
       "the cosine schedule over 400 steps: its decay ends at step 40, and every later step has lr 1.00e-03; "
-      "schedule.decay_steps = 398 would decay until the last one; step 40 had lr 1.02e-03, step 41 has 1.00e-03";
+      "schedule.decay_steps = 398 would end it at the last step; step 40 had lr 1.02e-03, step 41 has 1.00e-03";
   EXPECT_NE(more.out.find(said), std::string::npos) << more.out;
   // Who wants another gives the key, and sees what the next step has.
   const ShellResult given = run_.ashlar(words + "402 schedule.decay_steps=400");

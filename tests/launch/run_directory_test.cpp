@@ -427,7 +427,7 @@ TEST(Restart, ADirectoryThatHoldsTheCurrentOneIsRefusedAtOnce) {
   for (const auto& [folder, dir, words] : std::initializer_list<std::array<std::string, 3>>{
            {"r", ".", "'.', which is the current directory; change to another directory first (cd)"},
            {"r", "deep/..", "got 'deep/..'; set run.dir = '" + path + "'"},
-           {".", "r/checkpoints/..", "directory itself, got 'r/checkpoints/..'; set run.dir = '" + path + "'"},
+           {".", "r/checkpoints/..", "DIR/checkpoints/.. does, got 'r/checkpoints/..'; set run.dir = '" + path + "'"},
            {"r", path, ", which is the current directory"},
            {"r/deep", "..", "'..', which contains the current directory; change to another directory first"},
            {"r", "/", "'/', which is the root directory; choose another run.dir\n"}}) {

@@ -41,7 +41,7 @@ TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
   EXPECT_THAT(
       lines,
       ElementsAre(StartsWith("no checkpoint was committed in 'r': the run starts over at step 0, and 2 earlier rows"),
-                  "mfu is relative to 12 GFLOP/s of fp32, this machine's own rate in registers now",
+                  "mfu is relative to 12 GFLOP/s of fp32, measured now on this machine with operands in registers",
                   StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  "), StartsWith("step 4/4  "),
                   StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
                   "step 2  the validation was interrupted; its loss is not written",

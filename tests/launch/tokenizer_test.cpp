@@ -149,7 +149,8 @@ TEST_F(TokenizerCommand, GenerateContinuesAPromptWithItsTemplate) {
 
 TEST_F(TokenizerCommand, RefusesInOneLine) {
   const std::string llama = fixture("tokenizers/llama2_bpe.json");
-  expect_refused(tokenizer("decode " + llama, "13 x4"), {"tokenizer decode", "expected ids, got x4"});
+  expect_refused(tokenizer("decode " + llama, "13 x4"),
+                 {"tokenizer decode", "expected token ids separated by white space or commas, got x4"});
   expect_refused(tokenizer("decode " + llama, "13 99999999"), {"99999999"});
   expect_refused(tokenizer("decode " + llama, "-1"), {"-1"});
   expect_refused(tokenizer("encode " + llama, "ab\xff"), {"standard input, byte offset 2"});

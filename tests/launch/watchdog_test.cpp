@@ -287,9 +287,10 @@ TEST_F(Ranks, ASilentMachineIsLost) {
   kill(pids_[3], SIGSTOP);
   EXPECT_THAT(codes(2), ElementsAre(5, 5));
   EXPECT_GT(seconds_, 1.2);
-  EXPECT_THAT(said(),
-              AllOf(StartsWith("ashlar: [rank 2 of 4 on host2] fell silent (its machine or the network) at step 17"),
-                    HasSubstr("operation 12; 1 more lost; the job ends here")));
+  EXPECT_THAT(
+      said(),
+      AllOf(StartsWith("ashlar: [rank 2 of 4 on host2] fell silent (its machine or the network failed) at step 17"),
+            HasSubstr("operation 12; 1 more lost; the job ends here")));
   EXPECT_EQ(lines(), 1);
 }
 
@@ -373,7 +374,7 @@ TEST_F(Ranks, AHangIsReportedByTheLowestAndEndsTheJob) {
   EXPECT_THAT(said(),
               AllOf(HasSubstr("ashlar: hang: no rank has made progress for 1 s (run.hang_after = 1 s"),
                     HasSubstr("ashlar: [rank 0 of 3 on host1] step 17, backward of micro-batch 3 for 1 s, waits for "
-                              "other ranks, last operation barrier on world, operation 10, its 1. of all"),
+                              "other ranks, last operation barrier on world, operation 10, operations in total: 1"),
                     HasSubstr("ashlar: [rank 2 of 3 on host1] step 17"), HasSubstr("main thread: state S, in pause"),
                     HasSubstr("test_launch+0x"),
                     HasSubstr("ashlar: hang: rank 1 of 3 on host1, for which others wait, is in backward of "

@@ -403,7 +403,7 @@ class CudnnTrainer : public DeferredTrainer {
 TEST_F(CudnnTrainer, ChoosesWhoseAttentionAndKeepsIt) {
   if (ranks_.size() > 2) GTEST_SKIP() << "on one and two ranks";
   const bool first = ranks_.rank() == 0;
-  const std::string line = "attention is that of cuDNN 9.19.0, with a workspace of 0 MB";
+  const std::string line = "attention uses cuDNN 9.19.0, with a workspace of 0 MB";
   End end = train_to(4);
   ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
   const fs::path whole = put_aside("whole");
@@ -430,7 +430,7 @@ TEST_F(CudnnTrainer, ChoosesWhoseAttentionAndKeepsIt) {
   end = train_to(6);
   ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
   EXPECT_TRUE(!first || (says(end, "measured again: attention: cuDNN 9.20.0, made with cuDNN 9.19.0") &&
-                         says(end, "attention is that of cuDNN 9.20.0")));
+                         says(end, "attention uses cuDNN 9.20.0")));
 }
 
 TEST_F(CudnnTrainer, WhatOneRankCannotDoNoRankDoes) {
@@ -440,9 +440,9 @@ TEST_F(CudnnTrainer, WhatOneRankCannotDoNoRankDoes) {
   ASSERT_EQ(end.code, ExitCode::kDone) << end.error;
   EXPECT_EQ(plan_runs_, ranks_.rank() == 0 ? 4 : 0) << "but for the comparison";
   if (ranks_.rank() == 0) {
-    EXPECT_TRUE(says(end, "attention is our own: expected 2048 bytes of memory for cuDNN's workspace, got 0"))
+    EXPECT_TRUE(says(end, "attention uses our own kernels: expected 2048 bytes of memory for cuDNN's workspace, got 0"))
         << PrintToString(end.lines);
-    EXPECT_FALSE(says(end, "that of cuDNN"));
+    EXPECT_FALSE(says(end, "uses cuDNN"));
   }
   put_aside("auto");
   wanted_ = AttentionKernels::kCudnn;
@@ -460,7 +460,7 @@ TEST_F(CudnnTrainer, RanksWithSeveralVersionsHaveTheirOwn) {
   EXPECT_EQ(plan_runs_, 0);
   if (ranks_.rank() == 0) {
     EXPECT_TRUE(says(end, "ranks have 2 kinds of devices or libraries (attention)"));
-    EXPECT_TRUE(says(end, "attention is our own: expected one cuDNN"));
+    EXPECT_TRUE(says(end, "attention uses our own kernels: expected one version of cuDNN"));
   }
 }
 

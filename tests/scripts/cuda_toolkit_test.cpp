@@ -94,7 +94,7 @@ TEST_F(CudaToolkit, TheFrontendAloneIsHeadersAndNoCompiler) {
   EXPECT_THAT(install(shell_quote(toolkit().string()) + " --cudnn-frontend").out, HasSubstr("is complete"));
   const ShellResult both = install(shell_quote(toolkit().string()) + " --cudnn-frontend --libraries");
   EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.err, HasSubstr("give one of them"));
+  EXPECT_THAT(both.err, HasSubstr("give only one of them"));
 }
 
 TEST_F(CudaToolkit, WhatIsThereStaysWhenMoreCannotBeFetched) {
@@ -107,7 +107,7 @@ TEST_F(CudaToolkit, WhatIsThereStaysWhenMoreCannotBeFetched) {
 TEST_F(CudaToolkit, WhatIsMissingInTheWheelsIsNamedAndTheFolderIsNotTaken) {
   const ShellResult result = install(shell_quote(toolkit().string()), "without_cicc=1");
   EXPECT_EQ(result.code, 70);
-  EXPECT_THAT(result.err, HasSubstr("the wheels brought no nvvm/bin/cicc"));
+  EXPECT_THAT(result.err, HasSubstr("expected nvvm/bin/cicc in the downloaded wheels, got none"));
   EXPECT_EQ(install(shell_quote(toolkit().string())).code, 0) << "an incomplete folder is made anew";
 }
 
@@ -116,7 +116,7 @@ TEST_F(CudaToolkit, AFolderOfOthersIsLeftAlone) {
   std::ofstream(toolkit() / "mine") << "precious";
   const ShellResult result = install(shell_quote(toolkit().string()));
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("is not empty and not of this script"));
+  EXPECT_THAT(result.err, HasSubstr("is not empty and was not filled by this script"));
   EXPECT_TRUE(std::filesystem::exists(toolkit() / "mine"));
   EXPECT_EQ(calls(), "");
 }

@@ -87,7 +87,7 @@ TEST_F(Slurm, RanksThatFailWhileTheySaveAreNotRequeued) {
 TEST_F(Slurm, AnUnknownLauncherIsNamed) {
   const ShellResult result = run("touch calls; export LAUNCHER=mpiexec");
   EXPECT_EQ(result.code, 2);
-  EXPECT_EQ(result.err, "train.sbatch: LAUNCHER=mpiexec is neither mpirun nor srun\n");
+  EXPECT_EQ(result.err, "train.sbatch: LAUNCHER=mpiexec is neither mpirun nor srun; set it to one of them\n");
 }
 
 TEST_F(Slurm, ShellcheckFindsNothing) {

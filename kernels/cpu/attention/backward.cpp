@@ -1,12 +1,12 @@
 // Attention backward. Scores and probabilities are recomputed from q, k and lse, block by block, without a T x T matrix
 // in memory. With P the probabilities, M the dropout factors and delta[i] = sum_d out dout:
 //   dv = (P M)^T dout      dS = P (M dout v^T - delta)      dq = scale dS k      dk = scale dS^T q
-// The gradient of T5's table is the sum of dS over the pairs of a head and bucket: first by distance in each block,
-// then by bucket, in double, over the keys of a block of queries, then over the blocks of queries. Flops: 10 D per
-// visible (query, key) pair, 14 D if dq is computed separately. Bound by multiply-adds. An item is a KV head with all
-// its queries (dq, dk and dv at once; dk and dv are summed in scratch), or one of two smaller kinds: a range of keys
-// (dk, dv) or a block of queries (dq). For every kind, each sum runs over query heads, queries and keys in ascending
-// order, in one chain.
+// The gradient of an entry of T5's table is the sum of dS over the (query, key) pairs with its head and bucket. Within
+// a block of scores, dS is summed by distance i - j of query i and key j; these sums are added by bucket, in double,
+// over all keys of a block of queries, and then over the blocks of queries. Flops: 10 D per visible (query, key) pair,
+// 14 D if dq has separate items. Bound by multiply-adds. An item of work computes dq, dk and dv of one KV head and all
+// its queries (dk and dv are summed in scratch memory), or only dk and dv of a range of keys, or only dq of a block of
+// queries. For every kind, each sum is one chain of additions over query heads, queries and keys in ascending order.
 
 #include <cstdint>
 #include <numbers>
@@ -28,27 +28,28 @@ HWY_BEFORE_NAMESPACE();
 namespace ashlar::cpu::attention {
 namespace HWY_NAMESPACE {
 
+/// Scratch memory of one item. Dp and Vp are D and D_v rounded up to whole vectors.
 template <typename T>
 struct BackwardScratch {
   Bounds<T>* bounds;
-  T* lse;        // [64] in units of log 2
+  T* lse;        // [64] lse / ln 2
   T* delta;      // [64]
-  T* q;          // [64][Dp] scale * q
+  T* q;          // [64][Dp] scale * q / ln 2
   T* dout;       // [64][Vp]
   T* qt;         // [D][64] q transposed
   T* doutt;      // [D_v][64]
   T* dq;         // [64][Dp]
   T* p;          // [64 keys][64 queries] scores, then probabilities with dropout
   T* ds;         // [64 keys][64 queries] dout v^T, then dS
-  T* factors;    // [64 keys][64 queries] dropout
+  T* factors;    // [64 keys][64 queries] dropout factors
   T* softcap;    // [64 keys][64 queries] derivative of the soft cap
-  T* biases;     // [kDistances] T5's of one block of scores
+  T* biases;     // [kDistances] T5's biases of one block of scores
   T* diagonals;  // [kDistances] sums of dS by distance, of one block
-  T* k;          // [keys][Dp] packed when first needed
+  T* k;          // [keys][Dp] each block is packed when it is first needed
   T* v;          // [keys][Vp]
   T* dk;         // [keys][Dp]
   T* dv;         // [keys][Vp]
-  bool* packed;  // [keys/64]
+  bool* packed;  // [keys/64] true if the block of keys is packed
 
   BackwardScratch(ScratchLayout& layout, const AttentionShape& shape, int64_t keys) {
     const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
@@ -75,27 +76,6 @@ struct BackwardScratch {
   }
 };
 
-/// c[key][query] = sum_d a[key][d] bt[d][query] for the queries that see one of the keys.
-template <typename T>
-HWY_INLINE void block_products(const Bounds<T>& bounds, const T* a, int64_t D, int64_t Dp, const T* bt,
-                               int64_t key_begin, int64_t keys, T* c) {
-  int64_t vector = 0;
-  for (int64_t j = 0; j < keys; j += kTileRows) {
-    while (bounds.max_hi[vector] < key_begin + j) ++vector;
-    product<T>({.a = a + j * Dp,
-                .a_row = Dp,
-                .a_k = 1,
-                .b = bt + vector * kLanes<T>,
-                .b_row = kBlock,
-                .c = c + j * kBlock + vector * kLanes<T>,
-                .c_row = kBlock,
-                .zero = true,
-                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
-                .vectors = bounds.num_vectors - vector,
-                .k = D});
-  }
-}
-
 /// sums[key][d] += sum over queries of weights[key][query] rows[query][d].
 template <typename T>
 HWY_INLINE void gather_over_queries(const Bounds<T>& bounds, const T* weights, const T* rows, int64_t Dp,
@@ -115,7 +95,8 @@ HWY_INLINE void gather_over_queries(const Bounds<T>& bounds, const T* weights, c
   }
 }
 
-/// Processes one vector of queries and one block of keys: p holds scores and ds holds dout v^T; they become P M and dS.
+/// Processes one vector of queries and one block of keys. Before the call scratch.p has scores and scratch.ds has
+/// dout v^T; after it they have P M and dS.
 template <typename T, bool kMasked, bool kDropout>
 HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t v, int64_t key_begin, int64_t keys) {
   const Tag<T> d;
@@ -143,7 +124,8 @@ HWY_INLINE void block_score_gradients(const BackwardScratch<T>& scratch, int64_t
   }
 }
 
-/// Adds dS of one vector of queries to the sums by distance. Lanes beyond the last query have undefined values.
+/// Adds dS of one vector of queries to the sums by distance. Lanes beyond the last query are undefined and are left
+/// out.
 template <typename T>
 HWY_NOINLINE void add_diagonals(const BackwardScratch<T>& scratch, int64_t v, int64_t keys) {
   const Tag<T> d;
@@ -292,7 +274,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
                      Vp);
           }
         }
-        // 1. scores and dout v^T, 2. probabilities and their gradients
+        // 1. scores and dout v^T, 2. probabilities and the gradients of the scores
         block_products(bounds, k, D, Dp, scratch.qt, key, keys, scratch.p);
         block_products(bounds, v, D_v, Vp, scratch.doutt, key, keys, scratch.ds);
         block_gradients(shape, item, h, t, key, keys, scratch, bias_sums);
@@ -302,20 +284,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
           gather_over_queries(bounds, scratch.ds, scratch.q, Dp, key, keys, scratch.dk + local * Dp);
         }
         // 4. dq
-        for (int64_t i = 0; item.want_dq && i < bounds.num_queries; i += kTileRows) {
-          const int64_t rows = HWY_MIN(bounds.num_queries - i, int64_t{kTileRows});
-          const int64_t last = static_cast<int64_t>(bounds.hi[i + rows - 1]);
-          product<T>({.a = scratch.ds + i,
-                      .a_row = 1,
-                      .a_k = kBlock,
-                      .b = k,
-                      .b_row = Dp,
-                      .c = scratch.dq + i * Dp,
-                      .c_row = Dp,
-                      .rows = rows,
-                      .vectors = Dp / kLanes<T>,
-                      .k = HWY_MAX(HWY_MIN(keys, last + 1 - key), int64_t{0})});
-        }
+        if (item.want_dq) gather_over_keys<T>(bounds, scratch.ds, k, Dp, key, keys, nullptr, scratch.dq);
       }
       for (int64_t i = 0; item.want_dq && i < bounds.num_queries; ++i) {
         unpack_row(scratch.dq + i * Dp, D, static_cast<T>(shape.scores.scale), accumulate,
@@ -323,7 +292,7 @@ void backward_typed(const AttentionBackward& args, const Item& item, std::byte* 
       }
     }
   }
-  // 5. dk, divided by the 1 / log 2 with which q was scaled, and dv
+  // 5. dk, times ln 2 since the packed q was divided by ln 2, and dv
   for (int64_t j = 0; item.want_dkv && j < all_keys; ++j) {
     const int64_t row = item.key_begin + j;
     unpack_row(scratch.dk + j * Dp, D, std::numbers::ln2_v<T>, accumulate,

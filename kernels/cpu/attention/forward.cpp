@@ -1,8 +1,8 @@
 // Attention forward: scores, online softmax and the weighted sum of values in one sweep over key blocks, without a T x
-// T matrix in memory. Flops: 4 D per visible (query, key) pair. Bytes: q, k, v and out once from memory, and k and v
-// again from cache for every span of queries. Bound by multiply-adds, then by exp2. Scores are stored transposed,
-// [key][query], so that softmax works on whole vectors of queries, and values need no transposition. An item is (b,
-// query head, span of queries); a free thread takes the next item.
+// T matrix in memory. Flops: 4 D per visible (query, key) pair. Memory traffic: q, k, v and out once, and k and v again
+// from cache for every span of queries. Bound by multiply-adds, then by exp2. Scores are stored transposed,
+// [key][query], so that softmax works on whole vectors of queries, and values need no transposition. An item of work is
+// (sample b, query head, span of queries); a free thread takes the next item.
 
 #include <cmath>
 #include <cstdint>
@@ -30,22 +30,23 @@ namespace HWY_NAMESPACE {
 template <typename T>
 struct ForwardPanel {
   Bounds<T> bounds;
-  alignas(64) T row_max[kBlock];  // maximum of the scores so far, in units of log 2
+  alignas(64) T row_max[kBlock];  // maximum of the scores so far; scores are divided by ln 2
   alignas(64) T row_sum[kBlock];  // sum of 2^(score - row_max)
-  alignas(64) T rescale[kBlock];  // factor for the sums of the earlier key blocks
+  alignas(64) T rescale[kBlock];  // factor by which the sums of earlier key blocks must be multiplied
 };
 
+/// Scratch memory of one item. Dp and Vp are D and D_v rounded up to whole vectors.
 template <typename T>
 struct ForwardScratch {
   ForwardPanel<T>* panels;  // [queries/64]
-  T* qt;                    // [queries/64][D][64] scaled queries, transposed
-  T* q;                     // [64][Dp] scaled queries of one block
+  T* qt;                    // [queries/64][D][64] q * scale / ln 2, transposed
+  T* q;                     // [64][Dp] q * scale / ln 2 of one block
   T* out;                   // [queries][Vp]
   T* k;                     // [64][Dp] one block of keys
   T* v;                     // [64][Vp]
   T* scores;                // [64 keys][64 queries], then probabilities
-  T* factors;               // [64 keys][64 queries] dropout
-  T* biases;                // [kDistances] T5's of one block of scores
+  T* factors;               // [64 keys][64 queries] dropout factors
+  T* biases;                // [kDistances] T5's biases of one block of scores
 
   ForwardScratch(ScratchLayout& layout, const AttentionShape& shape, int64_t queries) {
     const int64_t Dp = padded_width<T>(shape.D), Vp = padded_width<T>(shape.v_dim());
@@ -61,27 +62,6 @@ struct ForwardScratch {
     biases = layout.allocate<T>(shape.scores.t5_bias ? kDistances : 0);
   }
 };
-
-/// Scores of keys [key_begin, key_begin + keys) and all queries of the panel that see one of them.
-template <typename T>
-HWY_INLINE void block_scores(const Bounds<T>& bounds, const T* k, int64_t D, int64_t Dp, const T* qt, int64_t key_begin,
-                             int64_t keys, T* scores) {
-  int64_t vector = 0;
-  for (int64_t j = 0; j < keys; j += kTileRows) {
-    while (bounds.max_hi[vector] < key_begin + j) ++vector;
-    product<T>({.a = k + j * Dp,
-                .a_row = Dp,
-                .a_k = 1,
-                .b = qt + vector * kLanes<T>,
-                .b_row = kBlock,
-                .c = scores + j * kBlock + vector * kLanes<T>,
-                .c_row = kBlock,
-                .zero = true,
-                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
-                .vectors = bounds.num_vectors - vector,
-                .k = D});
-  }
-}
 
 /// Online softmax of one vector of queries over one block of keys: scores become 2^(score - row_max), 0 where masked.
 template <typename T, bool kMasked, bool kDropout>
@@ -120,11 +100,10 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
   ForwardPanel<T>& panel = scratch.panels[panel_index];
   const Bounds<T>& bounds = panel.bounds;
   const int64_t keys = HWY_MIN(bounds.key_end - key_begin, kBlock);
-  T* out = scratch.out + panel_index * kBlock * Vp;
 
   // 1. scores
-  block_scores(bounds, scratch.k, D, Dp, scratch.qt + panel_index * transposed_rows<T>(D) * kBlock, key_begin, keys,
-               scratch.scores);
+  block_products(bounds, scratch.k, D, Dp, scratch.qt + panel_index * transposed_rows<T>(D) * kBlock, key_begin, keys,
+                 scratch.scores);
 
   // 2. probabilities
   const bool dropout = shape.dropout.active();
@@ -157,21 +136,8 @@ HWY_NOINLINE void forward_block(const AttentionShape& shape, const Item& item, i
   }
 
   // 3. out = rescale * out + probabilities * values
-  for (int64_t i = 0; i < bounds.num_queries; i += kTileRows) {
-    const int64_t rows = HWY_MIN(bounds.num_queries - i, int64_t{kTileRows});
-    const int64_t last = static_cast<int64_t>(bounds.hi[i + rows - 1]);
-    product<T>({.a = scratch.scores + i,
-                .a_row = 1,
-                .a_k = kBlock,
-                .b = scratch.v,
-                .b_row = Vp,
-                .c = out + i * Vp,
-                .c_row = Vp,
-                .c_scale = panel.rescale + i,
-                .rows = rows,
-                .vectors = Vp / kLanes<T>,
-                .k = HWY_MAX(HWY_MIN(keys, last + 1 - key_begin), int64_t{0})});
-  }
+  gather_over_keys(bounds, scratch.scores, scratch.v, Vp, key_begin, keys, panel.rescale,
+                   scratch.out + panel_index * kBlock * Vp);
 }
 
 template <typename S, typename T>
@@ -183,7 +149,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
   ScratchLayout layout(base);
   const ForwardScratch<T> scratch(layout, shape, item.t_end - item.t_begin);
 
-  // 0. the queries: their bounds, and q transposed and scaled, so that scores are in units of log 2
+  // 0. the queries: the bounds of their keys, and transposed q * scale / ln 2 (with 1 / ln 2, softmax can use exp2)
   const S* q = static_cast<const S*>(args.q.data) + item.b * shape.q_batch_stride + h * D;
   const bool sinks = static_cast<bool>(shape.scores.sinks);
   const T sink = sinks ? static_cast<T>(static_cast<const S*>(shape.scores.sinks.data)[h]) : T{0};
@@ -205,7 +171,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     pack_transposed(scratch.q, Dp, padded, transposed_rows<T>(D), scratch.qt + p * transposed_rows<T>(D) * kBlock,
                     kBlock);
     clear(scratch.out + p * kBlock * Vp, panel.bounds.num_queries * Vp);
-    for (int64_t i = 0; i < kBlock; ++i) {  // a sink acts like a first key without a value
+    for (int64_t i = 0; i < kBlock; ++i) {  // a sink acts like one more key with a zero value vector
       panel.row_max[i] = sinks ? sink * std::numbers::log2e_v<T> : std::numeric_limits<T>::lowest();
       panel.row_sum[i] = sinks ? T{1} : T{0};
     }
@@ -224,7 +190,7 @@ void forward_typed(const AttentionForward& args, const Item& item, std::byte* ba
     }
   }
 
-  // 4. out / row_sum and lse; a row that sees no key has out 0, and lse -inf or the sink
+  // 4. out / row_sum and lse; a row that sees no key gets out = 0 and lse = sink (-inf if there are no sinks)
   S* result = static_cast<S*>(args.out.data);
   T* lse = static_cast<T*>(args.lse.data) + (item.b * shape.H + h) * shape.T_q;
   for (int64_t t = item.t_begin; t < item.t_end; ++t) {

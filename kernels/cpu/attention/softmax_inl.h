@@ -1,5 +1,5 @@
-// Operations on a block of scores between the two matrix products: bounds of the mask, exp2, dropout factors. Compiled
-// once per instruction set.
+// Operations on a block of scores: bounds of the mask, products of blocks, exp2, changes of scores. Compiled once
+// per instruction set.
 
 #if defined(ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASHLAR_KERNELS_CPU_ATTENTION_SOFTMAX_INL_H_
@@ -22,14 +22,15 @@ namespace HWY_NAMESPACE {
 
 inline constexpr int64_t kBlock = kBlockSize;
 
-/// 2^x, where x is at least the smallest normal exponent; NaN stays NaN. 2^f on [-1/2, 1/2] is 1 + f q(f), with q
-/// interpolated at Chebyshev points: the relative error before rounding is 5e-9 (fp32) or 1.2e-19 (fp64). 2^0 is
+/// Returns 2^x. An x below the smallest normal exponent is replaced by this exponent; NaN stays NaN. Let f be
+/// the difference of x and the nearest integer, so |f| <= 1/2. 2^f is computed as 1 + f q(f), where the polynomial q
+/// interpolates at Chebyshev points. The relative error before rounding is 5e-9 (fp32) or 1.2e-19 (fp64). 2^0 is
 /// exactly 1.
 HWY_INLINE hn::Vec<Tag<float>> exp2_of(Tag<float> d, hn::Vec<Tag<float>> x) {
   const hn::RebindToSigned<Tag<float>> di;
-  x = hn::Max(hn::Set(d, -126.0F), x);  // the second operand is returned when one is NaN
+  x = hn::Max(hn::Set(d, -126.0F), x);  // Max returns the second operand if one is NaN
   const auto magic = hn::Set(d, 0x1.8p23F);
-  const auto shifted = hn::Add(x, magic);  // the integer nearest x in the low bits
+  const auto shifted = hn::Add(x, magic);  // has the integer nearest to x in its low bits
   const auto f = hn::Sub(x, hn::Sub(shifted, magic));
   auto q = hn::Set(d, 1.54531629e-04F);
   q = hn::MulAdd(q, f, hn::Set(d, 1.33908634e-03F));
@@ -64,7 +65,7 @@ HWY_INLINE hn::Vec<Tag<double>> exp2_of(Tag<double> d, hn::Vec<Tag<double>> x) {
 }
 
 /// Key ranges of the queries of one block: row i sees key j (counted from kv_start) iff lo[i] <= j <= hi[i]. Neither
-/// bound decreases from row to row.
+/// bound decreases from one query to the next.
 template <typename T>
 struct Bounds {
   using Int = hwy::MakeSigned<T>;
@@ -74,10 +75,10 @@ struct Bounds {
   alignas(64) Int hi[kBlock];  // -1 in the rows that only fill the last vector
   int64_t num_queries;
   int64_t num_vectors;
-  int64_t diagonal;                 // the distance i - j of row 0 and key 0
+  int64_t diagonal;                 // position of row 0 minus position of key 0
   int64_t causal_diagonal;          // row i sees no key after causal_diagonal + i
   int64_t key_begin, key_end;       // keys that at least one row sees; empty if none does
-  int64_t max_hi[kMaxVectors];      // over the true rows of a vector
+  int64_t max_hi[kMaxVectors];      // the largest hi of each vector of rows
   int64_t open_begin[kMaxVectors];  // keys of [open_begin, open_end) are seen by every row of the vector
   int64_t open_end[kMaxVectors];
 };
@@ -133,21 +134,66 @@ HWY_INLINE auto seen(const Bounds<T>& bounds, int64_t v, int64_t j) {
   return hn::RebindMask(d, hn::And(hn::Gt(key, before), hn::Gt(past, key)));
 }
 
-/// ScoreChange (core/backend/attention.h) of one head, applied after the scaled product, in units of log 2.
+/// c[key][query] = sum_d a[key][d] bt[d][query] for the queries that see at least one of the keys.
+template <typename T>
+HWY_INLINE void block_products(const Bounds<T>& bounds, const T* a, int64_t D, int64_t Dp, const T* bt,
+                               int64_t key_begin, int64_t keys, T* c) {
+  int64_t vector = 0;
+  for (int64_t j = 0; j < keys; j += kTileRows) {
+    while (bounds.max_hi[vector] < key_begin + j) ++vector;
+    product<T>({.a = a + j * Dp,
+                .a_row = Dp,
+                .a_k = 1,
+                .b = bt + vector * kLanes<T>,
+                .b_row = kBlock,
+                .c = c + j * kBlock + vector * kLanes<T>,
+                .c_row = kBlock,
+                .zero = true,
+                .rows = HWY_MIN(keys - j, int64_t{kTileRows}),
+                .vectors = bounds.num_vectors - vector,
+                .k = D});
+  }
+}
+
+/// sums[query][d] = scale[query] sums[query][d] + sum over keys of weights[key][query] rows[key][d]. Without `scale`
+/// (null), the factors are 1.
+template <typename T>
+HWY_INLINE void gather_over_keys(const Bounds<T>& bounds, const T* weights, const T* rows, int64_t Dp,
+                                 int64_t key_begin, int64_t keys, const T* scale, T* sums) {
+  for (int64_t i = 0; i < bounds.num_queries; i += kTileRows) {
+    const int64_t queries = HWY_MIN(bounds.num_queries - i, int64_t{kTileRows});
+    const int64_t last = static_cast<int64_t>(bounds.hi[i + queries - 1]);
+    product<T>({.a = weights + i,
+                .a_row = 1,
+                .a_k = kBlock,
+                .b = rows,
+                .b_row = Dp,
+                .c = sums + i * Dp,
+                .c_row = Dp,
+                .c_scale = scale != nullptr ? scale + i : nullptr,
+                .rows = queries,
+                .vectors = Dp / kLanes<T>,
+                .k = HWY_MAX(HWY_MIN(keys, last + 1 - key_begin), int64_t{0})});
+  }
+}
+
+/// ScoreChange (core/backend/attention.h) of one head, applied to the scaled products q.k. The scores and all members
+/// are divided by ln 2, so that softmax can use exp2.
 template <typename T>
 struct HeadScores {
-  T softcap = 0;              // 0: none
-  T slope = 0;                // of ALiBi, of this head
-  const T* biases = nullptr;  // T5's, [kDistances] for one block of queries and one of keys, or none
+  T softcap = 0;              // 0 = no soft cap
+  T slope = 0;                // ALiBi slope of this head
+  const T* biases = nullptr;  // [kDistances] T5's biases for one block of queries and one of keys, or null
   bool active() const { return softcap != 0 || slope != 0 || biases != nullptr; }
 };
 
-/// The number of distances i - j between a block of queries and a block of keys, and one entry more to fill a vector.
-/// Entry x is the distance of the first query and key plus x - (kBlock - 1).
+/// Size of an array with an entry for each distance i - j between a block of queries and a block of keys, and one more
+/// entry to fill a vector. Entry x is for the distance d + x - (kBlock - 1), where d is the distance i - j of the first
+/// query and the first key.
 inline constexpr int64_t kDistances = 2 * kBlock;
 
-/// Calls use(x, bucket) for the entries of a block; `first` is the distance of the first query and key. In causal
-/// attention, distances below 0 get the bucket of 0; they belong to masked keys.
+/// Calls use(x, bucket) for each entry x of an array by distance (kDistances); `first` is the distance of the first
+/// query and key. In causal attention negative distances get the bucket of distance 0; their keys are masked.
 template <typename Use>
 HWY_INLINE void each_bucket(const AttentionShape& s, int64_t first, const Use& use) {
   const int32_t* buckets = static_cast<const int32_t*>(s.scores.t5_buckets.data);
@@ -156,7 +202,7 @@ HWY_INLINE void each_bucket(const AttentionShape& s, int64_t first, const Use& u
     use(x, buckets[HWY_MIN(HWY_MAX(zero + first + x - (kBlock - 1), int64_t{0}), last)]);
 }
 
-/// T5's biases of a head by distance, in units of log 2.
+/// Writes T5's biases of head h by distance, divided by ln 2, to `biases`.
 template <typename T>
 HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t first, T* HWY_RESTRICT biases) {
   const ConstView& t5 = s.scores.t5_bias;
@@ -170,8 +216,8 @@ HWY_NOINLINE void gather_biases(const AttentionShape& s, int64_t h, int64_t firs
   });
 }
 
-/// Returns the score changes of head h for keys from key_begin on. `biases` is scratch, [kDistances] if there is a T5
-/// table.
+/// Returns the score changes of head h for keys from key_begin on. If there is a T5 table, `biases` is scratch memory
+/// for kDistances numbers.
 template <typename T>
 HWY_INLINE HeadScores<T> head_scores(const AttentionShape& s, int64_t h, const Bounds<T>& bounds, int64_t key_begin,
                                      T* biases) {
@@ -184,7 +230,7 @@ HWY_INLINE HeadScores<T> head_scores(const AttentionShape& s, int64_t h, const B
 }
 
 /// Changes the scores of one vector of queries and one block of keys: score = softcap * tanh(score / softcap) - slope *
-/// |i - j| + bias. If `derivatives` is not null, writes d score / d (q.k * scale) = 1 - tanh^2 there.
+/// |i - j| + bias. If `derivatives` is not null, writes d score / d (q.k * scale) = 1 - tanh^2 to it.
 template <typename T>
 HWY_NOINLINE void change_scores(const HeadScores<T>& change, const Bounds<T>& bounds, int64_t v, int64_t key_begin,
                                 int64_t keys, T* HWY_RESTRICT scores, T* HWY_RESTRICT derivatives) {
@@ -198,7 +244,7 @@ HWY_NOINLINE void change_scores(const HeadScores<T>& change, const Bounds<T>& bo
     auto s = hn::Load(d, at);
     if (change.softcap != 0) {
       const auto x = hn::Mul(s, inverse);
-      const auto t = hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);  // Highway's answers NaN with a number
+      const auto t = hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);  // Highway's Tanh of NaN is a number
       s = hn::Mul(cap, t);
       if (derivatives != nullptr) {
         hn::Store(hn::NegMulAdd(t, t, one), d, derivatives + j * kBlock + v * kLanes<T>);

@@ -7,7 +7,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel_for.h"
 
-// One addition per element, bound by reading x. Each thread owns columns, so there are no partial sums to add across
+// One addition per element, bound by reading x. Each thread sums whole columns, so no partial sums are added across
 // threads.
 
 #include "kernels/cpu/simd_targets.h"
@@ -26,15 +26,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kRowBlock = 64;
 constexpr int64_t kColBlock = 512;
 
-template <typename Acc, typename T>
-HWY_INLINE Acc element(T x) {
-  if constexpr (sizeof(T) == 2) {
-    return static_cast<float>(x);
-  } else {
-    return x;
-  }
-}
-
 template <typename T, typename Acc>
 HWY_ATTR void add_block(const T* x, int64_t stride, int64_t rows, int64_t cols, Acc* out, bool fresh) {
   const hn::ScalableTag<Acc> d;
@@ -47,7 +38,7 @@ HWY_ATTR void add_block(const T* x, int64_t stride, int64_t rows, int64_t cols, 
   }
   for (; j < cols; ++j) {
     Acc sum = 0;
-    for (int64_t r = 0; r < rows; ++r) sum += element<Acc>(x[r * stride + j]);
+    for (int64_t r = 0; r < rows; ++r) sum += static_cast<Acc>(x[r * stride + j]);
     out[j] = fresh ? sum : out[j] + sum;
   }
 }
@@ -80,14 +71,14 @@ namespace ashlar::cpu {
 
 void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, Threads& threads) {
   ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == x.cols,
-               "column sums of ", name_of(x.dtype), " [", x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [",
-               out.size(), "]");
+               "expected one sum per column in the accumulate dtype, got column sums of ", name_of(x.dtype), " [",
+               x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [", out.size(), "]");
   if (x.rows == 0 && !accumulate) {
     std::fill_n(static_cast<char*>(out.data), out.size() * size_of(out.dtype), char{0});
     return;
   }
   const auto run = ASHLAR_FOR_ISA(isa, column_range);
-  // Columns in groups of 16 keep neighbouring threads out of each other's cache lines.
+  // Threads get whole groups of 16 columns, so that different threads do not write to the same cache line.
   const int64_t groups = (x.cols + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(16 * x.rows, 1));
   parallel_for(threads, groups, grain, [&](int64_t begin, int64_t end) {

@@ -6,8 +6,8 @@
 #include "kernels/cpu/dispatch.h"
 
 // Packing and tile kernels in Highway, compiled once for each instruction set. A tile is tile_rows x 2 vectors of
-// accumulators that stay in registers. A step of k takes 2 vector loads of b, one broadcast of a per row, and
-// 2*tile_rows FMAs.
+// accumulators that stay in registers. A step of k takes 2 vector loads of `b`, one broadcast of `a` per row,
+// and 2*tile_rows FMAs.
 
 #include "kernels/cpu/simd_targets.h"
 
@@ -24,11 +24,9 @@ namespace ashlar::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3
-constexpr int kTileRows = 12;  // 24 of 32 registers
-#elif HWY_TARGET == HWY_SCALAR
-constexpr int kTileRows = 2;
+constexpr int kTileRows = 12;  // the sums of a tile use 24 of 32 registers
 #else
-constexpr int kTileRows = 6;  // 12 of 16 registers
+constexpr int kTileRows = 6;  // the sums of a tile use 12 of 16 registers
 #endif
 
 template <typename T>
@@ -36,8 +34,9 @@ int lanes_of() {
   return static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
 }
 
-// Rows of a are adjacent in a panel, and a_stride apart in place. There is a pointer for every third row, so that the
-// other addresses are base + stride and base + 2*stride.
+// Computes one tile. If `a` is packed, the elements of its rows at one k are adjacent in a panel. If `a` is read in
+// place, its rows are a_stride bytes apart. Then every third row has a pointer in the array a[], and the two rows after
+// it are addressed as offsets a_stride and 2*a_stride from this pointer.
 template <typename T, int kRows, int kVectors, bool kInPlace>
 HWY_ATTR void tile(const TileArgs<T>& args) {
   constexpr int kBases = kInPlace ? (kRows + 2) / 3 : 1;
@@ -104,17 +103,10 @@ void run_tile(int rows, int vectors, const TileArgs<T>& args) {
   kTable[static_cast<size_t>(rows - 1)][static_cast<size_t>(vectors - 1)](args);
 }
 
-// One storage element as a panel element.
-HWY_INLINE float widen(BF16 x) { return static_cast<float>(x); }
-HWY_INLINE float widen(float x) { return x; }
-HWY_INLINE double widen(double x) { return x; }
-HWY_INLINE uint32_t widen(uint32_t x) { return x; }
-
-// One row of a panel: wide vectors, then four lanes at a time, the last four overlapping earlier ones.
+// Packs one row of a panel: by wide vectors, then by four lanes at a time; the last four overlap earlier ones.
 template <typename Src, typename T>
 HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_RESTRICT dst) {
   int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 8> d8;
   const hn::CappedTag<T, 4> d4;
@@ -132,15 +124,14 @@ HWY_INLINE void pack_row(const Src* HWY_RESTRICT src, int64_t width, T* HWY_REST
     hn::StoreU(load(d4, src + i), d4, dst + i);
     return;
   }
-#endif
-  for (; i < width; ++i) dst[i] = widen(src[i]);
+  for (; i < width; ++i) dst[i] = static_cast<T>(src[i]);
 }
 
-// The number of rows that are copied to one panel before the next panel. The source is read along its rows, and this
-// many rows of any panel are whole cache lines.
+// Number of rows that are copied to one panel before the copy goes on to the next panel. The source is read along its
+// rows, and this many rows of a panel of any width fill whole cache lines.
 constexpr int64_t kRowBlock = 16;
 
-// A panel element for each source element.
+// A row operation for copy_rows: converts each source element to one panel element.
 template <typename Src, typename T>
 struct CopyRow {
   using Source = Src;
@@ -149,21 +140,22 @@ struct CopyRow {
   static HWY_INLINE void apply(const Src* src, int64_t, int64_t width, T* dst) { pack_row(src, width, dst); }
 };
 
-// Copies `rows` rows of a panel. kWidth 0: the width is an argument; the most common widths are compile-time constants.
+// Copies `rows` rows of a panel. The most common widths are compile-time constants; with kWidth = 0 the width is
+// any_width.
 template <class Row, int64_t kWidth>
 HWY_ATTR void copy_rows(const typename Row::Source* src, int64_t stride, int64_t any_width, int64_t padded,
                         typename Row::Element* dst, int64_t rows) {
   const int64_t width = kWidth > 0 ? kWidth : any_width;
   if constexpr (kWidth > 0) padded = kWidth;
   for (; rows > 0; --rows, src += Row::kGroup * stride, dst += padded) {
-    // Prefetches the same columns of the next block while the other panels are processed.
+    // Prefetches the same columns of the next kRowBlock rows, which are copied after the other panels.
     for (int64_t i = 0; i < Row::kGroup; ++i) hwy::Prefetch(src + (kRowBlock * Row::kGroup + i) * stride);
     Row::apply(src, stride, width, dst);
     for (int64_t i = width; i < padded; ++i) dst[i] = 0;
   }
 }
 
-// f(first element, width, width in the panel) for each panel.
+// Calls f(first element, width, padded width) for each panel.
 template <typename F>
 HWY_INLINE void for_panels(const PackArgs& args, const F& f) {
   int64_t first = 0;
@@ -174,8 +166,8 @@ HWY_INLINE void for_panels(const PackArgs& args, const F& f) {
   }
 }
 
-// Packs panels whose source rows are contiguous (k is the strided dimension). Packs only full k-groups; the caller
-// packs the k remainder.
+// Packs panels whose source rows are contiguous (k is the strided dimension). Packs only full groups of kGroup elements
+// along k; the caller packs the remainder.
 template <class Row>
 HWY_ATTR void pack_rows(const PackArgs& args) {
   using T = typename Row::Element;
@@ -202,14 +194,9 @@ HWY_ATTR void pack_rows(const PackArgs& args) {
   }
 }
 
-// Writes a 4 x 4 block (fp64: 2 x 2) of the source, transposed.
+// Writes a 4 x 4 block of the source, transposed.
 template <typename Src, typename T>
 HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t width) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int p = 0; p < 4; ++p) {
-    for (int i = 0; i < 4; ++i) dst[p * width + i] = widen(src[i * stride + p]);
-  }
-#else
   if constexpr (sizeof(T) == 4) {
     const hn::FixedTag<T, 4> d;
     const hn::FixedTag<uint64_t, 2> d64;
@@ -227,13 +214,13 @@ HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t 
     hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, hi01, hi23)), d, dst + 3 * width);
   } else {
     for (int p = 0; p < 4; ++p) {
-      for (int i = 0; i < 4; ++i) dst[p * width + i] = widen(src[i * stride + p]);
+      for (int i = 0; i < 4; ++i) dst[p * width + i] = static_cast<T>(src[i * stride + p]);
     }
   }
-#endif
 }
 
-// Packs one panel whose rows are strided in the source.
+// Packs one panel whose elements along k are adjacent in the source. The elements of a panel row (one k) are `stride`
+// apart in the source.
 template <typename Src, typename T>
 HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t width, int64_t padded, T* dst) {
   const int64_t blocked_k = k / 4 * 4;
@@ -248,7 +235,7 @@ HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t
     }
   }
   for (int64_t p = width >= 4 ? blocked_k : 0; p < k; ++p) {
-    for (int64_t i = 0; i < width; ++i) dst[p * padded + i] = widen(src[i * stride + p]);
+    for (int64_t i = 0; i < width; ++i) dst[p * padded + i] = static_cast<T>(src[i * stride + p]);
   }
   if (padded > width) {
     for (int64_t p = 0; p < k; ++p) {
@@ -279,7 +266,7 @@ HWY_INLINE void zip_pairs(D d, const uint16_t* even, const uint16_t* odd, uint32
 
 uint32_t pair_of(BF16 even, BF16 odd) { return uint32_t{even.bits} | (uint32_t{odd.bits} << 16); }
 
-// A panel element for each pair of source rows.
+// A row operation for copy_rows: combines the elements of two source rows to pairs, which are panel elements.
 struct ZipRow {
   using Source = BF16;
   using Element = uint32_t;
@@ -291,19 +278,17 @@ struct ZipRow {
     const uint16_t* odd = even + stride;
     int64_t i = 0;
     for (; i + lanes <= width; i += lanes) zip_pairs(d, even + i, odd + i, out + i);
-#if HWY_TARGET != HWY_SCALAR
     const hn::FixedTag<uint32_t, 4> d4;
     for (; i + 4 <= width; i += 4) zip_pairs(d4, even + i, odd + i, out + i);
     if (i < width && width >= 4) {
       zip_pairs(d4, even + width - 4, odd + width - 4, out + width - 4);
       return;
     }
-#endif
     for (; i < width; ++i) out[i] = uint32_t{even[i]} | (uint32_t{odd[i]} << 16);
   }
 };
 
-// Panel element p holds the bf16 pair (2p, 2p+1) of k, the even one in the lower half.
+// Packs bf16 pairs: panel element p is elements 2p (in the low half) and 2p + 1 along k.
 HWY_ATTR void pack_pairs(const PackArgs& args) {
   const int64_t pairs = args.k / 2;
   const int64_t groups = (args.k + 1) / 2;

@@ -88,7 +88,7 @@ AttentionCase case_of(std::string_view text) {
   }
   if (!in || text_of(c) != text)
     throw damaged_error("choices", "expected a description of an attention call, got \"", text,
-                        "\"; remove this line to choose again");
+                        "\"; remove choices.json from the run directory to choose again");
   return c;
 }
 

@@ -44,6 +44,11 @@ std::string AttentionChoice::no_room(int64_t bytes, const char* what) const {
              : str_cat("expected ", bytes, " bytes of memory for ", what, ", got ", std::max<int64_t>(room, 0));
 }
 
+std::string AttentionChoice::choice_of(const Met& met) const {
+  const auto answer = answers_.find(met.question);
+  return answer != answers_.end() ? answer->second : "";
+}
+
 template <typename Args>
 AttentionPlan* AttentionChoice::serve_call(const Args& args, Stream& stream) {
   if (settled_ && met_.empty()) return nullptr;
@@ -60,9 +65,8 @@ AttentionPlan* AttentionChoice::serve_call(const Args& args, Stream& stream) {
     met = std::prev(met_.end());
   }
   if (met->plan != nullptr) return met->plan.get();
-  const auto answer = answers_.find(met->question);
-  if (answer == answers_.end() || answer->second != kCudnn) return nullptr;
-  met->plan = planner_->make(asked);  // what the run had before: kept
+  if (choice_of(*met) != kCudnn) return nullptr;
+  met->plan = planner_->make(asked);  // cuDNN was chosen earlier, e.g. before a resume
   return met->plan.get();
 }
 
@@ -81,7 +85,8 @@ int64_t AttentionChoice::workspace_bytes() const {
 
 std::string AttentionChoice::library_text() const {
   if (!library_) return "no cuDNN";
-  // The text differs if cuDNN is demanded, so that saved choices of our own kernels are not used then.
+  // If the user demands cuDNN, the text says so. Choices that were saved without this demand then have another text and
+  // are not used: they may name our own kernels.
   return str_cat("cuDNN ", version_text(library_->version),
                  options_.wanted == AttentionKernels::kCudnn ? ", demanded" : "");
 }
@@ -90,10 +95,7 @@ TunedChoices AttentionChoice::met() const {
   TunedChoices met{.device = options_.device, .sections = {}};
   TunedChoices::Section& section = met.sections[kSection];
   section.library = library_text();
-  for (const Met& each : met_) {
-    const auto answer = answers_.find(each.question);
-    section.choices[each.question] = answer != answers_.end() ? answer->second : "";
-  }
+  for (const Met& each : met_) section.choices[each.question] = choice_of(each);
   return met;
 }
 
@@ -133,22 +135,19 @@ void AttentionChoice::use(const TunedChoices& choices) {
   if (section == choices.sections.end()) return;
   for (const auto& [question, answer] : section->second.choices) {
     if (answer.empty() || answer == kCudnn || answer.starts_with(kOwn)) continue;
-    throw damaged_error("choices", "expected attention to be cudnn or own, got \"", answer,
-                        "\"; remove choices.json from the run directory to choose again, or resume from another ",
-                        "checkpoint");
+    throw damaged_error(
+        "choices", "expected a choice of attention that is \"cudnn\" or begins with \"own: \", got \"", answer,
+        "\"; remove choices.json from the run directory to choose again, or resume from another ", "checkpoint");
   }
   answers_ = section->second.choices;
-  for (Met& met : met_) {
-    const auto answer = answers_.find(met.question);
-    if (answer == answers_.end() || answer->second != kCudnn) met.plan.reset();
-  }
+  for (Met& met : met_)
+    if (choice_of(met) != kCudnn) met.plan.reset();
 }
 
 TunedChoices AttentionChoice::prepare() {
   TunedChoices refused{.device = options_.device, .sections = {}};
   for (Met& met : met_) {
-    const auto answer = answers_.find(met.question);
-    if (answer == answers_.end() || answer->second != kCudnn) continue;
+    if (choice_of(met) != kCudnn) continue;
     std::string reason;
     try {
       if (met.plan == nullptr) met.plan = planner_->make(met.asked);
@@ -174,22 +173,21 @@ std::vector<std::string> AttentionChoice::report() {
   std::set<std::string> reasons = unserved_;
   bool any = false;
   for (const Met& met : met_) {
-    const auto answer = answers_.find(met.question);
-    const std::string text = answer != answers_.end() ? answer->second : "";
+    const std::string text = choice_of(met);
     if (text == kCudnn)
       any = true;
     else
-      reasons.insert(text.empty() ? "expected one cuDNN and one kind of device on all ranks, got several"
+      reasons.insert(text.empty() ? "expected one version of cuDNN and one GPU model on all ranks, got several"
                                   : text.substr(kOwn.size()));
   }
   std::vector<std::string> lines;
-  const char* const what = any && !reasons.empty() ? "a part of attention is " : "attention is ";
+  const char* const what = any && !reasons.empty() ? "a part of attention uses " : "attention uses ";
   if (any)
-    lines.push_back(str_cat(what, "that of cuDNN ", version_text(library_->version), ", with a workspace of ",
+    lines.push_back(str_cat(what, "cuDNN ", version_text(library_->version), ", with a workspace of ",
                             workspace_bytes() / 1000000, " MB"));
   for (const std::string& reason : reasons) {
     static_cast<void>(own(reason));
-    lines.push_back(str_cat(what, "our own: ", reason));
+    lines.push_back(str_cat(what, "our own kernels: ", reason));
   }
   return lines;
 }

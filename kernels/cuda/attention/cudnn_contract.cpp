@@ -24,7 +24,8 @@ constexpr std::array kKnownBad = {
     KnownBad{91000, 91001, 0, "its backward of bf16 is wrong",
              "cudnn-frontend 1.32, node/scaled_dot_product_flash_attention.h; also excluded by "
              "NVIDIA/TransformerEngine, common/fused_attn/fused_attn.cpp"},
-    KnownBad{0, 91500, 128, "its backward leaves its arrays where the length is no multiple of 128",
+    KnownBad{0, 91500, 128,
+             "its backward accesses memory outside its arrays if the sequence length is no multiple of 128",
              "github.com/NVIDIA/TransformerEngine/pull/2344, github.com/pytorch/pytorch/pull/171627"},
 };
 
@@ -38,15 +39,15 @@ std::string known_error(const KnownBad& bad, const Library& library) {
 }
 
 constexpr int kOldestSm = 80, kNewestSm = 90;
-constexpr int64_t kNewestVersion = 100000;  ///< too new
+constexpr int64_t kNewestVersion = 100000;  ///< 10.0.0, the first version that is not used
 
 struct Unserved {
   bool present;
   const char* name;
 };
 
-/// Returns the name of a mask or score option that cuDNN does not support or computes with other bits; empty if there
-/// is none.
+/// Returns the name of a mask or score option that cuDNN does not support or does not compute as our contract requires;
+/// empty if there is none.
 std::string unserved(const AttentionShape& s) {
   const Mask& m = s.mask;
   const ScoreChange& c = s.scores;
@@ -75,7 +76,7 @@ bool aligned_inputs(const Args& a) {
          aligned(a.v, s.v_stride(), s.B) && aligned(a.out, s.T_q * a.out.stride, s.B);
 }
 
-constexpr const char* kUnaligned = "expected rows that begin at multiples of 16 bytes, got others";
+constexpr const char* kUnaligned = "expected rows that begin at multiples of 16 bytes, got unaligned rows";
 
 }  // namespace
 
@@ -87,7 +88,7 @@ std::span<const KnownBad> known_bad_versions() { return kKnownBad; }
 
 std::string refusal(const Library& library) {
   if (library.version < kOldestVersion || library.version >= kNewestVersion)
-    return str_cat("expected cuDNN ", version_text(kOldestVersion), " or a later 9, got ",
+    return str_cat("expected cuDNN ", version_text(kOldestVersion), " or a later 9.x, got ",
                    version_text(library.version));
   for (const KnownBad& bad : kKnownBad) {
     if (bad.good_lengths == 0 && is_of(bad, library)) return known_error(bad, library);
@@ -140,8 +141,9 @@ std::string refusal(const AttentionBackward& a, const Library& library) {
   const bool gradients = partial || (aligned(a.dq, s.q_batch_stride, s.B) && aligned(a.dk, s.kv_batch_stride, s.B) &&
                                      aligned(a.dv, s.v_stride(), s.B));
   if (!aligned_inputs(a) || !aligned(a.dout, s.T_q * a.dout.stride, s.B) || !gradients) return kUnaligned;
-  if (a.mode == GradMode::kAccumulate) return "expected gradients that are written, got gradients that are added to";
-  if (partial) return "expected dq, dk and dv to be wanted and delta not to be given, got a part of them";
+  if (a.mode == GradMode::kAccumulate)
+    return "expected gradients that are overwritten, got gradients that are added to";
+  if (partial) return "expected a call for dq, dk and dv without delta, got a call without one of them or with delta";
   return "";
 }
 

@@ -1,6 +1,6 @@
 #include "kernels/cuda/attention/cudnn_functions.h"
 
-// Hidden, so that cuDNN's own libraries do not bind to these functions.
+// The functions below are hidden, so that cuDNN's own libraries do not bind to them.
 #pragma GCC visibility push(hidden)
 #include <cudnn.h>
 #include <nvrtc.h>
@@ -13,8 +13,8 @@ namespace ashlar::cudnn {
 
 namespace {
 
-// The library to which the C functions below forward. They have no parameter for state, so they get it from this
-// function. It is loaded once, on first use.
+// Returns the library to which the C functions below forward their calls; the first call loads the library. The library
+// is a static variable, since the C functions have no parameter for state.
 const SharedLibrary& library() {
   static const SharedLibrary loaded(
       {.name = "cuDNN",
@@ -79,12 +79,12 @@ ASHLAR_FORWARD(cudnnStatus_t, cudnnReorderFilterAndBias,
                 const void* from, void* to, int with_bias, const void* bias, void* bias_to),
                (handle, filter, reorder, from, to, with_bias, bias, bias_to))
 
-// Functions that the frontend's own normalization kernels call, which it compiles itself. Our graphs do not use these
-// kernels, but the frontend's code refers to the functions.
-#define ASHLAR_NOT_OURS(name, parameters)                                                          \
-  nvrtcResult name parameters {                                                                    \
-    ASHLAR_CHECK(false, "no graph of attention is compiled by the frontend, which called " #name); \
-    return NVRTC_ERROR_INTERNAL_ERROR;                                                             \
+// Functions with which the frontend compiles its own normalization kernels. Our graphs do not use these kernels, but
+// the frontend's code refers to the functions.
+#define ASHLAR_NOT_OURS(name, parameters)                                                                     \
+  nvrtcResult name parameters {                                                                               \
+    ASHLAR_CHECK(false, "expected that the frontend compiles no kernel for attention, got a call of " #name); \
+    return NVRTC_ERROR_INTERNAL_ERROR;                                                                        \
   }
 ASHLAR_NOT_OURS(nvrtcCreateProgram,
                 (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))

@@ -2,13 +2,14 @@
 // frontend.
 //
 // A plan is one graph of one operation, scaled dot-product attention or its backward, of fixed shapes and strides:
-//   1. tensors [B, heads, T, D] over our packed rows: strides of samples, heads (D) and rows; lse as [B, H, T, 1]
-//   2. the operation: scale, causal from the upper left, statistics (log sum exp, natural) out, deterministic
-//   3. cuDNN proposes engines, best first (its heuristics mode A); the first that it can build is taken
-// Memory: the arrays, each read and written about once, and for a deterministic backward a workspace for the gradients
-// of scores, B * H * T * T in bf16 (frontend 1.32, node/scaled_dot_product_flash_attention.h).
+//   1. tensors are [B, heads, T, D] with the strides of our packed rows (a head's stride is D); lse is [B, H, T, 1]
+//   2. the operation has our scale, a causal mask aligned to the upper left, and lse (natural logarithm) as an output;
+//      its backward is deterministic
+//   3. cuDNN proposes engines, best first (its heuristics mode A); the first that cuDNN can build is taken
+// Memory traffic: each array is read or written about once. A deterministic backward needs a workspace for the
+// gradients of scores, B * H * T * T in bf16 (frontend 1.32, node/scaled_dot_product_flash_attention.h).
 
-// Leaves out the log and the conversion of graphs to text, which are a third of the headers.
+// These macros leave out logging and the conversion of graphs to text, which are a third of the frontend's headers.
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #include <cudnn_frontend.h>
@@ -27,7 +28,7 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-/// Names of a graph's tensors.
+/// Identifiers of a graph's tensors.
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDOut, kDQ, kDK, kDV };
 
 /// Returns cuDNN's error message on one line: cuDNN writes one line for each engine that it tried.
@@ -50,10 +51,10 @@ bool is_resource(fe::error_code_t code) {
 
 void check(fe::error_t error, const AttentionCase& c, const char* doing, bool resource = false) {
   if (error.is_good()) return;
-  const std::string text =
-      str_cat("expected attention of batch ", c.B, ", sequence_length ", c.T, ", ", c.H, " heads, ", c.G,
-              " kv heads, head_dim ", c.D, c.backward ? " backward" : " forward", " to be supported, got at ", doing,
-              ": ", words(error), "; set train.attention = \"own\"");
+  const std::string text = str_cat(
+      "expected attention of batch ", c.B, ", sequence_length ", c.T, ", ", c.H, " heads, ", c.G,
+      " kv heads, head_dim ", c.D, c.backward ? " (backward)" : " (forward)",
+      " to be supported by cuDNN, got an error while ", doing, ": ", words(error), "; set train.attention = \"own\"");
   if (resource || is_resource(error.get_code())) throw resource_error("cuDNN", text);
   throw input_error("cuDNN", text);
 }
@@ -66,7 +67,7 @@ void check(cudnnStatus_t status, const char* doing) {
   throw input_error("cuDNN", text);
 }
 
-/// The device for which a plan is made: a handle of the current device, or only a description of a device.
+/// The device for which plans are made: the current device, with a cuDNN handle, or only a description of a device.
 class Device {
  public:
   explicit Device(int sm) : sm_(sm) { check(cudnnCreate(&handle_), "cudnnCreate"); }
@@ -161,7 +162,8 @@ class Plan final : public AttentionPlan {
   int64_t workspace_bytes() const override { return workspace_bytes_; }
 
   void run(const AttentionArrays& a, void* workspace, Stream& stream) override {
-    ASHLAR_CHECK(device_->handle() != nullptr, "a plan for a device that is only described cannot run");
+    ASHLAR_CHECK(device_->handle() != nullptr,
+                 "expected a plan for the current device, got a plan for a device that is only described");
     check(cudnnSetStream(device_->handle(), static_cast<cudaStream_t>(stream.native())), "cudnnSetStream");
     std::unordered_map<int64_t, void*> arrays{{kQ, a.q}, {kK, a.k}, {kV, a.v}, {kOut, a.out}, {kLse, a.lse}};
     if (case_.backward) arrays.insert({{kDOut, a.dout}, {kDQ, a.dq}, {kDK, a.dk}, {kDV, a.dv}});

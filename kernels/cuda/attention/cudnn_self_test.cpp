@@ -24,7 +24,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   const MutView& all() const { return view_; }
-  /// The first `count` columns of each row.
+  /// Returns a view of the first `count` columns.
   MutView columns(int64_t count) const { return {view_.data, view_.dtype, view_.rows, count, view_.stride}; }
 
  private:
@@ -32,7 +32,7 @@ class Block {
   MutView view_;
 };
 
-/// A tensor of a case, as a matrix whose width is the row stride. The heads fill its first columns.
+/// A tensor of a case, as a matrix whose width is the row stride. The heads are its first `used` columns.
 struct Wide {
   Block rows;
   int64_t used;
@@ -71,7 +71,7 @@ double value(const std::vector<std::byte>& bytes, DType dtype, int64_t i) {
   return static_cast<double>(static_cast<float>(x));
 }
 
-/// Compares the first columns of two matrices on the host.
+/// Compares the first `count` columns of two matrices on the host. Returns how they differ; empty if they agree.
 std::string difference(const char* name, const std::vector<std::byte>& got, const std::vector<std::byte>& want,
                        const MutView& view, int64_t count) {
   double error = 0, size = 0, worst = 0, largest = 0;
@@ -91,7 +91,8 @@ std::string difference(const char* name, const std::vector<std::byte>& got, cons
     return "";
   }
   const double mean = std::sqrt(error / std::max(size, 1e-30));
-  if (mean > kMeanTolerance) return str_cat(name, " that is off by ", mean, " in the mean, more than ", kMeanTolerance);
+  if (mean > kMeanTolerance)
+    return str_cat(name, " that is off by ", mean, " (relative root mean square error), more than ", kMeanTolerance);
   if (worst > kElementTolerance * largest)
     return str_cat(name, " that is off by ", worst, " in one element, more than ", kElementTolerance, " of ", largest);
   return "";
@@ -105,7 +106,8 @@ struct Result {
   int64_t columns;
 };
 
-/// Runs the plan twice. Returns which result is not repeatable, or differs from that of our own kernels.
+/// Runs the plan twice. Returns which result differs between the runs or from the result of our own kernels; empty if
+/// none does.
 std::string compare(Backend& own, AttentionPlan& plan, const AttentionArrays& arrays,
                     std::initializer_list<Result> results, Stream& stream) {
   const Block workspace(own, 1, plan.workspace_bytes(), DType::kUInt8);
@@ -140,7 +142,7 @@ int64_t self_test_bytes(const AttentionCase& c) {
 
 std::string self_test(Backend& own, AttentionPlan& plan, const AttentionCase& c, Stream& stream) {
   for (const Rows& rows : {c.q, c.k, c.v, c.out, c.dout, c.dq, c.dk, c.dv}) {
-    if (rows.batch != c.T * rows.row) return "samples that do not follow each other";
+    if (rows.batch != c.T * rows.row) return "samples that do not follow each other in memory";
   }
   if (c.k.batch != c.v.batch) return "keys and values in rows of different widths";
   if (c.backward && (c.dq != c.q || c.dk != c.k || c.dv != c.v)) return "gradients in rows of another width";

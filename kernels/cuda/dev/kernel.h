@@ -1,14 +1,14 @@
 #pragma once
 
-/// The CUDA header of kernel files. The same source is compiled by nvcc into namespace `cuda` and, for tests, by the
-/// host compiler for another device: ASHLAR_DEVICE_HEADER is then the header that defines that device, its namespace
-/// ASHLAR_DEV and the macros below. Single instructions are in ptx.h.
+/// Kernel files include this header instead of CUDA's headers. nvcc compiles them into namespace `cuda`. Tests compile
+/// the same source with the host compiler for an emulated device: ASHLAR_DEVICE_HEADER then names the header that
+/// defines the device, its namespace ASHLAR_DEV and the macros below. Single instructions are in ptx.h.
 ///
-/// Files of the `cuda` namespace without kernels, which call vendor libraries, are compiled by the host compiler with
-/// ASHLAR_CUDA_HOST defined: they see the runtime's functions but no kernels.
+/// Files of namespace `cuda` that call vendor libraries but have no kernels are compiled by the host compiler with
+/// ASHLAR_CUDA_HOST defined. They see the functions of the CUDA runtime, but no kernels.
 
 #if defined(__CUDACC__) || defined(ASHLAR_CUDA_HOST)
-#define ASHLAR_ON_CUDA  // a CUDA device
+#define ASHLAR_ON_CUDA  // the device is a GPU, not an emulated device
 #define ASHLAR_DEV cuda
 #endif
 
@@ -21,9 +21,9 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-/// A static array in shared memory: ASHLAR_SHARED(float, sums, [32]);
+/// Declares a static array in shared memory: ASHLAR_SHARED(float, sums, [32]);
 #define ASHLAR_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
-/// The shared memory of the launch's `shared_bytes`, aligned to 128 bytes.
+/// Declares `name` as a pointer to the dynamic shared memory (Launch::shared_bytes), aligned to 128 bytes.
 #define ASHLAR_DYNAMIC_SHARED(T, name)                                          \
   extern __shared__ __align__(128) unsigned char ashlar_dynamic_shared_block[]; \
   T* const name = reinterpret_cast<T*>(ashlar_dynamic_shared_block)
@@ -34,5 +34,5 @@
 #elif defined(ASHLAR_DEVICE_HEADER)
 #include ASHLAR_DEVICE_HEADER
 #else
-#error "compile kernels/cuda with nvcc, or name a device with ASHLAR_DEVICE_HEADER"
+#error "compile kernels/cuda with nvcc, or define ASHLAR_DEVICE_HEADER as the header of an emulated device"
 #endif

@@ -1,4 +1,5 @@
-// Measures which algorithm of cublasLt is fastest, since the library's own order is only an estimate.
+// Measures which algorithm of cublasLt is fastest for a product, because the order in which the library suggests
+// algorithms is only an estimate.
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +23,8 @@ constexpr int64_t kMargin = 256;
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// Numbers in [-1, 1): zeros would draw less power, and hide results that are not repeatable.
+/// Returns random numbers in [-1, 1). Zeros would give wrong measurements: a GPU draws less power and runs faster with
+/// them, and their sums have the same bits in every order.
 std::vector<char> random_pattern(DType dtype) {
   std::vector<char> pattern(kPatternBytes);
   const int64_t size = size_of(dtype);
@@ -45,7 +47,8 @@ std::vector<char> random_pattern(DType dtype) {
 
 }  // namespace
 
-/// The operands of one product, with the alignment of its key, and memory for two more results to compare with.
+/// The operands of one product that is timed, with the shapes, strides and alignments of `key`. Also stores the initial
+/// c and the results of the first run, with which the results of later runs are compared.
 class CublasLtPlans::Trial {
  public:
   Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {
@@ -67,9 +70,9 @@ class CublasLtPlans::Trial {
   }
   ~Trial() {
     try {
-      stream_.synchronize();  // queued work may use the released memory
+      stream_.synchronize();  // queued work may still use the memory that is released below
     } catch (const std::exception&) {
-      // Reported by the next waiting call.
+      // The error is ignored here, since the next call that waits for the stream reports it.
     }
     for (void* block : blocks_) memory().release(block);
   }
@@ -78,7 +81,7 @@ class CublasLtPlans::Trial {
 
   const Gemm& gemm() const { return gemm_; }
 
-  /// True if `run` gives the same bits each time.
+  /// True if kRepetitions calls of `run` give the same bits.
   template <typename Run>
   bool repeats(const Run& run) {
     const auto from_start = [&] {
@@ -140,7 +143,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
   Plan plan = describe(key);
   std::vector<Candidate> candidates;
   for (const auto& result : suggestions(plan, key, kSuggestions)) candidates.push_back({result, 0});
-  ASHLAR_CHECK(!candidates.empty(), lt_.version(), " has no algorithm for ", key.text());
+  ASHLAR_CHECK(!candidates.empty(), lt_.version(), " has no algorithm for the product ", key.text());
   std::optional<Trial> trial;
   try {
     trial.emplace(device_, key, stream);
@@ -165,7 +168,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
       stream.synchronize();
       return seconds_since(begin) / runs;
     };
-    time_of(1);  // loads the kernel
+    time_of(1);  // the first run loads the kernel
     const int runs = std::clamp(static_cast<int>(kSecondsOfTrial / time_of(1)), 1, kMostRuns);
     candidate.seconds = time_of(runs);
     for (int i = 1; i < kRounds; ++i) candidate.seconds = std::min(candidate.seconds, time_of(runs));
@@ -177,8 +180,9 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
     if (trial->repeats(run)) return text_of(plan.algo);
   }
   throw Error(ExitCode::kInput, "cuda",
-              str_cat("none of the ", candidates.size(), " algorithms of ", lt_.version(), " is repeatable for ",
-                      key.text(), "; install another version"));
+              str_cat("expected an algorithm that gives the same bits each time for the product ", key.text(),
+                      ", but none of the ", candidates.size(), " algorithms of ", lt_.version(),
+                      " does; install another version of cublasLt"));
 }
 
 TunedChoices CublasLtPlans::measure(const TunedChoices& questions) {

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kOldest = 120000;
 constexpr const char* kHowToGet =
-    "install CUDA's cublas (package libcublas-13-0, or pip install nvidia-cublas and set the path of its "
-    "libcublasLt.so.13)";
+    "install CUDA's cublas (package libcublas-13-0), or pip install nvidia-cublas and set ASHLAR_CUBLASLT to the path "
+    "of its libcublasLt.so.13";
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void CublasLt::check(cublasStatus_t status, const std::string& what) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string text = str_cat(what, ": ", status_name(status), " of ", version_, " (", path(), ")");
   if (status == CUBLAS_STATUS_ALLOC_FAILED)
-    throw resource_error("cuda", text, "; choose a smaller micro-batch or model");
+    throw resource_error("cuda", text, "; choose a smaller train.micro_batch or model");
   throw Bug(str_cat("[cuda] ", text));
 }
 

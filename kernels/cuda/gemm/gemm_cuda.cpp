@@ -1,6 +1,6 @@
-// Products by cublasLt, whose matrices are column-major. A row-major matrix is a transposed matrix there, so c = op(a)
-// op(b) becomes c^T = op(b)^T op(a)^T. The operands are exchanged, strides are leading dimensions, and a bias for our
-// columns is a bias for its rows, as its epilogue requires.
+// Products by cublasLt, which reads a row-major matrix as the column-major transpose of this matrix. So c = op(a)
+// op(b) becomes c^T = op(b)^T op(a)^T: the operands are exchanged, and strides are leading dimensions. A bias for the
+// columns of c is a bias for the rows of c^T, which the library's epilogue supports.
 
 #include <algorithm>
 #include <charconv>
@@ -14,15 +14,15 @@ namespace ashlar::cuda {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // maximum per stream: cuBLAS's own default on sm_90
-constexpr int64_t kAuxStride = 8,
-                  kAuxAlign = 16;  // in elements and bytes: for the pre-activation stored by an epilogue
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // maximum workspace per stream: the default of cuBLAS on sm_90
+// The row stride of a pre-activation must be a multiple of kAuxStride elements, its address one of kAuxAlign bytes.
+constexpr int64_t kAuxStride = 8, kAuxAlign = 16;
 
 struct Types {
   cudaDataType_t data;
   cudaDataType_t scale;
   cublasComputeType_t compute;
-  uint64_t inputs;  ///< allowed input types: no TF32 and no emulation by narrower types
+  uint64_t inputs;  ///< mask of allowed input types, without TF32 and without emulation by narrower types
 };
 
 Types types_of(DType storage) {
@@ -43,8 +43,8 @@ uint32_t epilogue_of(const GemmKey& key) {
   return epilogue;
 }
 
-/// True if the library supports the epilogue: fp32 arithmetic, a bias of the result's dtype, and aligned rows of the
-/// pre-activation.
+/// True if the product has no epilogue, or one that the library supports. An epilogue requires fp32 arithmetic, a bias
+/// of the result's dtype, and aligned rows of the pre-activation.
 bool may_fuse(const Gemm& g) {
   if (!g.bias && !g.pre) return true;
   if (g.a.dtype == DType::kFloat64) return false;
@@ -54,7 +54,7 @@ bool may_fuse(const Gemm& g) {
   return key.stride_pre % kAuxStride == 0 && key.align_pre >= kAuxAlign;
 }
 
-/// False if invalid.
+/// Converts 128 hexadecimal digits to an algorithm. Returns false for any other text.
 bool read_algo(std::string_view text, cublasLtMatmulAlgo_t& algo) {
   constexpr size_t kDigits = 16;
   if (text.size() != std::size(algo.data) * kDigits) return false;
@@ -74,7 +74,7 @@ CublasLtPlans::CublasLtPlans(Device& device) : device_(device) {
   int ordinal = 0;
   cudaDeviceProp properties{};
   if (cudaGetDevice(&ordinal) != cudaSuccess || cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess)
-    throw Bug("[cuda] expected a device for products");
+    throw Bug("[cuda] expected a current CUDA device for matrix products");
   device_name_ = str_cat(properties.name, ", sm_", properties.major, properties.minor, ", ",
                          properties.multiProcessorCount, " multiprocessors");
   lt_.check(lt_.create(&handle_), "cublasLtCreate");
@@ -92,7 +92,8 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   Plan plan;
   const Types types = types_of(key.storage);
   const cudaDataType_t result = types_of(key.result).data;
-  // Our b is the library's a, and the reverse. A matrix that we store as [rows, cols] is [cols, rows] for the library.
+  // The library's a is our b, and its b is our a. A matrix that we store as [rows, cols] is [cols, rows] for the
+  // library.
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, cudaDataType_t type, bool transposed, int64_t rows,
                           int64_t cols, int64_t stride) {
     if (transposed) std::swap(rows, cols);
@@ -112,7 +113,8 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b != 0 ? transposed : plain);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a != 0 ? transposed : plain);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
-  // An address with the right alignment, which is all that the heuristics use; `multiply` sets the real one.
+  // The pointers set here are not real addresses: they have only the right alignment, since the heuristics use nothing
+  // else. `multiply` sets the real pointers.
   if (key.align_bias != 0) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(result));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(key.align_bias));
@@ -172,10 +174,14 @@ CublasLtPlans::Plan CublasLtPlans::chosen(const GemmKey& key, const std::string&
   const cublasStatus_t status =
       read ? lt_.algo_check(handle_, &plan.desc, &plan.a, &plan.b, &plan.c, &plan.c, &plan.algo, &result)
            : CUBLAS_STATUS_INVALID_VALUE;
-  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes)
+  const bool refused = status != CUBLAS_STATUS_SUCCESS;
+  if (refused || result.workspaceSize > kWorkspaceBytes)
     throw damaged_error("choices", "the algorithm \"", algorithm, "\" chosen for ", key.text(), " is refused by ",
-                        lt_.version(), " (", read ? lt_.status_name(status) : "it is not 128 hexadecimal digits",
-                        "); remove the saved choices to measure again");
+                        lt_.version(), " (",
+                        !read     ? "it is not 128 hexadecimal digits"
+                        : refused ? lt_.status_name(status)
+                                  : "its workspace is too large",
+                        "); remove choices.json from the run directory to measure again");
   plan.workspace_bytes = result.workspaceSize;
   plan.supported = true;
   return plan;
@@ -216,9 +222,10 @@ void CublasLtPlans::run(const Gemm& g, Stream& stream) {
   multiply(plan, g, g.c, bytes > 0 ? device_.scratch(stream, bytes) : nullptr, stream);
 }
 
-// The product in the accumulate dtype, then bias and rounding in our own pass.
+// Computes the product in the accumulate dtype; our own kernel then adds the bias and rounds.
 void CublasLtPlans::run_and_finish(const Gemm& g, Stream& stream) {
-  ASHLAR_CHECK(!g.pre, "[gemm] expected an epilogue with an activation, the library has none: ", GemmKey::of(g).text());
+  ASHLAR_CHECK(!g.pre, "[gemm] expected a pre-activation only where fuses_gelu returns true, got ",
+               GemmKey::of(g).text());
   const GemmEpilogue finish{.sums = {}, .bias = g.bias, .c = g.c, .accumulate = g.accumulate};
   if (g.a.size() == 0 || g.b.size() == 0) return gemm_epilogue(finish, stream);
   const DType wide = accumulate_dtype(g.a.dtype);
@@ -230,12 +237,13 @@ void CublasLtPlans::run_and_finish(const Gemm& g, Stream& stream) {
                .transpose_a = g.transpose_a,
                .transpose_b = g.transpose_b};
   GemmKey key = GemmKey::of(product);
-  key.stride_c = g.c.cols;  // scratch memory
+  key.stride_c = g.c.cols;  // the product is written to scratch memory
   key.align_c = 256;
   Plan& plan = plan_of(key);
   if (!plan.supported)
     throw Error(ExitCode::kInput, "cuda",
-                str_cat(lt_.version(), " has no algorithm for ", key.text(), "; install a newer version"));
+                str_cat(lt_.version(), " has no algorithm for the product ", key.text(),
+                        "; install a newer version of cublasLt"));
   const int64_t sums_bytes = round_up(product.c.size() * size_of(wide));
   auto* const memory =
       static_cast<char*>(device_.scratch(stream, sums_bytes + static_cast<int64_t>(plan.workspace_bytes)));
@@ -263,11 +271,11 @@ void CublasLtPlans::use(const TunedChoices& choices) {
   const std::string reason = why_not(met(), choices);
   if (!reason.empty())
     throw input_error("choices",
-                      "expected choices of algorithms for this device and its libraries, got others: ", reason,
-                      "; remove the saved choices to measure again");
+                      "expected choices of algorithms for this device and its libraries, got other choices: ", reason,
+                      "; remove choices.json from the run directory to measure again");
   const auto section = choices.sections.find("gemm");
   if (section == choices.sections.end()) return;
-  // All are validated before any is activated.
+  // All choices are validated before any of them is activated.
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans;
   for (const auto& [question, answer] : section->second.choices) {
     if (answer.empty()) continue;
@@ -281,7 +289,7 @@ void CublasLtPlans::use(const TunedChoices& choices) {
   choices_ = section->second.choices;
 }
 
-// --- The layer of gemm.h ---
+// --- The functions of gemm.h ---
 
 namespace {
 

@@ -17,15 +17,15 @@ namespace ashlar::ASHLAR_DEV {
 
 /// Launch parameters of a kernel.
 struct Launch {
-  const char* name;  ///< for reports and errors
+  const char* name;  ///< name of the kernel in reports and errors
   dim3 grid;
-  dim3 block;                ///< threads, a multiple of 32
-  int64_t shared_bytes = 0;  ///< size of ASHLAR_DYNAMIC_SHARED
+  dim3 block;                ///< number of threads of a block, a multiple of 32
+  int64_t shared_bytes = 0;  ///< bytes of dynamic shared memory (ASHLAR_DYNAMIC_SHARED)
 };
 
 namespace internal {
 
-/// Kernel arguments are passed by value, up to 4 KiB.
+/// True if arguments of these types can be passed to a kernel: they are copied bytewise, at most 4000 bytes in total.
 template <typename... Params>
 constexpr bool may_travel() {
   return (... && (std::is_trivially_copyable_v<Params> && !std::is_reference_v<Params>)) &&
@@ -36,19 +36,19 @@ constexpr bool may_travel() {
 void launch_kernel(Stream& stream, const Launch& launch, const void* kernel, void** arguments);
 #else
 void launch_kernel(Stream& stream, const Launch& launch, std::function<void()> thread);
-/// The substitute of the stream's device, if there is one.
+/// Returns DeviceOptions::substitute of the stream's device; it may be empty.
 const emulator::KernelSubstitute& substitute_of(Stream& stream);
 #endif
 
 }  // namespace internal
 
-/// Queues a kernel; arguments travel by value.
+/// Queues a kernel. Arguments are passed by value:
 ///   run_kernel(stream, {.name = "fill", .grid = blocks, .block = 256}, fill_kernel<T>, data, size, value);
 template <typename... Params, typename... Args>
 void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...), Args&&... args) {
   static_assert(internal::may_travel<Params...>(),
                 "kernels take trivially copyable arguments by value, at most 4000 bytes");
-  static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
+  static_assert(sizeof...(Params) == sizeof...(Args), "expected as many arguments as the kernel has parameters");
 #if defined(ASHLAR_ON_CUDA)
   std::tuple<Params...> values(static_cast<Params>(std::forward<Args>(args))...);
   std::apply(
@@ -66,7 +66,7 @@ void run_kernel(Stream& stream, const Launch& launch, void (*kernel)(Params...),
 #endif
 }
 
-/// Number of blocks of `threads` that cover `n` items.
+/// Number of blocks of `threads` threads that process `n` items, one item per thread.
 inline unsigned blocks_for(int64_t n, int64_t threads) { return static_cast<unsigned>((n + threads - 1) / threads); }
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -9,7 +9,7 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kLeastSlab = int64_t{2} << 20, kMostSlab = int64_t{64} << 20;  // unless a block is larger
+constexpr int64_t kLeastSlab = int64_t{2} << 20, kMostSlab = int64_t{64} << 20;  // a larger request gets a larger slab
 
 }  // namespace
 
@@ -64,14 +64,15 @@ void SlabAllocator::release(void* block) {
 }
 
 void SlabAllocator::grow(int64_t size) {
-  // Doubles the total, which needs few driver calls and leaves little memory unused.
+  // A slab is as large as all earlier slabs of this allocator together, but at least kLeastSlab and at most kMostSlab,
+  // or larger if `size` requires it. Slabs of such sizes need few driver calls and leave little memory unused.
   const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab));
   const int64_t bytes = (wanted + kLeastSlab - 1) / kLeastSlab * kLeastSlab;
   const auto room = static_cast<size_t>(bytes);
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
-    throw resource_error("cuda", "expected room for ", bytes >> 20, " MiB more of device memory, got ",
-                         taken_of_device_ >> 20, " MiB used of ", max_bytes_ >> 20,
-                         " allowed; choose a smaller micro-batch or model");
+    throw resource_error("cuda", "this run needs ", bytes >> 20, " MiB more of device memory, but it already uses ",
+                         taken_of_device_ >> 20, " of the ", max_bytes_ >> 20,
+                         " MiB that it may use; choose a smaller train.micro_batch or model");
   void* base = source_ != nullptr ? source_->allocate(bytes) : nullptr;
   const bool sourced = base != nullptr;
   if (sourced) {
@@ -82,10 +83,10 @@ void SlabAllocator::grow(int64_t size) {
     const cudaError_t status = cudaMalloc(&base, room);
     size_t free_bytes = 0, total = 0;
     if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess) {
-      static_cast<void>(cudaGetLastError());  // reported here
+      static_cast<void>(cudaGetLastError());  // clears the error, which is reported here
       throw resource_error("cuda", bytes >> 20, " MiB more of device memory are needed, ", free_bytes >> 20, " of ",
                            total >> 20, " MiB are free and this run uses ", taken_of_device_ >> 20,
-                           "; choose a smaller train.micro_batch, more recomputation, or a mesh of more devices");
+                           " MiB; choose a smaller train.micro_batch, more recomputation, or a mesh of more devices");
     }
     calls_.check(status, "cudaMalloc");
     taken_of_device_ += bytes;

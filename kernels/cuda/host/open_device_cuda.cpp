@@ -1,4 +1,4 @@
-// Selects the device, and reports its absence and failures.
+// Opens a device, and reports missing devices and failed calls.
 #include <cstdlib>
 
 #include "core/base/error.h"
@@ -17,7 +17,7 @@ std::string visible_devices() {
   return list == nullptr ? "CUDA_VISIBLE_DEVICES is not set" : str_cat("CUDA_VISIBLE_DEVICES = \"", list, "\"");
 }
 
-// Errors that mean that the device itself failed.
+// True for errors that mean that the device itself has failed.
 bool hardware_failed(cudaError_t status) {
   switch (status) {
     case cudaErrorECCUncorrectable:
@@ -81,7 +81,7 @@ cudaDeviceProp open_device(int ordinal) {
   if (properties.major * 10 + properties.minor < kLeastCapability)
     throw input_error("run.device", name_of_device(properties, ordinal), " has compute capability ", properties.major,
                       ".", properties.minor, ", but this program needs ", kLeastCapability / 10, ".",
-                      kLeastCapability % 10, " (A100) or newer");
+                      kLeastCapability % 10, " (A100) or newer; choose a newer GPU, or run.device = \"cpu\"");
   calls.name_device(name_of_device(properties, ordinal));
   calls.check(cudaSetDevice(ordinal), "cudaSetDevice");
   return properties;
@@ -94,7 +94,7 @@ void DeviceCalls::fail(cudaError_t status, const char* call) const {
     throw resource_error("cuda", text, "; choose a smaller train.micro_batch or model");
   if (hardware_failed(status))
     throw resource_error("cuda", text,
-                         "; the hardware has failed: see nvidia-smi -q and Xid lines of the kernel's log, reset or "
+                         "; the hardware has failed: see nvidia-smi -q and Xid lines of dmesg, reset or "
                          "exclude this device, and resume from the last checkpoint");
   throw Bug(str_cat("[cuda] ", text));
 }

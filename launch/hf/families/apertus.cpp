@@ -3,7 +3,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// Without a rotary dictionary the class takes llama3 scaling and does not read rope_theta.
+/// Row for the rotary keys. If a file has neither rope_scaling nor rope_parameters, the class uses llama3 scaling and a
+/// base of 12000000, and does not read rope_theta.
 Row rope_or_llama3() {
   constexpr double kBase = 12000000.0;
   const Row whole = rope({.base = kBase, .whole_heads = true});
@@ -15,13 +16,14 @@ Row rope_or_llama3() {
                 model::RopeConfig& rope = c.model.rope;
                 if (rope.base != kBase)
                   r.refuse("rope_theta",
-                           "expected 12000000, which the class uses without a rotary dictionary; give rope_parameters");
+                           "expected 12000000, since without rope_scaling and rope_parameters the class ignores "
+                           "rope_theta and uses 12000000; give rope_parameters");
                 rope.scaling = model::RopeScaling::kLlama3;
                 rope.factor = 8;
                 rope.low_freq_factor = 1;
                 rope.high_freq_factor = 4;
                 rope.original_positions = 8192;
-                r.add_note("the file has no rotary dictionary: llama3 with factor 8, the default of the class");
+                r.add_note("rope_parameters is absent: using llama3 with factor 8, the default of the class");
               },
           .write = whole.write};
 }

@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The 13B has ALiBi. It is recognised by its file, which has no max_position_embeddings.
+/// The 13B model uses ALiBi. Its config.json has model_max_length but no max_position_embeddings.
 void read_positions(JsonReader& r, HfConfig& c) {
   const std::optional<int64_t> longest = r.optional_size({"model_max_length"});
   if (longest && !r.has_value("max_position_embeddings")) {
@@ -23,8 +23,8 @@ void write_positions(Json& j, const HfConfig& c) {
   if (c.model.pos.type != model::PosType::kAlibi) j["max_position_embeddings"] = c.extras.max_positions;
 }
 
-/// Reads z_loss_weight. Only Baichuan 2 has this key; Baichuan 1 has the same class name but does not normalize the
-/// rows of its head, and is not supported.
+/// Reads z_loss_weight, which must be present, since only Baichuan 2 has this key. Baichuan 1 has the same class name,
+/// but does not normalize the rows of its head and is not supported.
 Row z_loss_weight() {
   constexpr const char* kKey = "z_loss_weight";
   return {
@@ -57,7 +57,7 @@ Family baichuan() {
                    number("rms_norm_eps", {FIELD(norm.variant.eps)}, 1e-6),
                    head_dim(HeadDim::kDerived),
                    {.read = read_positions, .write = write_positions},
-                   always_zero("attention_dropout", "expected 0: the class has no dropout"),
+                   always_zero("attention_dropout", "expected 0: the class has no dropout; remove this key"),
                    demand([](const model::ModelConfig& m) {
                      return std::string(m.tied ? "head.tie = true: BaichuanForCausalLM has a head of its own" : "");
                    }),

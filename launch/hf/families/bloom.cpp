@@ -5,7 +5,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The longest context. The class does not use it, since ALiBi needs none.
+/// seq_length, the longest context. The class does not use this key, since ALiBi does not limit the context.
 Row seq_length() {
   return {.read = [](JsonReader& r,
                      HfConfig& c) { c.extras.max_positions = r.optional_size({"seq_length"}).value_or(2048); },
@@ -33,8 +33,8 @@ Family bloom() {
                    number("hidden_dropout", {FIELD(dropout.resid)}, 0.0),
                    number("attention_dropout", {FIELD(dropout.attn)}, 0.0),
                    always_false("apply_residual_connection_post_layernorm",
-                                "expected false: the residual is always taken before the norm"),
-                   // In the published files; the class does not read them.
+                                "expected false: only a residual before the norm is supported; use another model"),
+                   // The published files have these keys; the class does not read them.
                    ignored({"n_inner", "offset_alibi"})},
           .tied_by_default = true,
           .tensors = {.prefix = "transformer.",

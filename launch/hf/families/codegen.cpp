@@ -5,7 +5,8 @@ namespace {
 
 void check_heads(JsonReader& r, HfConfig& c) {
   if (c.model.n_heads % 4 == 0) return;
-  r.add_error(str_cat("n_head = ", c.model.n_heads, ": expected a multiple of 4, the groups of heads of the class"));
+  r.add_error(str_cat("n_head = ", c.model.n_heads,
+                      ": expected a multiple of 4, since the class stores heads in 4 groups; correct n_head"));
 }
 
 std::string heads_limit(const model::ModelConfig& m) {

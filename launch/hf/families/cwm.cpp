@@ -3,7 +3,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The default scaling of the class, for a file without a rotary dictionary.
+/// Sets the default rotary scaling of the class, if the file has neither rope_scaling nor rope_parameters.
 void read_usual_scaling(JsonReader& r, HfConfig& c) {
   if (r.has_value("rope_scaling") || r.has_value("rope_parameters")) return;
   c.model.rope.scaling = model::RopeScaling::kLlama3;
@@ -11,7 +11,7 @@ void read_usual_scaling(JsonReader& r, HfConfig& c) {
   c.model.rope.low_freq_factor = 1;
   c.model.rope.high_freq_factor = 4;
   c.model.rope.original_positions = 8192;
-  r.add_note("rope_scaling is absent: llama3 with a factor of 16, the class's default");
+  r.add_note("rope_scaling is absent: using llama3 with factor 16, the default of the class");
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ Family cwm() {
                          {heads_divide_width(),
                           kv_heads(8),
                           head_dim(HeadDim::kWritten, 128),
-                          always_false("attention_bias", "expected false: the class has no biases in attention"),
+                          always_false("attention_bias", "expected false: attention has no biases; remove this key"),
                           mlp_bias(),
                           windows({.absent = 8192, .full_every = 4, .first_is_full = true}),
                           {.read = read_usual_scaling},

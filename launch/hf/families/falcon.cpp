@@ -9,9 +9,9 @@ namespace {
 using model::ModelConfig;
 using model::Topology;
 
-/// In a parallel block hidden_dropout acts on the sum of both branches, in a serial one attention_dropout acts on the
-/// output of attention. Neither is dropout.resid or dropout.attn.
-constexpr const char* kNoDropout = "expected 0: this dropout is not supported";
+/// In a parallel block, hidden_dropout acts on the sum of both branches. In a serial block, attention_dropout acts on
+/// the output of attention. Neither equals dropout.resid or dropout.attn, so both must be 0.
+constexpr const char* kNoDropout = "expected 0: this dropout is not supported; set it to 0, which changes no logit";
 
 void read_block(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
@@ -23,20 +23,23 @@ void read_block(JsonReader& r, HfConfig& c) {
   if (new_architecture) {
     m.n_kv_heads = kv.value_or(m.n_heads);
     if (!is_parallel) {
-      r.refuse("parallel_attn", "expected true: new_decoder_architecture = true is always parallel");
+      r.refuse("parallel_attn",
+               "expected true: new_decoder_architecture = true is always parallel; set parallel_attn to true");
     }
-    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "expected 1 or 2 norms");
+    if (norms.value_or(2) > 2) r.refuse("num_ln_in_parallel_attn", "expected 1 or 2 norms; correct this key");
     m.block = {.topology = Topology::kParallel, .parallel_norms = norms.value_or(2) == 1 ? 1 : 2};
     return;
   }
-  // num_kv_heads is not read here: the published 7B has 71.
+  // With multi_query the class ignores num_kv_heads: the published 7B model has num_kv_heads = 71 but one KV head.
   m.n_kv_heads = multi_query ? 1 : m.n_heads;
   if (!multi_query && kv && *kv != m.n_heads) {
-    r.refuse("num_kv_heads", "with multi_query = false the old architecture has as many KV heads as heads: expected ",
+    r.refuse("num_kv_heads",
+             "multi_query = false means as many KV heads as query heads; remove num_kv_heads, or set it to ",
              m.n_heads);
   }
   if (norms.value_or(1) != 1) {
-    r.refuse("num_ln_in_parallel_attn", "expected 1 or null: the old architecture has one norm for both branches");
+    r.refuse("num_ln_in_parallel_attn",
+             "expected 1 or null: without new_decoder_architecture a parallel block has one norm; remove this key");
   }
   if (is_parallel) m.block = kParallel;
 }
@@ -53,7 +56,7 @@ void write_block(Json& j, const HfConfig& c) {
   if (!old_architecture) j["num_ln_in_parallel_attn"] = m.block.parallel_norms;
 }
 
-/// Falcon divides the sum of score and bias by the root of head_dim.
+/// Falcon divides the sum of score and ALiBi bias by sqrt(head_dim), so the bias is scaled too.
 void alibi(ModelConfig& m, bool alibi) {
   if (!alibi) return;
   m.pos = {.type = model::PosType::kAlibi, .alibi_scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim))};
@@ -79,8 +82,8 @@ Family falcon() {
                    {.read = read_block, .write = write_block},
                    flag("bias", {FIELD(bias.qkv), FIELD(bias.attn_out), FIELD(bias.ffn)}, false),
                    always_false("apply_residual_connection_post_layernorm",
-                                "expected false: only norm.placement = \"pre\" is supported"),
-                   ignored({"ff_factor"}),  // in the published 11B; the class reads ffn_hidden_size
+                                "expected false: only a residual before the norm is supported; use another model"),
+                   ignored({"ff_factor"}),  // the published 11B has it; the class reads ffn_hidden_size
                    always_zero("hidden_dropout", kNoDropout),
                    rope({.whole_heads = true}),
                    flag("alibi", false, alibi,

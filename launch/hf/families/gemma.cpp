@@ -1,4 +1,4 @@
-// The embedding times sqrt(width), and gains as 1 + g.
+// The embedding is multiplied by sqrt(d_model). Norms multiply by 1 + gain.
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"
@@ -6,7 +6,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// The first published files have hidden_act = "gelu" for its tanh form; hidden_activation was added later.
+/// The first published files have hidden_act = "gelu", which here means the tanh form. hidden_activation was added
+/// later.
 Row two_activation_keys() {
   const auto read = [](JsonReader& r, HfConfig& c) {
     const Row named = activation("hidden_activation", "gelu_pytorch_tanh"),
@@ -19,13 +20,14 @@ Row two_activation_keys() {
     const Activation given = c.model.ffn.act;
     named.read(r, c);
     if (has_old && given != c.model.ffn.act) {
-      r.refuse("hidden_act", "expected ", name_of(c.model.ffn.act), " as in hidden_activation; remove one key");
+      r.refuse("hidden_act", "expected ", name_of(c.model.ffn.act),
+               ", the activation that hidden_activation names; remove one key");
     }
   };
   const auto write = [](Json& j, const HfConfig& c) {
     activation("hidden_activation", "").write(j, c);
     if (c.model.ffn.act == Activation::kGeluTanh) j["hidden_activation"] = "gelu_pytorch_tanh";
-    j["hidden_act"] = j["hidden_activation"];  // the only one that transformers 5 reads
+    j["hidden_act"] = j["hidden_activation"];  // transformers 5 reads only hidden_act
   };
   return {.read = read, .write = write};
 }

@@ -8,9 +8,7 @@ Family gemma2() {
           .base = {.norm = rms_norm(model::NormPlacement::kSandwich, true)},
           .rows = gemma2_rows(),
           .tied_by_default = true,
-          .tensors = {.norm2 = "pre_feedforward_layernorm",
-                      .norm1_out = "post_attention_layernorm",
-                      .norm2_out = "post_feedforward_layernorm"}};
+          .tensors = {.norm2 = "pre_feedforward_layernorm"}};
 }
 
 }  // namespace ashlar::hf

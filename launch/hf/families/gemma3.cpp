@@ -5,7 +5,8 @@ namespace {
 
 void refuse_scores_cap(JsonReader& r, HfConfig&) {
   if (r.optional_number({"attn_logit_softcapping"}))
-    r.refuse("attn_logit_softcapping", "expected null: Gemma3ForCausalLM does not cap scores");
+    r.refuse("attn_logit_softcapping",
+             "expected null: Gemma3ForCausalLM does not cap attention scores; remove this key");
 }
 
 /// Hugging Face's Gemma3 config also stores sliding_window_pattern as _sliding_window_pattern. Rejects a config where
@@ -13,7 +14,8 @@ void refuse_scores_cap(JsonReader& r, HfConfig&) {
 void compare_patterns(JsonReader& r, HfConfig&) {
   const auto own = r.optional_size({"_sliding_window_pattern"}), plain = r.optional_size({"sliding_window_pattern"});
   if (own && plain && own != plain)
-    r.refuse("_sliding_window_pattern", "expected ", *plain, " as in sliding_window_pattern; remove one key");
+    r.refuse("_sliding_window_pattern", "expected ", *plain,
+             ", the value of sliding_window_pattern; remove one of the two keys");
 }
 
 }  // namespace
@@ -31,9 +33,7 @@ Family gemma3() {
                           {.read = compare_patterns},
                           rope_by_kind({.base = 1e6, .local_base = 1e4, .local_key = "rope_local_base_freq"})}),
           .tied_by_default = true,
-          .tensors = {.norm2 = "pre_feedforward_layernorm",
-                      .norm1_out = "post_attention_layernorm",
-                      .norm2_out = "post_feedforward_layernorm"}};
+          .tensors = {.norm2 = "pre_feedforward_layernorm"}};
 }
 
 }  // namespace ashlar::hf

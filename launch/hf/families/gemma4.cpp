@@ -1,4 +1,3 @@
-#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -9,21 +8,18 @@ namespace {
 
 using model::ModelConfig;
 
-/// What per_layer_config sets for a layer with full attention. All layers with full attention must have the same
-/// values.
+/// The values that per_layer_config has for a layer with full attention. They must be the same for all layers with full
+/// attention.
 struct FullHeads {
   std::optional<int64_t> head_dim, kv_heads;
   bool operator==(const FullHeads&) const = default;
 };
 
-/// Entries by layer. Files have layer 5 as "5" or, since transformers 5.24, as "05".
+/// Returns the entries by layer number. The key of layer 5 is "5" or, since transformers 5.24, "05".
 std::map<int64_t, const nlohmann::json*> numbered(const nlohmann::json& by_layer) {
   std::map<int64_t, const nlohmann::json*> entries;
-  for (const auto& [key, value] : by_layer.items()) {
-    int64_t layer = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
-    if (error == std::errc() && end == key.data() + key.size()) entries.emplace(layer, &value);
-  }
+  for (const auto& [key, value] : by_layer.items())
+    if (const auto layer = parse_number<int64_t>(key)) entries.emplace(*layer, &value);
   return entries;
 }
 
@@ -46,22 +42,29 @@ FullHeads read_per_layer_config(JsonReader& r, const ModelConfig& m) {
       JsonReader of = r.nested(*entry->second, str_cat(kKey, ".", layer, "."));
       heads = {of.optional_size({"head_dim"}), of.optional_size({"num_key_value_heads"})};
       for (const std::string& key : of.unread_keys())
-        of.refuse(key.c_str(), "only heads may differ by layer; remove this key");
+        of.refuse(key.c_str(), "only head_dim and num_key_value_heads may differ by layer; remove this key");
     }
     if (windows[static_cast<size_t>(layer)] > 0) {
       if (heads != FullHeads{})
-        r.refuse(kKey, "expected heads only for layers with full attention; remove those of layer ", layer);
+        r.refuse(kKey,
+                 "expected head_dim and num_key_value_heads only in layers with full attention; remove those of layer ",
+                 layer);
       continue;
     }
     if (found && *found != heads)
-      r.refuse(kKey, "expected the same heads in all layers with full attention, got others in layer ", layer);
+      r.refuse(kKey,
+               "expected the same head_dim and num_key_value_heads in all layers with full attention; use another "
+               "model, since they differ in layer ",
+               layer);
     found = heads;
   }
-  if (read != by_layer->size()) r.refuse(kKey, "expected only layer numbers from 0 to ", m.n_layers - 1, " as keys");
+  if (read != by_layer->size())
+    r.refuse(kKey, "expected only layer numbers from 0 to ", m.n_layers - 1, " as keys; remove the other keys");
   return found.value_or(FullHeads{});
 }
 
-/// The heads of layers with full attention: per_layer_config in new files, global_* in older ones.
+/// Reads the heads of the layers with full attention: from per_layer_config in new files, from global_head_dim and
+/// num_global_key_value_heads in older files.
 void read_full_heads(JsonReader& r, HfConfig& c) {
   ModelConfig& m = c.model;
   constexpr const char *kWidth = "global_head_dim", *kHeads = "num_global_key_value_heads";
@@ -74,14 +77,14 @@ void read_full_heads(JsonReader& r, HfConfig& c) {
     heads = read_per_layer_config(r, m);
     const int64_t width = heads.head_dim.value_or(m.head_dim), kv_heads = heads.kv_heads.value_or(m.n_kv_heads);
     if (old.head_dim && *old.head_dim != width)
-      r.refuse(kWidth, "expected ", width, " as in per_layer_config; remove one key");
+      r.refuse(kWidth, "expected ", width, ", the width that per_layer_config gives; remove one of these keys");
     if (old.kv_heads && *old.kv_heads != kv_heads)
-      r.refuse(kHeads, "expected ", kv_heads, " as in per_layer_config; remove one key");
+      r.refuse(kHeads, "expected ", kv_heads, ", the number that per_layer_config gives; remove one of these keys");
   } else {
     heads = old;
     if (!r.has(kWidth)) {
       heads.head_dim = 512;
-      r.add_note(str_cat(kWidth, " is absent: 512, the default of the class"));
+      r.add_note(str_cat(kWidth, " is absent: using 512, the default of the class"));
     }
   }
   if (heads.head_dim != m.head_dim) m.attn.global_head_dim = heads.head_dim;
@@ -101,7 +104,7 @@ void write_full_heads(Json& j, const HfConfig& c) {
   if (attn.k_eq_v && attn.global_n_kv_heads) j["num_global_key_value_heads"] = *attn.global_n_kv_heads;
 }
 
-/// Windows by layer. The last layer always has full attention.
+/// The windows of all layers. The last layer always has full attention.
 Row windows_but_the_last() {
   const Row kinds = windows({.absent = 512, .full_every = 6});
   const auto read = [=](JsonReader& r, HfConfig& c) {
@@ -115,7 +118,8 @@ Row windows_but_the_last() {
   return {.read = read, .write = kinds.write, .limit = kinds.limit};
 }
 
-/// A number for which the model has no setting: only 0 is read and written. `absent`: the default of the class.
+/// Row for a number for which only 0 is supported; an export writes 0. If the key is absent, the number is `absent`,
+/// the default of the class.
 Row none_of(const char* key, double absent, const char* why) {
   return {.read =
               [=](JsonReader& r, HfConfig&) {
@@ -129,7 +133,7 @@ void refuse_bidirectional(JsonReader& r, HfConfig&) {
   constexpr const char* kKey = "use_bidirectional_attention";
   const nlohmann::json* value = r.raw(kKey);
   if (value != nullptr && *value != "vision" && *value != false)
-    r.refuse(kKey, "expected null or \"vision\", since attention is always causal");
+    r.refuse(kKey, "expected null or \"vision\": only causal attention is supported; use another model");
 }
 
 }  // namespace
@@ -154,16 +158,17 @@ Family gemma4() {
                       {.read = read_full_heads, .write = write_full_heads},
                       optional_number("final_logit_softcapping", FIELD(softcap), std::nullopt),
                       rope_by_kind({.base = 1e6, .local_base = 1e4, .proportional = 0.25}),
-                      none_of("hidden_size_per_layer_input", 256, "expected 0: per-layer inputs are not supported"),
-                      none_of("num_kv_shared_layers", 0, "expected 0: layers that share keys are not supported"),
-                      always_false("enable_moe_block", "expected false: experts are not supported"),
-                      // Only used with shared keys, per-layer inputs or experts.
+                      none_of("hidden_size_per_layer_input", 256,
+                              "expected 0: per-layer inputs are not supported; use another model"),
+                      none_of("num_kv_shared_layers", 0,
+                              "expected 0: layers that share keys and values are not supported; use another model"),
+                      always_false("enable_moe_block", "expected false: experts are not supported; use a dense model"),
+                      // The class reads these settings only in models with shared KV heads, per-layer inputs or
+                      // experts.
                       ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
                                "moe_intermediate_size"})}),
       .tied_by_default = true,
-      .tensors = {.norm2 = "pre_feedforward_layernorm",
-                  .norm1_out = "post_attention_layernorm",
-                  .norm2_out = "post_feedforward_layernorm"}};
+      .tensors = {.norm2 = "pre_feedforward_layernorm"}};
 }
 
 }  // namespace ashlar::hf

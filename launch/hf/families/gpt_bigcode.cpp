@@ -8,7 +8,8 @@ void multi_query(model::ModelConfig& m, bool one) { m.n_kv_heads = one ? 1 : m.n
 void check_kv_heads(JsonReader& r, HfConfig& c) {
   const auto given = r.optional_size({"num_key_value_heads"});
   if (given && *given != c.model.n_kv_heads)
-    r.refuse("num_key_value_heads", "expected ", c.model.n_kv_heads, " by multi_query; remove this key");
+    r.refuse("num_key_value_heads", "expected ", c.model.n_kv_heads,
+             ", the number that multi_query sets; remove this key");
 }
 
 }  // namespace

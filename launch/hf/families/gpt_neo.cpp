@@ -1,4 +1,4 @@
-// Scores are not divided by the root of head_dim.
+// Attention scores are not divided by sqrt(head_dim).
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"
@@ -6,7 +6,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// The windows of the layers. attention_types is a list of [kinds, repeats], attention_layers has one kind a layer.
+/// Returns the window of each layer, from attention_types, a list of pairs [kinds, repeats]. If the file also has
+/// attention_layers, a list with one kind per layer, it must agree with attention_types.
 std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_layers) {
   std::vector<std::string> kinds;
   const nlohmann::json* types = r.raw("attention_types");
@@ -24,17 +25,22 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
   }
   std::vector<int64_t> found;
   for (const std::string& kind : kinds) {
-    if (kind != "global" && kind != "local") r.refuse("attention_types", "expected only \"global\" or \"local\"");
+    if (kind != "global" && kind != "local")
+      r.refuse("attention_types", "expected only \"global\" or \"local\"; correct attention_types");
     found.push_back(kind == "local" ? window : -1);
   }
   if (std::ssize(found) != n_layers) {
-    r.refuse("attention_types", "expected \"global\" or \"local\" for ", n_layers, " layers (num_layers), got ",
+    r.refuse("attention_types", "expected \"global\" or \"local\" for ", n_layers,
+             " layers (num_layers), got kinds for ",
              std::ssize(found) > n_layers ? str_cat("more than ", n_layers) : str_cat(std::ssize(found)),
              "; correct attention_types");
     return {};
   }
   if (const nlohmann::json* layers = r.raw("attention_layers"); layers != nullptr && *layers != nlohmann::json(kinds)) {
-    r.refuse("attention_layers", "expected the kinds of attention_types; remove attention_layers or attention_types");
+    r.refuse(
+        "attention_layers",
+        "expected the kinds that attention_types gives (by default global, local in turn); remove attention_layers, "
+        "or correct attention_types");
   }
   return found;
 }

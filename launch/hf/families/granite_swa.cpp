@@ -6,7 +6,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// Rotary bases by layer, 0 for a layer that does not rotate. Null: rope_theta for all.
+/// Row for layer_rope_theta, a list with the rotary base of each layer, or 0 for a layer without rotary positions. If
+/// the key is null, all layers use rope_theta.
 Row bases_by_layer() {
   constexpr const char* kKey = "layer_rope_theta";
   const auto read = [=](JsonReader& r, HfConfig& c) {
@@ -18,7 +19,7 @@ Row bases_by_layer() {
       good = (*list)[i].is_number() && (*list)[i].get<double>() >= 0;
       if (good) by_layer.push_back((*list)[i].get<double>());
     }
-    if (!good) return r.refuse(kKey, "expected a list of numbers >= 0, one for each layer");
+    if (!good) return r.refuse(kKey, "expected a list of numbers >= 0, one for each layer; correct the list");
     c.model.rope.base_cycle = by_layer;
     c.model.rope = model::with_canonical_rope(c.model).rope;
   };

@@ -30,16 +30,18 @@ void read_attention(JsonReader& r, HfConfig& c) {
   JsonReader a = r.nested(*object, "attn_config.");
   clip_qkv().read(a, c);
   if (const auto scale = a.optional_number({"softmax_scale"})) c.model.attn.scale = *scale;
-  // This dropout acts on the probabilities and on the output of both branches.
+  // attn_pdrop acts on the attention probabilities and on the outputs of both branches.
   c.model.dropout.attn = c.model.dropout.resid = a.number({"attn_pdrop"}, 0.0);
   read_unread(a, c, "alibi", true);
   read_unread(a, c, "alibi_bias_max", 8);
   read_unread(a, c, "qk_ln", false);
-  if (a.boolean({"prefix_lm"}, false)) a.refuse("prefix_lm", "expected false, since attention is always causal");
+  if (a.boolean({"prefix_lm"}, false))
+    a.refuse("prefix_lm", "expected false: only causal attention is supported; use another model");
   if (a.text({"attn_type"}, "multihead_attention") != "multihead_attention")
-    a.refuse("attn_type", "expected multihead_attention: the class has as many KV heads as heads");
+    a.refuse("attn_type",
+             "expected multihead_attention: the class has as many KV heads as query heads; use another model");
   a.ignore({"attn_impl", "attn_uses_sequence_id"});
-  HfConfig none;  // attn_config is a config object of transformers, with the keys that all of them have
+  HfConfig none;  // attn_config is itself a transformers config, so it may have the keys that every config has
   read_common_keys(a, none);
   accept_neutral_keys(a);
   for (const std::string& key : a.unread_keys())

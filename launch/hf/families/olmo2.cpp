@@ -8,8 +8,7 @@ Family olmo2() {
           .base = {.norm = rms_norm(model::NormPlacement::kOutput), .qk_norm = {.kind = model::QkNorm::kFull}},
           .rows = joined(llama_rows({50304, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
                          {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias(), qk_norm_eps(),
-                          rope({.whole_heads = true})}),
-          .tensors = {.norm1_out = "post_attention_layernorm", .norm2_out = "post_feedforward_layernorm"}};
+                          rope({.whole_heads = true})})};
 }
 
 }  // namespace ashlar::hf

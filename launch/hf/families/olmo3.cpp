@@ -9,8 +9,7 @@ Family olmo3() {
           .rows = joined(
               llama_rows({50304, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-5),
               {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias(), qk_norm_eps(),
-               windows({.absent = 4096, .full_every = 4}), rope_by_kind({.base = 500000.0, .local_base = 500000.0})}),
-          .tensors = {.norm1_out = "post_attention_layernorm", .norm2_out = "post_feedforward_layernorm"}};
+               windows({.absent = 4096, .full_every = 4}), rope_by_kind({.base = 500000.0, .local_base = 500000.0})})};
 }
 
 }  // namespace ashlar::hf

@@ -6,7 +6,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The activations of the class, by its own names.
+/// afn, the activation. The class has names of its own: "gelu" is the tanh form here.
 Row afn() {
   constexpr std::pair<const char*, Activation> kNames[] = {{"gelu", Activation::kGeluTanh},
                                                            {"relu", Activation::kRelu},
@@ -20,7 +20,7 @@ Row afn() {
                   c.model.ffn.act = act;
                   return;
                 }
-                r.refuse("afn", "expected gelu (its tanh form), relu, silu or swish");
+                r.refuse("afn", "expected gelu (its tanh form), relu, silu or swish; use a model with one of these");
               },
           .write =
               [=](Json& j, const HfConfig& c) {

@@ -13,7 +13,8 @@ void qk_layernorm(model::ModelConfig& m, bool normed) {
 void refuse_fewer_kv_heads(JsonReader& r, HfConfig& c) {
   const auto given = r.optional_size({"num_key_value_heads"});
   if (given && *given != c.model.n_heads)
-    r.refuse("num_key_value_heads", "expected ", c.model.n_heads, ": the class has as many KV heads as heads");
+    r.refuse("num_key_value_heads", "expected ", c.model.n_heads,
+             ": the class has as many KV heads as query heads; remove this key");
 }
 
 }  // namespace
@@ -28,7 +29,7 @@ Family persimmon() {
                {.read = refuse_fewer_kv_heads},
                flag("qk_layernorm", true, qk_layernorm,
                     [](const model::ModelConfig& m) { return m.qk_norm.kind != QkNorm::kNone; }),
-               always_zero("hidden_dropout", "expected 0: it acts on the FFN branch only, dropout.resid on both"),
+               always_zero("hidden_dropout", "expected 0: dropout of the FFN alone is not supported; set it to 0"),
                rope({.base = 25000.0, .fraction = 0.5})}),
           .tensors = {.norm_final = "final_layernorm",
                       .qkv = "self_attn.query_key_value",

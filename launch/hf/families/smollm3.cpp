@@ -6,8 +6,8 @@
 namespace ashlar::hf {
 namespace {
 
-/// no_rope_layers has a 1 for each layer that rotates. Without this key, every no_rope_layer_interval-th layer does not
-/// rotate.
+/// no_rope_layers has a 1 for each layer with rotary positions, and a 0 for each other layer. Without this key, every
+/// no_rope_layer_interval-th layer has no rotary positions.
 void read_layers_without_rope(JsonReader& r, HfConfig& c) {
   model::ModelConfig& m = c.model;
   const nlohmann::json* list = r.raw("no_rope_layers");
@@ -17,7 +17,7 @@ void read_layers_without_rope(JsonReader& r, HfConfig& c) {
     bool turns = (layer + 1) % interval != 0;
     if (list != nullptr) {
       const bool good = list->is_array() && std::ssize(*list) >= m.n_layers && (*list)[layer].is_number_integer();
-      if (!good) return r.refuse("no_rope_layers", "expected a list of 0 and 1, one for each layer");
+      if (!good) return r.refuse("no_rope_layers", "expected a list of 0 and 1, one for each layer; correct the list");
       turns = (*list)[layer].get<int64_t>() != 0;
     }
     bases.push_back(turns ? m.rope.base : 0.0);
@@ -48,7 +48,8 @@ Family smollm3() {
            mlp_bias(),
            rope({.base = 2e6, .whole_heads = true}),
            {.read = read_layers_without_rope, .write = write_layers_without_rope},
-           always_false("use_sliding_window", "expected false: windows of this class are not supported"),
+           always_false("use_sliding_window",
+                        "expected false: windows of this class are not supported; use another model"),
            ignored({"sliding_window", "max_window_layers"}),
            {.read = [](JsonReader& r,
                        HfConfig& c) { read_layer_types(r, c.model, std::nullopt, [](int64_t) { return false; }); }}}),

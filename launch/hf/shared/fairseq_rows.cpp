@@ -12,8 +12,8 @@ TensorNames fairseq_tensors(TensorNames own) {
 }
 
 Rows fairseq_dropouts() {
-  return {always_zero("layerdrop", "expected 0: layer dropout is not supported"),
-          always_zero("activation_dropout", "expected 0: dropout inside the FFN is not supported")};
+  return {always_zero("layerdrop", "expected 0: layer dropout is not supported; set it to 0"),
+          always_zero("activation_dropout", "expected 0: dropout inside the FFN is not supported; set it to 0")};
 }
 
 }  // namespace ashlar::hf

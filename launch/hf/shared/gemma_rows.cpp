@@ -10,7 +10,7 @@ Row no_bidirectional_attention() {
   return {.read = [](JsonReader& r, HfConfig&) {
     constexpr const char* kKey = "use_bidirectional_attention";
     if (r.raw(kKey) != nullptr && r.boolean({kKey}, false))
-      r.refuse(kKey, "expected false or null, since attention is always causal");
+      r.refuse(kKey, "expected false or null: only causal attention is supported; use another model");
   }};
 }
 
@@ -42,7 +42,8 @@ Row query_pre_attn_scalar() {
 Row optional_number(const char* key, OptionalNumberField field, std::optional<double> absent) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
-                if (!r.has(key) && absent) r.add_note(str_cat(key, " is absent: ", *absent, ", the class's default"));
+                if (!r.has(key) && absent)
+                  r.add_note(str_cat(key, " is absent: using ", *absent, ", the default of the class"));
                 field(c.model) = r.has(key) ? r.optional_number({key}) : absent;
               },
           .write =

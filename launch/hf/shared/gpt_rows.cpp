@@ -41,7 +41,7 @@ Row rotary_dim() {
               [](JsonReader& r, HfConfig& c) {
                 if (r.has("rotary_dim") && !r.has_value("rotary_dim")) {
                   r.refuse("rotary_dim",
-                           "expected the number of rotated dimensions: null has no meaning in this class");
+                           "expected the number of rotated dimensions: the class does not accept null; give a number");
                 }
                 c.model.rope.dims = r.optional_size({"rotary_dim"}).value_or(64);
               },

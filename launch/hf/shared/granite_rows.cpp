@@ -7,7 +7,7 @@
 namespace ashlar::hf {
 namespace {
 
-/// The number whose reciprocal is `factor`, or the nearest to it where no double has that reciprocal.
+/// Returns a number whose reciprocal is exactly `factor`, or 1 / factor if no double near it has that reciprocal.
 double divisor_of(double factor) {
   const double guess = 1.0 / factor;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -16,12 +16,12 @@ double divisor_of(double factor) {
   return guess;
 }
 
-/// A number that divides the logits.
+/// Row for a key whose number divides the logits.
 Row logit_divisor(const char* key, double fallback) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 const double divisor = r.number({key}, fallback);
-                if (!(divisor > 0)) r.refuse(key, "expected a number above 0");
+                if (!(divisor > 0)) r.refuse(key, "expected a number above 0; correct this key");
                 c.model.logit_scale = divisor > 0 ? 1.0 / divisor : 1.0;
               },
           .write = [=](Json& j, const HfConfig& c) { j[key] = divisor_of(c.model.logit_scale); }};

@@ -1,4 +1,5 @@
-// The rotary keys of config.json: base, fraction and scaling, as transformers 4 and 5 spell them.
+// The rotary keys of config.json: base, fraction and scaling, as transformers 4 and 5 spell them. The rotary dictionary
+// is the object rope_scaling (transformers 4) or rope_parameters (transformers 5).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,21 +19,23 @@ using model::RopeScaling;
 constexpr const char* kFullKind = "full_attention";
 constexpr const char* kLocalKind = "sliding_attention";
 
-/// The fraction for which int(head_dim * fraction) is rope.dims: the quotient may round to just below it.
-double fraction_of(const ModelConfig& m) {
-  double fraction = static_cast<double>(m.rope.dims) / static_cast<double>(m.head_dim);
-  while (model::rope_dims_of(m.head_dim, fraction) < m.rope.dims) {
+/// Returns a fraction for which dims_of(width, fraction) is `dims`. The quotient dims / width may be rounded down, and
+/// would then give fewer dimensions.
+double fraction_of(int64_t dims, int64_t width, int64_t (*dims_of)(int64_t width, double fraction)) {
+  double fraction = static_cast<double>(dims) / static_cast<double>(width);
+  while (dims_of(width, fraction) < dims) {
     fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
   }
   return fraction;
 }
 
-/// A value that may stand in the rotary dictionary and at top level. If it stands in both, they must agree, since
-/// transformers 4 and 5 differ in which they read.
+/// Returns a value that may be in rope_scaling or rope_parameters (`inner`), or at the top level of config.json under
+/// `key`. If both places have a value, the two must be equal, because transformers 4 reads one and transformers 5 the
+/// other.
 std::optional<double> agreed(JsonReader& r, std::optional<double> inner, const char* key) {
   const auto outer = r.optional_number({key});
   if (inner && outer && *inner != *outer) {
-    r.refuse(key, "expected ", *inner, " as in the rotary dictionary; remove one of the two");
+    r.refuse(key, "expected ", *inner, ", the value in rope_scaling or rope_parameters; remove the wrong value");
   }
   return inner ? inner : outer;
 }
@@ -45,17 +48,18 @@ std::vector<double> numbers(JsonReader& d, const char* key) {
     good = (*value)[i].is_number();
     if (good) list.push_back((*value)[i].get<double>());
   }
-  if (!good) d.refuse(key, "expected a list of numbers, one for each rotated pair");
+  if (!good) d.refuse(key, "expected a list of numbers, one for each rotated pair; correct the list");
   return list;
 }
 
 double required(JsonReader& d, const char* key) {
   const std::optional<double> value = d.optional_number({key});
-  if (!value) d.refuse(key, "expected a number, which rope_type requires");
+  if (!value) d.refuse(key, "expected a number, which rope_type requires; add this key");
   return value.value_or(1.0);
 }
 
-/// YaRN's factor on cos and sin from its two mscales; nothing when these are not given.
+/// Returns YaRN's factor on cos and sin, computed from mscale and mscale_all_dim; nothing if one of these is absent or
+/// 0.
 std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   const auto one = d.optional_number({"mscale"}), all = d.optional_number({"mscale_all_dim"});
   if (!one || !all || *one == 0 || *all == 0) return std::nullopt;
@@ -63,8 +67,8 @@ std::optional<double> factor_of_mscales(JsonReader& d, double factor) {
   return grown(*one) / grown(*all);
 }
 
-/// Reads a scaling other than "default" from the dictionary `d` of the config `r`. `proportional`: the family supports
-/// proportional scaling.
+/// Reads a scaling other than "default" from `d`, the rope_scaling or rope_parameters of the config `r`.
+/// `proportional`: the family supports proportional scaling.
 void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool proportional, HfConfig& c) {
   RopeConfig& rope = c.model.rope;
   const auto original = [&] {
@@ -103,24 +107,27 @@ void read_scaling(JsonReader& r, JsonReader& d, const std::string& type, bool pr
     rope.attention_factor = d.optional_number({"attention_factor"}).value_or(model::default_attention_factor(rope));
   } else if (type == "proportional" && proportional) {
     rope.scaling = RopeScaling::kProportional;
-    if (d.number({"factor"}, 1.0) != 1.0) d.refuse("factor", "expected 1: proportional scaling has no factor");
+    if (d.number({"factor"}, 1.0) != 1.0)
+      d.refuse("factor", "expected 1: proportional scaling has no factor; remove this key");
   } else if (type == "dynamic" && d.has_value("alpha")) {
     rope.scaling = RopeScaling::kDynamic;
     rope.alpha = required(d, "alpha");
     // The published files have these keys; the class reads only alpha.
     d.ignore({"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings"});
   } else {
-    d.refuse(d.has("rope_type") ? "rope_type" : "type",
-             "expected default, linear, llama3, yarn, longrope, or dynamic with an alpha");
+    d.refuse(
+        d.has("rope_type") ? "rope_type" : "type",
+        "expected default, linear, llama3, yarn, longrope, dynamic with an alpha, or (in Gemma 4) proportional; use "
+        "another model");
   }
 }
 
-/// The base and the fraction in a rotary dictionary.
+/// The base and the fraction in rope_scaling or rope_parameters.
 struct RotaryDictionary {
   std::optional<double> base, fraction;
 };
 
-/// The default of the class of Ministral 3.
+/// The rope_parameters that Ministral3ForCausalLM uses by default.
 nlohmann::json ministral3_dictionary() {
   return {
       {"rope_type", "yarn"},        {"rope_theta", 1e6}, {"factor", 16.0}, {"original_max_position_embeddings", 16384},
@@ -128,18 +135,20 @@ nlohmann::json ministral3_dictionary() {
       {"llama_4_scaling_beta", 0.1}};
 }
 
-/// The query temperature, which shares original_max_position_embeddings with the scaling.
+/// Reads the query temperature, a factor on queries that grows with the position. The temperature and the rotary
+/// scaling share the key original_max_position_embeddings.
 void read_temperature(JsonReader& d, HfConfig& c) {
   model::AttentionConfig& attn = c.model.attn;
   attn.temperature_beta = required(d, "llama_4_scaling_beta");
   const std::optional<int64_t> positions = d.optional_size({"original_max_position_embeddings"});
-  if (!positions) d.refuse("original_max_position_embeddings", "expected a size, which llama_4_scaling_beta requires");
+  if (!positions)
+    d.refuse("original_max_position_embeddings", "expected a size, which llama_4_scaling_beta requires; add this key");
   attn.temperature_positions = attn.temperature_beta == 0 ? 0 : positions.value_or(1);
   d.ignore({"max_position_embeddings"});
 }
 
-/// Joins the dictionaries under the names of transformers 4 and 5; null when the two differ. `type` is an older name of
-/// rope_type. The base and the fraction may be at top level instead.
+/// Merges rope_scaling (transformers 4) and rope_parameters (transformers 5) into one dictionary; null if they differ.
+/// `type` is an older name of rope_type. A base or fraction that only one dictionary has counts for both.
 nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters) {
   for (nlohmann::json* dict : {&scaling, &parameters}) {
     if (!dict->contains("type") || dict->contains("rope_type")) continue;
@@ -153,13 +162,14 @@ nlohmann::json one_dictionary(nlohmann::json scaling, nlohmann::json parameters)
   return scaling == parameters ? parameters : nlohmann::json();
 }
 
-/// Settings that a family reads from a rotary dictionary besides the usual scalings.
+/// Settings of rope_scaling and rope_parameters that only some families support.
 struct DictionaryKinds {
   bool proportional = false;
-  bool temperature = false;  ///< temperature of the queries
+  bool temperature = false;  ///< query temperature (llama_4_scaling_beta)
 };
 
-/// Reads the dictionary `d` of the config `r`: the scaling into the model, the rest into the result.
+/// Reads `d`, the rope_scaling or rope_parameters of the config `r`: sets the scaling in c.model, and returns the base
+/// and the fraction.
 RotaryDictionary read_dictionary(JsonReader& r, JsonReader d, HfConfig& c, const DictionaryKinds& kinds = {}) {
   const std::string type = d.text({"rope_type", "type"}, "default");
   const RotaryDictionary dictionary = {.base = d.optional_number({"rope_theta"}),
@@ -190,7 +200,7 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
   const nlohmann::json usual = temperature ? ministral3_dictionary() : nlohmann::json();
   const nlohmann::json* dict = scaling != nullptr ? scaling : parameters;
   if (dict == nullptr && temperature) {
-    r.add_note("rope_parameters is absent: YaRN with factor 16, the default of the class");
+    r.add_note("rope_parameters is absent: using YaRN with factor 16, the default of the class");
     dict = &usual;
   }
   if (dict == nullptr) return {};
@@ -198,11 +208,11 @@ RotaryDictionary read_rotary_dictionary(JsonReader& r, HfConfig& c, bool tempera
                          {.temperature = temperature});
 }
 
-/// The dictionary of one kind of layers in rope_parameters; null when there is none.
+/// Returns the dictionary of one kind of layers in rope_parameters; null if there is none.
 const nlohmann::json* dictionary_of_kind(JsonReader& r, const nlohmann::json* parameters, const char* kind) {
   if (parameters == nullptr || !parameters->contains(kind) || (*parameters)[kind].is_null()) return nullptr;
   if ((*parameters)[kind].is_object()) return &(*parameters)[kind];
-  r.refuse("rope_parameters", "expected an object for ", kind);
+  r.refuse("rope_parameters", "expected an object for each kind of layers; correct the value for ", kind);
   return nullptr;
 }
 
@@ -220,7 +230,7 @@ bool is_part_of(const nlohmann::json& some, const nlohmann::json& all) {
   return true;
 }
 
-/// The rotary settings of one kind of layers, as a model with only these layers would have them.
+/// The rotary settings of one kind of layers, as if the model had only these layers.
 struct KindRope {
   RotaryDictionary dictionary;
   RopeConfig rope;
@@ -236,20 +246,12 @@ KindRope read_kind(JsonReader& r, const nlohmann::json* dict, const std::string&
   return kind;
 }
 
-/// The number of columns that rotate in a head of `width`: whole pairs.
-int64_t proportional_dims(double fraction, int64_t width) {
+/// Returns the number of dimensions that rotate in a head of `width` dimensions: an even number, since pairs rotate.
+int64_t proportional_dims(int64_t width, double fraction) {
   return 2 * static_cast<int64_t>(fraction * static_cast<double>(width) / 2);
 }
 
-/// The fraction for which proportional_dims() is `dims`.
-double proportional_fraction(int64_t dims, int64_t width) {
-  double fraction = static_cast<double>(dims) / static_cast<double>(width);
-  while (proportional_dims(fraction, width) < dims)
-    fraction = std::nextafter(fraction, std::numeric_limits<double>::infinity());
-  return fraction;
-}
-
-/// The rotary dictionary of a model, without rope_theta.
+/// Returns the value of rope_scaling and rope_parameters for a model, without rope_theta.
 Json scaling_of(const RopeConfig& rope) {
   switch (rope.scaling) {
     case RopeScaling::kLinear: return {{"rope_type", "linear"}, {"factor", rope.factor}};
@@ -276,7 +278,7 @@ Json scaling_of(const RopeConfig& rope) {
               {"long_factor", rope.long_factor}};
     case RopeScaling::kDynamic: return {{"rope_type", "dynamic"}, {"alpha", rope.alpha}};
     case RopeScaling::kNone:
-    case RopeScaling::kProportional: break;  // no spelling here: read back, it is another model
+    case RopeScaling::kProportional: break;  // rope_by_kind() writes kProportional; other families refuse the export
   }
   return {{"rope_type", "default"}};
 }
@@ -289,7 +291,8 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
   const nlohmann::json* full_dict = dictionary_of_kind(r, parameters, kFullKind);
   const nlohmann::json* local_dict = dictionary_of_kind(r, parameters, kLocalKind);
   if (parameters != nullptr) refuse_other_kinds(r, *parameters, *c.family);
-  // rope_scaling of transformers 4 is the scaling of layers with full attention, in version 5 too.
+  // rope_scaling, the key of transformers 4, scales only the layers with full attention. Version 5 reads it in the same
+  // way.
   if (scaling != nullptr && full_dict != nullptr && !is_part_of(*scaling, *full_dict))
     r.add_error(str_cat("rope_scaling and rope_parameters.", kFullKind, " differ; remove one of the two"));
   const bool proportional = keys.proportional.has_value();
@@ -303,7 +306,7 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
   }
   if (full.rope.scaling == RopeScaling::kProportional) {
     const int64_t width = m.attn.global_head_dim.value_or(m.head_dim);
-    full.rope.global_dims = proportional_dims(full.dictionary.fraction.value_or(1.0), width);
+    full.rope.global_dims = proportional_dims(width, full.dictionary.fraction.value_or(1.0));
     full.dictionary.fraction.reset();
   }
   m.rope = full.rope;
@@ -315,7 +318,7 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
     m.rope.scaled_layers = model::ScaledLayers::kFull;
   if (local.rope.scaling != RopeScaling::kNone && local.rope != full.rope)
     r.add_error(str_cat("rope_parameters.", kLocalKind, ": expected rope_type \"default\", or the scaling of ",
-                        kFullKind, ": scaling only the layers with a window is not supported"));
+                        kFullKind, ": layers with a window cannot have a scaling of their own; use another model"));
   for (const std::optional<double>& fraction : {full.dictionary.fraction, local.dictionary.fraction}) {
     if (fraction.value_or(1.0) != 1.0)
       r.add_note(str_cat("partial_rotary_factor = ", *fraction, " has no effect in ", c.family->class_name));
@@ -323,8 +326,8 @@ void read_rope_by_kind(const RotaryKinds& keys, JsonReader& r, HfConfig& c) {
 }
 
 void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
-  // Writes the settings of the first layer of each kind. If other layers differ, the model that is read back differs,
-  // and the export is refused.
+  // Writes the settings of the first layer of each kind. If other layers of the kind have different settings,
+  // obstacles() finds that the written keys, when read back, give a different model, and the export is refused.
   const std::vector<int64_t> windows = model::layer_windows(c.model);
   const auto of_kind = [&](bool full) {
     const auto layer = std::ranges::find_if(windows, [=](int64_t w) { return (w < 0) == full; });
@@ -333,14 +336,14 @@ void write_rope_by_kind(const RotaryKinds& keys, Json& j, const HfConfig& c) {
     Json dict = rope.scaled ? scaling_of(c.model.rope) : Json{{"rope_type", "default"}};
     if (keys.proportional && rope.scaled && c.model.rope.scaling == RopeScaling::kProportional) {
       dict = {{"rope_type", "proportional"},
-              {"partial_rotary_factor", proportional_fraction(rope.dims, rope.head_dim)}};
+              {"partial_rotary_factor", fraction_of(rope.dims, rope.head_dim, proportional_dims)}};
     }
     dict["rope_theta"] = rope.base > 0 ? rope.base : c.model.rope.base;
     return dict;
   };
   const Json full = of_kind(true), local = of_kind(false);
   j["rope_parameters"] = {{kFullKind, full}, {kLocalKind, local}};  // transformers 5
-  if (keys.proportional) return;                                    // no older version has the class
+  if (keys.proportional) return;                                    // transformers 4 does not have the class
   j["rope_theta"] = full["rope_theta"];                             // transformers 4
   if (keys.local_key != nullptr) j[keys.local_key] = local["rope_theta"];
   j["rope_scaling"] = full["rope_type"] == "default" ? Json(nullptr) : full;
@@ -362,7 +365,7 @@ Row rope(const Rotary& keys) {
       return;
     }
     if (!(share > 0 && share <= 1)) {
-      r.add_error(str_cat(keys.fraction_key, " = ", share, ": expected a number above 0, at most 1"));
+      r.add_error(str_cat(keys.fraction_key, " = ", share, ": expected a number above 0, at most 1; correct this key"));
     }
     m.rope.dims = model::rope_dims_of(m.head_dim, std::clamp(share, 0.0, 1.0));
   };
@@ -372,18 +375,20 @@ Row rope(const Rotary& keys) {
     parameters["rope_theta"] = m.rope.base;
     if (keys.temperature) {
       parameters["llama_4_scaling_beta"] = m.attn.temperature_beta;
-      // A scaling has original positions of its own. If they differ, the model that is read back differs, and the
-      // export is refused.
+      // For some scalings, scaling_of() has written original_max_position_embeddings. If that value differs from
+      // `positions`, obstacles() finds that the written keys, when read back, give a different model, and the export is
+      // refused.
       const int64_t positions = m.attn.temperature_positions > 0 ? m.attn.temperature_positions
                                                                  : std::max<int64_t>(c.extras.max_positions, 1);
       if (!parameters.contains("original_max_position_embeddings"))
         parameters["original_max_position_embeddings"] = positions;
     }
-    if (!keys.whole_heads) parameters["partial_rotary_factor"] = fraction_of(m);
+    if (!keys.whole_heads)
+      parameters["partial_rotary_factor"] = fraction_of(m.rope.dims, m.head_dim, model::rope_dims_of);
     const bool scaled = parameters["rope_type"] != "default" || keys.temperature;
     j["rope_parameters"] = parameters;  // transformers 5
     j[keys.base_key] = m.rope.base;     // transformers 4
-    if (!keys.whole_heads) j[keys.fraction_key] = fraction_of(m);
+    if (!keys.whole_heads) j[keys.fraction_key] = parameters["partial_rotary_factor"];
     j["rope_scaling"] = scaled ? parameters : Json(nullptr);
   };
   return {.read = read, .write = write};
@@ -402,7 +407,8 @@ Row unread_rope_keys(const char* base_key, const char* fraction_key) {
       r.refuse(base_key, c.family->class_name, " uses ", m.rope.base, " instead of this key; remove the key");
     }
     if (fraction && (!(*fraction > 0 && *fraction <= 1) || model::rope_dims_of(m.head_dim, *fraction) != m.rope.dims)) {
-      r.refuse(fraction_key, c.family->class_name, " rotates ", m.rope.dims, " dimensions; remove this key");
+      r.refuse(fraction_key, c.family->class_name, " rotates ", m.rope.dims,
+               " dimensions and ignores this key; remove the key");
     }
   }};
 }

@@ -11,7 +11,7 @@ using model::ModelConfig;
 using model::PosType;
 
 constexpr std::pair<const char*, Activation> kActivations[] = {
-    // The first name of each activation is the one that is written.
+    // An activation with several names is written with the first.
     {"relu", Activation::kRelu},
     {"relu2", Activation::kRelu2},
     {"gelu", Activation::kGeluErf},
@@ -37,12 +37,14 @@ T value_of(T& (*field)(ModelConfig&), const HfConfig& c) {
 
 int64_t derived_head_dim(JsonReader& r, const ModelConfig& m) {
   if (m.d_model % m.n_heads != 0) {
-    r.add_error(str_cat("hidden size ", m.d_model, ": expected a multiple of the number of heads, ", m.n_heads));
+    r.add_error(str_cat("hidden size ", m.d_model, ": expected a multiple of the number of heads, ", m.n_heads,
+                        "; correct one of the two numbers"));
   }
   return std::max<int64_t>(m.d_model / m.n_heads, 1);
 }
 
-/// More than any model has. Lists by layer are made before the weights are checked.
+/// Largest accepted number of layers. It limits the size of lists with one entry per layer, which are made before the
+/// number is compared with the weights.
 constexpr int64_t kMostLayers = 65536;
 
 }  // namespace
@@ -53,7 +55,7 @@ Row size(const Keys& keys, const std::vector<SizeField>& fields, int64_t fallbac
                 const int64_t value = r.size(keys, fallback);
                 for (const SizeField field : fields) {
                   if (&field(c.model) == &c.model.n_layers && value > kMostLayers)
-                    return r.refuse(keys[0], "expected at most ", kMostLayers, " layers");
+                    return r.refuse(keys[0], "expected at most ", kMostLayers, " layers; correct this key");
                   field(c.model) = value;
                 }
               },
@@ -114,14 +116,15 @@ Row activation(const char* key, const char* fallback) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
     const std::string name = r.text({key}, fallback);
     const auto* row = std::ranges::find_if(kActivations, [&](const auto& spelling) { return spelling.first == name; });
-    // An activation with parameters is read only by a family that always has it.
+    // xIELU has learned parameters, so only a family with xIELU as its default accepts it.
     const bool learned = row != std::end(kActivations) && row->second == Activation::kXielu;
     if (row != std::end(kActivations) && (!learned || name == fallback)) {
       c.model.ffn.act = row->second;
     } else {
       c.model.ffn.act = Activation::kSilu;
-      r.refuse(key, "expected relu, relu2, gelu (erf), gelu_new or another name of its tanh form, quick_gelu, silu, ",
-               "sigmoid or linear");
+      r.refuse(key,
+               "expected relu, relu2, gelu (erf), gelu_new or another name of gelu's tanh form, quick_gelu, silu, ",
+               "sigmoid or linear; use a model with one of these");
     }
   };
   return {.read = read, .write = [=](Json& j, const HfConfig& c) {
@@ -147,7 +150,7 @@ Row kv_heads(std::optional<int64_t> absent) {
   const auto read = [=](JsonReader& r, HfConfig& c) {
     if (!r.has(kKey) && absent) {
       c.model.n_kv_heads = *absent;
-      r.add_note(str_cat(kKey, " is absent: ", *absent, ", the default of the class"));
+      r.add_note(str_cat(kKey, " is absent: using ", *absent, ", the default of the class"));
     } else {
       c.model.n_kv_heads = r.optional_size({kKey}).value_or(c.model.n_heads);
     }
@@ -171,7 +174,8 @@ Row head_dim(HeadDim kind, std::optional<int64_t> absent) {
               [=](JsonReader& r, HfConfig& c) {
                 const bool here = r.has(kKey);
                 const auto given = r.optional_size({kKey});
-                if (!here && absent) r.add_note(str_cat(kKey, " is absent: ", *absent, ", the default of the class"));
+                if (!here && absent)
+                  r.add_note(str_cat(kKey, " is absent: using ", *absent, ", the default of the class"));
                 c.model.head_dim = given ? *given : (!here && absent ? *absent : derived_head_dim(r, c.model));
               },
           .write =
@@ -185,7 +189,8 @@ Row init_std(const char* key) {
   return {.read =
               [=](JsonReader& r, HfConfig& c) {
                 c.model.init.std = r.number({key}, 0.02);
-                // transformers allows 0, our init schemes do not; imported weights are not affected.
+                // transformers allows a standard deviation of 0, the init schemes here do not. Imported weights are not
+                // affected.
                 if (c.model.init.std == 0) c.model.init.std = 0.02;
               },
           .write = [=](Json& j, const HfConfig& c) { j[key] = c.model.init.std; }};
@@ -211,7 +216,7 @@ void read_layer_types(JsonReader& r, ModelConfig& m, std::optional<int64_t> wind
                       const std::function<bool(int64_t)>& slides) {
   const nlohmann::json* types = r.raw("layer_types");
   if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != m.n_layers)) {
-    r.refuse("layer_types", "expected a list of ", m.n_layers, " strings, one for each layer");
+    r.refuse("layer_types", "expected a list of ", m.n_layers, " strings, one for each layer; correct the list");
     return;
   }
   std::vector<int64_t> layers;
@@ -248,10 +253,11 @@ Row windows(const WindowKeys& keys) {
   constexpr const char* kKey = "sliding_window";
   const auto read = [=](JsonReader& r, HfConfig& c) {
     const std::optional<int64_t> window = r.has(kKey) ? r.optional_size({kKey}) : keys.absent;
-    if (!r.has(kKey) && keys.absent) r.add_note(str_cat(kKey, " is absent: ", *window, ", the default of the class"));
+    if (!r.has(kKey) && keys.absent)
+      r.add_note(str_cat(kKey, " is absent: using ", *window, ", the default of the class"));
     int64_t every = keys.full_every;
     const nlohmann::json* pattern = keys.every_key == nullptr ? nullptr : r.raw(keys.every_key);
-    if (!window) pattern = nullptr;  // without a window the key has no meaning: Exaone's files have 0
+    if (!window) pattern = nullptr;  // the key has no effect without a window; EXAONE's files have 0
     const bool number = pattern != nullptr && !pattern->is_string();
     if (number) every = r.size({keys.every_key}, every);
     const auto slides = [&](int64_t layer) {
@@ -260,19 +266,20 @@ Row windows(const WindowKeys& keys) {
     const size_t errors = r.num_errors();
     read_layer_types(r, c.model, window, slides);
     const bool types = r.raw("layer_types") != nullptr;
-    // Exaone's files may have a text here, in addition to layer_types.
+    // EXAONE's files may have a string here, in addition to layer_types.
     if (pattern != nullptr && !number && !types)
       r.refuse(keys.every_key, "expected a number, since layer_types is not given; give a number, or layer_types");
     if (number && types && window && r.num_errors() == errors) {
       const std::vector<int64_t> layers = model::layer_windows(c.model);
       for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
         if (slides(layer) == (layers[layer] > 0)) continue;
-        r.refuse(keys.every_key, "expected the windows of layer_types, got another kind at layer ", layer, "; remove ",
-                 keys.every_key, " or layer_types");
+        r.refuse(keys.every_key, "expected the windows that layer_types gives, got another kind at layer ", layer,
+                 "; remove ", keys.every_key, " or layer_types");
         break;
       }
     }
-    // If the class does not read layer_types, the key must agree with what the class does.
+    // A class that does not read layer_types gives all layers the same window, or none. layer_types is accepted only if
+    // it describes these layers.
     if (!keys.types && c.model.attn.window_cycle != std::vector<int64_t>{window.value_or(-1)}) {
       r.refuse("layer_types", c.family->class_name, " does not read this key; remove layer_types");
     }

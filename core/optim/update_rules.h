@@ -5,7 +5,7 @@
 
 #include "core/base/enum_names.h"
 
-/// Every update rule: RULE(its enumerator, its name in configurations, the function that returns its Rule).
+/// Lists all update rules: RULE(enumerator, name in configurations, function that returns the Rule).
 #define ASHLAR_UPDATE_RULES(RULE) \
   RULE(kAdamW, "adamw", adamw)    \
   RULE(kLion, "lion", lion)
@@ -21,17 +21,18 @@ inline constexpr EnumName<OptimizerKind> kOptimizerKindNames[] = {ASHLAR_UPDATE_
 constexpr std::span<const EnumName<OptimizerKind>> names_of(OptimizerKind) { return kOptimizerKindNames; }
 using ashlar::name_of;
 
-/// A rule and its hyper-parameters. The values here are AdamW's defaults.
+/// The update rule and its hyper-parameters. The values here are AdamW's defaults.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double beta1 = 0.9, beta2 = 0.95;
-  double eps = 1e-8;             ///< 0: not used by the rule
+  double eps = 1e-8;             ///< 0 for a rule that does not use it
   double weight_decay = 0.1;     ///< decoupled: a step subtracts lr * weight_decay * w from each decaying weight
-  bool decay_embeddings = true;  ///< token and position tables; matrices always decay, norms and biases never
+  bool decay_embeddings = true;  ///< true: token and position embeddings decay too; matrices always decay, norms and
+                                 ///< biases never
   bool operator==(const OptimizerOptions&) const = default;
 };
 
-/// Lion's defaults.
+/// The default hyper-parameters of Lion.
 inline constexpr OptimizerOptions kLionDefaults{.kind = OptimizerKind::kLion, .beta1 = 0.9, .beta2 = 0.99, .eps = 0};
 
 }  // namespace ashlar::optim

@@ -1,4 +1,4 @@
-#include "data/sources/text_repair.h"
+#include "data/tokenizer/utf8_repair.h"
 
 #include <algorithm>
 
