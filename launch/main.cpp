@@ -109,11 +109,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
     const bool lost = !std::cout.flush() || output.lost();
     // A command whose output is its result fails if output was lost.
     if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {
-      return fail(
-          "[output] standard output cannot be written: the disk is full, or the program that reads it has exited; free "
-          "space, or "
-          "keep the reader running, and run the command again",
-          ExitCode::kResource, bootstrap, output);
+      return fail(ashlar::str_cat("[output] ", ashlar::io::kOutputLost), ExitCode::kResource, bootstrap, output);
     }
     return code;
   } catch (const ashlar::comm::AllRanksError& error) {

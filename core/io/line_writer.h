@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/base/log.h"
 
 namespace ashlar::io {
+
+/// The error of a command whose result could not be written to standard output.
+inline constexpr std::string_view kOutputLost =
+    "standard output cannot be written: the disk is full, or the program that reads it has exited; free space, or keep "
+    "the reader running, and run the command again";
 
 /// Event: lines were dropped at this place of the output, since standard output or standard error was not read in time.
 struct LinesLeftOut {

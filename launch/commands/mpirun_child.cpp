@@ -16,6 +16,8 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/io/line_writer.h"
+#include "core/io/posix_file.h"
 #include "launch/commands/launch_events.h"
 #include "launch/commands/mpirun_filter.h"
 
@@ -27,23 +29,6 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLinger = 3s;  // when mpirun has ended: time for the remaining ranks to report that and to exit
-
-/// Owns a file descriptor, and closes it in the destructor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void reset(int fd = -1) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 /// Runs in the child process: detaches it from the terminal, so that Ctrl-C reaches only the launcher.
 void leave_the_terminal() {
@@ -182,8 +167,9 @@ int MpirunChild::run(std::vector<std::string> line) {
   int standard_output[2], standard_error[2], failure[2];
   if (pipe2(standard_output, O_CLOEXEC) != 0 || pipe2(standard_error, O_CLOEXEC) != 0 || pipe2(failure, O_CLOEXEC) != 0)
     throw resource_error("launch", "cannot make a pipe: ", std::strerror(errno), "; raise ulimit -n");
-  Descriptor out(standard_output[0]), err(standard_error[0]), out_end(standard_output[1]), err_end(standard_error[1]);
-  Descriptor failed(failure[0]), fails(failure[1]);
+  io::Descriptor out(standard_output[0]), err(standard_error[0]), out_end(standard_output[1]),
+      err_end(standard_error[1]);
+  io::Descriptor failed(failure[0]), fails(failure[1]);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0)
@@ -195,7 +181,7 @@ int MpirunChild::run(std::vector<std::string> line) {
     [[maybe_unused]] const ssize_t written = write(fails.get(), &error, sizeof(error));
     _exit(127);
   }
-  for (Descriptor* end : {&out_end, &err_end, &fails}) end->reset();
+  for (io::Descriptor* end : {&out_end, &err_end, &fails}) *end = io::Descriptor(-1);
   int error = 0;
   if (read(failed.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error))) {
     waitpid(child, nullptr, 0);
@@ -253,10 +239,7 @@ void MpirunChild::finish(int code) {
   const bool read = err_.drain(std::max(left, 200ms));
   finished_ = true;
   if (args_.prints_result && code == 0 && (out_.error() != 0 || !written))
-    throw resource_error(
-        "output",
-        "standard output cannot be written: the disk is full, or the program that reads it has exited; free space, or "
-        "keep the reader running, and run the command again");
+    throw resource_error("output", io::kOutputLost);
   report_lost_output();
   if (!args_.prints_result && out_.dropped() > 0) print(output_lost({.lines = out_.dropped()}));
   if (err_.dropped() > 0) print(output_lost({.lines = err_.dropped(), .fd = STDERR_FILENO}));

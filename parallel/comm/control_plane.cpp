@@ -373,7 +373,8 @@ const std::shared_ptr<ProgressEngine>& ControlPlane::engine() const { return sha
 
 Work ControlPlane::launch(OperationInfo info, uint64_t layout, std::string_view label,
                           std::unique_ptr<Content> content) {
-  ASHLAR_CHECK(label.size() < info.label.size(), "the label ", label, " has more than 23 characters");
+  ASHLAR_CHECK(label.size() < info.label.size(), "the label ", label, " has more than ", info.label.size() - 1,
+               " characters");
   std::copy(label.begin(), label.end(), info.label.begin());
   info.number = shared_->issued++;
   shared_->engine->note(info, shared_->name);

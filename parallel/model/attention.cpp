@@ -25,11 +25,13 @@ std::vector<LinearPart> Attention::input_parts() const {
   const nn::DimShard q = slices_.heads.times(heads_.head_dim), k = slices_.kv_heads.times(heads_.head_dim);
   const nn::DimShard v = slices_.kv_heads.times(heads_.v_head_dim);
   const auto part = [&](const char* name, const nn::DimShard& rows, bool queries) {
-    return LinearPart{.name = name_ + name,
-                      .rows = rows,
-                      .bias = config_.bias.qkv,
-                      .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .queries = queries}),
-                      .axes = queries ? nn::kTensorSharded : slices_.kv_axes};
+    const int64_t query_head_dim = queries ? heads_.head_dim : 0;
+    return LinearPart{
+        .name = name_ + name,
+        .rows = rows,
+        .bias = config_.bias.qkv,
+        .init = matrix_init(config_, {.out = rows.global, .in = config_.d_model, .query_head_dim = query_head_dim}),
+        .axes = queries ? nn::kTensorSharded : slices_.kv_axes};
   };
   std::vector<LinearPart> parts = {part("q", q, true), part("k", k, false)};
   if (heads_.values) parts.push_back(part("v", v, false));

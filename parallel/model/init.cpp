@@ -41,9 +41,9 @@ std::pair<double, std::string> matrix_std(const ModelConfig& config, const Matri
               str_cat("mitchell 1/sqrt(2*", place.in, "*", layers, ")")};
     }
     case InitScheme::kT5:
-      if (!place.queries) return {inverse_root(in), str_cat("t5 1/sqrt(", place.in, ")")};
-      return {inverse_root(in * static_cast<double>(config.head_dim)),
-              str_cat("t5 1/sqrt(", place.in, "*", config.head_dim, ")")};
+      if (place.query_head_dim == 0) return {inverse_root(in), str_cat("t5 1/sqrt(", place.in, ")")};
+      return {inverse_root(in * static_cast<double>(place.query_head_dim)),
+              str_cat("t5 1/sqrt(", place.in, "*", place.query_head_dim, ")")};
     case InitScheme::kXavier:
       return {std::sqrt(2.0 / (in + out)), str_cat("xavier sqrt(2/(", place.in, "+", place.out, "))")};
     case InitScheme::kKaiming: return {std::sqrt(2.0 / in), str_cat("kaiming sqrt(2/", place.in, ")")};

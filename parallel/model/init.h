@@ -11,12 +11,12 @@ namespace ashlar::model {
 /// Properties of a matrix [out, in] that determine its initial values.
 struct MatrixPlace {
   int64_t out = 0, in = 0;
-  bool queries = false;                           ///< true for a query projection
+  int64_t query_head_dim = 0;                     ///< width of a head, for a query projection; 0 for other matrices
   std::optional<int64_t> residual_of_layer = {};  ///< layer index of a matrix that writes to the residual stream
 };
 
-/// Initial values of a matrix: normal, with the standard deviation that init.scheme selects. C = d_model, D = head_dim,
-/// L = n_layers:
+/// Initial values of a matrix: normal, with the standard deviation that init.scheme selects. C = d_model, D = the width
+/// of a head in the layer, L = n_layers:
 ///
 ///   scheme      deviation                             of the matrices that write to the stream, layer l
 ///   normal      std                                   std

@@ -25,7 +25,7 @@ LinearPart LatentAttention::by_heads(const char* name, int64_t head_width, int64
   const nn::DimShard rows = slices_.heads.times(head_width);
   return {.name = name_ + name,
           .rows = rows,
-          .init = matrix_init(config_, {.out = rows.global, .in = in, .queries = queries}),
+          .init = matrix_init(config_, {.out = rows.global, .in = in, .query_head_dim = queries ? head_width : 0}),
           .axes = nn::kTensorSharded};
 }
 

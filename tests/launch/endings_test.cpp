@@ -30,21 +30,25 @@ TEST(Endings, WeightsThatAnEarlierUpdateLostAreNamed) {
         *backend, *stream, lone.mesh,
         {.model = model, .dtype = dtype, .optimizer = optim::OptimizerOptions{}, .sequence_length = 4});
     engine.initialize();
-    const auto message = [&]() -> std::string {
+    const auto message = [&](double loss, double z_loss) -> std::string {
       try {
-        engine.check_finite({.loss = std::nan("")}, 7);
+        engine.check_finite({.loss = loss, .z_loss = z_loss}, 7);
         return "nothing";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::kNonFinite);
         return error.what();
       }
     };
-    EXPECT_NE(message().find("step 7: the loss is nan; the weights were not updated; nothing"), std::string::npos)
-        << message();
+    const std::string loss = message(std::nan(""), 0);
+    EXPECT_NE(loss.find("step 7: the loss is nan; the weights were not updated; nothing"), std::string::npos) << loss;
+    const std::string z_loss = message(1.5, INFINITY);
+    EXPECT_NE(z_loss.find("step 7: the z-loss is inf; the weights were not updated; nothing"), std::string::npos)
+        << z_loss;
     engine.ctx().backend.fill({.dst = engine.optimizer()->master().data.mut_view(), .value = INFINITY}, *stream);
-    EXPECT_NE(message().find("the weights of blocks.0.attn.k.weight are not finite since an earlier update; nothing"),
+    const std::string earlier = message(std::nan(""), 0);
+    EXPECT_NE(earlier.find("the weights of blocks.0.attn.k.weight are not finite since an earlier update; nothing"),
               std::string::npos)
-        << message();
+        << earlier;
   }
 }
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <string>
 
 #include "parallel/model/init.h"
 #include "tests/parallel/model_fixture.h"
@@ -125,6 +127,21 @@ TEST(Init, ACutLeavesTheDeviationBeforeIt) {
   EXPECT_EQ(cut, 2 + 7 * kLayers + 1) << "tables, matrices and the head";
 }
 
+// Queries of T5 by the width of a head in their layer, not of the model's.
+TEST(Init, QueriesOfFullLayersHaveTheWidthOfTheirHeads) {
+  ModelConfig c = config_with(InitScheme::kT5);
+  c.attn.window_cycle = {4, -1};
+  c.attn.global_head_dim = 10;
+  nn::ParameterStore store;
+  comm::SelfComm alone("tensor");
+  const model::Stage stage(store, c, model::StageRange::whole(c), {.group = &alone});
+  std::map<std::string, std::string> rules;
+  for (const auto& parameter : store.parameters())
+    for (const nn::ShardedTensor& tensor : parameter->tensors) rules[tensor.name] = tensor.init.rule;
+  EXPECT_EQ(rules["blocks.0.attn.q.weight"], "t5 1/sqrt(96*40)");
+  EXPECT_EQ(rules["blocks.1.attn.q.weight"], "t5 1/sqrt(96*10)");
+}
+
 TEST(Init, RulesSayTheFormulaWithItsNumbers) {
   const auto rule = [](InitScheme scheme, const model::MatrixPlace& place, double scale = 1) {
     ModelConfig c = config_with(scheme);
@@ -137,7 +154,7 @@ TEST(Init, RulesSayTheFormulaWithItsNumbers) {
   EXPECT_EQ(rule(InitScheme::kFanIn, {.out = 7, .in = 11, .residual_of_layer = 0}, 0.5),
             "fan_in 1/sqrt(11) x 0.5 (residual output)");
   EXPECT_EQ(rule(InitScheme::kMitchell, {.out = 7, .in = 11, .residual_of_layer = 2}), "mitchell 1/sqrt(2*11*3)");
-  EXPECT_EQ(rule(InitScheme::kT5, {.out = 7, .in = kC, .queries = true}), "t5 1/sqrt(96*40)");
+  EXPECT_EQ(rule(InitScheme::kT5, {.out = 7, .in = kC, .query_head_dim = 40}), "t5 1/sqrt(96*40)");
   EXPECT_EQ(rule(InitScheme::kGpt2, {.out = 7, .in = 11, .residual_of_layer = 2}, 0.5),
             "gpt2 0.05 x 0.5 (residual output)");
 }
@@ -164,7 +181,8 @@ TEST(Init, PublishedModels) {
   EXPECT_NEAR(std_of(InitScheme::kMitchell, 4096, 32, 128, {.out = 4096, .in = 11008, .residual_of_layer = 0}),
               0.0067396, 1e-7);
   // T5 11B: 1024 wide, 128 heads of 128, FFN 65536.
-  EXPECT_NEAR(std_of(InitScheme::kT5, 1024, 24, 128, {.out = 16384, .in = 1024, .queries = true}), 0.0027621, 1e-7);
+  EXPECT_NEAR(std_of(InitScheme::kT5, 1024, 24, 128, {.out = 16384, .in = 1024, .query_head_dim = 128}), 0.0027621,
+              1e-7);
   EXPECT_NEAR(std_of(InitScheme::kT5, 1024, 24, 128, {.out = 1024, .in = 16384, .residual_of_layer = 5}), 0.0078125,
               1e-12);
   EXPECT_NEAR(std_of(InitScheme::kT5, 1024, 24, 128, {.out = 1024, .in = 65536, .residual_of_layer = 5}), 0.00390625,

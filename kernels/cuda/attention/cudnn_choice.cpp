@@ -44,9 +44,9 @@ std::string AttentionChoice::no_room(int64_t bytes, const char* what) const {
              : str_cat("expected ", bytes, " bytes of memory for ", what, ", got ", std::max<int64_t>(room, 0));
 }
 
-std::string AttentionChoice::choice_of(const Met& met) const {
+std::string_view AttentionChoice::choice_of(const Met& met) const {
   const auto answer = answers_.find(met.question);
-  return answer != answers_.end() ? answer->second : "";
+  return answer != answers_.end() ? std::string_view(answer->second) : "";
 }
 
 template <typename Args>
@@ -173,12 +173,12 @@ std::vector<std::string> AttentionChoice::report() {
   std::set<std::string> reasons = unserved_;
   bool any = false;
   for (const Met& met : met_) {
-    const std::string text = choice_of(met);
-    if (text == kCudnn)
+    const std::string_view choice = choice_of(met);
+    if (choice == kCudnn)
       any = true;
     else
-      reasons.insert(text.empty() ? "expected one version of cuDNN and one GPU model on all ranks, got several"
-                                  : text.substr(kOwn.size()));
+      reasons.emplace(choice.empty() ? "expected one version of cuDNN and one GPU model on all ranks, got several"
+                                     : choice.substr(kOwn.size()));
   }
   std::vector<std::string> lines;
   const char* const what = any && !reasons.empty() ? "a part of attention uses " : "attention uses ";

@@ -71,7 +71,7 @@ class AttentionChoice final : public PreparingTuner {
   AttentionPlan* serve_call(const Args& args, Stream& stream);
   std::string library_text() const;
   std::string answer_to(const AttentionCase& asked);
-  std::string choice_of(const Met& met) const;  ///< the active choice; empty if there is none
+  std::string_view choice_of(const Met& met) const;  ///< the active choice; empty if there is none
   /// Returns "own: " and the reason; throws the reason if the user demands cuDNN.
   std::string own(const std::string& reason) const;
   /// Returns why a workspace does not fit into memory in addition to what is reserved; empty if it fits.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/cuda/gemm/gemm.h"
 
 namespace ashlar::cuda {
@@ -98,10 +98,9 @@ GemmKey GemmKey::parse(std::string_view text) {
     const std::string_view word = next_word(rest);
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos || word.substr(0, equals) != field.name) throw problem(word);
-    const char* const end = word.data() + word.size();
-    int64_t& value = key.*field.member;
-    const auto [stop, error] = std::from_chars(word.data() + equals + 1, end, value);
-    if (error != std::errc() || stop != end || value < 0) throw problem(word);
+    const auto value = parse_number<int64_t>(word.substr(equals + 1));
+    if (!value || *value < 0) throw problem(word);
+    key.*field.member = *value;
   }
   if (!rest.empty()) throw problem(rest);
   return key;

@@ -37,10 +37,9 @@ std::vector<int64_t> windows_by_layer(JsonReader& r, int64_t window, int64_t n_l
     return {};
   }
   if (const nlohmann::json* layers = r.raw("attention_layers"); layers != nullptr && *layers != nlohmann::json(kinds)) {
-    r.refuse(
-        "attention_layers",
-        "expected the kinds that attention_types gives (by default global, local in turn); remove attention_layers, "
-        "or correct attention_types");
+    r.refuse("attention_layers",
+             "expected the kinds that attention_types gives (if it is absent, global and local alternate); remove "
+             "attention_layers, or correct attention_types");
   }
   return found;
 }
