@@ -17,8 +17,13 @@ mkdir -p "$kept"
   cat "$folder/$name.resources" >&2
   exit 1
 }
+if [ -e "$kept/$stem.ptx" ]; then  # with a single target, nvcc names no target in the file name
+  for argument; do
+    case $argument in *arch=compute_*) target=${argument#*arch=} ;; esac
+  done
+  mv "$kept/$stem.ptx" "$kept/$stem.${target%%,*}.ptx"
+fi
 for ptx in "$kept/$stem".compute_*.ptx; do
-  [ -e "$ptx" ] || continue  # with a single target, nvcc names no target in the file name
   target=${ptx#"$kept/$stem".}
   mkdir -p "$folder/${target%.ptx}"
   mv "$ptx" "$folder/${target%.ptx}/$name.ptx"

@@ -35,13 +35,13 @@ class Evaluation : public ::testing::TestWithParam<ModelCase> {
     // first one
     TinyModel whole(config, dtype, kB, kT, 1, kSeed);
     const auto num_of = [](int64_t replica) { return (replica + 2) % 3; };
-    std::vector<std::unique_ptr<TinyModel>> sources;
+    std::vector<std::unique_ptr<RandomTokens>> sources;
     std::vector<pipeline::MicroBatch> mine;
     const Tensor sums = whole.ctx().make_struct(LossStats{});
     std::vector<double> rms(config.n_layers + 1, 0.0);
     for (int64_t replica = 0; replica < shape[Axis::kReplica]; ++replica) {
       for (int64_t m = 0; m < 2; ++m) {
-        sources.push_back(std::make_unique<TinyModel>(config, dtype, kB, kT, 1, 100 + 2 * replica + m));
+        sources.push_back(std::make_unique<RandomTokens>(whole.ctx(), config, kB, kT, 100 + 2 * replica + m));
         const model::BatchView view = sources.back()->batch();
         if (replica == mesh.index(kSampleAxes)) mine.push_back({.view = view});
         const auto see = [&](int64_t layers, const Tensor& rows) {

@@ -31,13 +31,12 @@ class OneRank {
  public:
   explicit OneRank(const LayoutCase& c) : case_(c), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
     for (int64_t m = 0; m < c.mesh[Axis::kReplica] * c.micro_batches; ++m) {
-      sources_.push_back(std::make_unique<TinyModel>(c.config, c.dtype, c.B, c.T, 1, 93 + c.seed + m));
-      TinyModel& source = *sources_.back();
+      sources_.push_back(std::make_unique<RandomTokens>(whole_.ctx(), c.config, c.B, c.T, 93 + c.seed + m));
+      RandomTokens& source = *sources_.back();
       if (c.documents) source.doc_start() = documents(m);
-      const std::vector<int32_t>& targets = source.targets();
-      const int64_t valid = std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
-      batches_.push_back({.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = valid});
-      valid_targets_ += valid;
+      batches_.push_back(
+          {.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = source.valid_targets()});
+      valid_targets_ += batches_.back().valid_targets;
     }
     whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_)});
   }
@@ -118,10 +117,10 @@ class OneRank {
   }
 
   const LayoutCase& case_;
-  std::vector<std::unique_ptr<TinyModel>> sources_;
+  TinyModel whole_;
+  std::vector<std::unique_ptr<RandomTokens>> sources_;
   std::vector<pipeline::MicroBatch> batches_;
   int64_t valid_targets_ = 0;
-  TinyModel whole_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 

@@ -92,11 +92,6 @@ std::string homes_text(const Vendor& vendor) {
                  "*; declare what you need there and call it");
 }
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
 // What a sub-folder may include of its own top folder, besides itself. (core has a ladder, below.)
 const std::map<std::string, std::set<std::string>>& within() {
   static const std::map<std::string, std::set<std::string>> table = {

@@ -35,11 +35,6 @@ bool means(const std::string& word, const std::string& file) {
   return fits(file) || fits(path.filename()) || fits(path.stem());
 }
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
 struct Table {
   bool of_files = false;  ///< its first column names what lies in the folder
   bool complete = false;  ///< and all of it

@@ -90,6 +90,11 @@ std::vector<std::string> list_files(const fs::path& root, bool untracked) {
   return files;
 }
 
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
 std::vector<SourceFile> read_tree(const fs::path& root) {
   std::vector<SourceFile> tree;
   for (const std::string& path : list_files(root, /*untracked=*/true)) {

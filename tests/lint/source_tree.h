@@ -27,6 +27,9 @@ bool is_text(const std::string& path);
 bool is_code(const std::string& path);
 bool is_header(const std::string& path);
 
+/// Returns the folder of a file, without a slash at the end; "" for a file of the root.
+std::string folder_of(const std::string& path);
+
 /// Every text file of `list_files(root, true)`, golden vectors left out, read whole.
 std::vector<SourceFile> read_tree(const std::filesystem::path& root);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/nn/parameter.h"
@@ -32,24 +34,11 @@ inline std::vector<double> host_values(const Ctx& ctx, const Tensor& t) {
   return out;
 }
 
-/// A small model with random weights and one batch of random tokens, on the CPU backend or a given one.
-class TinyModel {
+/// Random tokens of a micro-batch, about a seventh of them without a target.
+class RandomTokens {
  public:
-  /// Without a tensor group: one rank.
-  TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7,
-            tensor::TensorParallel tp = {}, Backend* backend = nullptr)
-      : B_(B),
-        T_(T),
-        own_backend_(backend == nullptr ? kernels::make_backend({.threads = threads}) : nullptr),
-        backend_(backend == nullptr ? own_backend_.get() : backend),
-        stream_(backend_->make_stream()),
-        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = {}},
-        stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {
-    device_scalars_ = ctx_.make_struct(scalars_);
-    ctx_.scalars = device_scalars_.view();
-    store_.allocate(ctx_, true);
-    store_.initialize(ctx_, seed, store_.values());
-    stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
+  RandomTokens(const Ctx& ctx, const model::ModelConfig& config, int64_t B, int64_t T, uint64_t seed)
+      : ctx_(ctx), B_(B), T_(T) {
     for (int64_t n = 0; n < B * T; ++n) {
       const auto words = Philox::block(seed, 99, n);
       ids_.push_back(static_cast<int32_t>(words[0] % config.vocab_size));
@@ -60,19 +49,16 @@ class TinyModel {
       positions_.push_back(static_cast<int32_t>(n % T));
     }
     sort();
-    const double valid =
-        static_cast<double>(std::count_if(targets_.begin(), targets_.end(), [](int32_t t) { return t >= 0; }));
-    set_scalars({.inv_valid_tokens = 1.0 / valid});
   }
 
-  /// The rows as they are now, in device memory of this model.
+  /// The rows as they are now, in device memory.
   model::BatchView batch() const {
     const auto put = [&](size_t at, const std::vector<int32_t>& values) -> ConstView {
       if (values.empty()) return {};
       Tensor& t = rows_[at];
       const int64_t n = static_cast<int64_t>(values.size());
       if (!t || t.size() != n) t = ctx_.empty(DType::kInt32, {n});
-      backend_->write(values.data(), t.mut_view(), *stream_);
+      ctx_.backend.write(values.data(), t.mut_view(), ctx_.stream);
       return t.view();
     };
     return {.B = B_,
@@ -84,6 +70,55 @@ class TinyModel {
             .order = put(4, order_),
             .position_order = put(5, position_order_)};
   }
+  std::vector<int32_t>& ids() { return ids_; }
+  std::vector<int32_t>& positions() { return positions_; }
+  std::vector<int32_t>& doc_start() { return doc_start_; }
+  std::vector<int32_t>& targets() { return targets_; }
+  const std::vector<int32_t>& targets() const { return targets_; }
+  int64_t valid_targets() const {
+    return std::ranges::count_if(targets_, [](int32_t t) { return t >= 0; });
+  }
+  /// After a change of ids or positions.
+  void sort() {
+    const auto sorted = [](const std::vector<int32_t>& keys) {
+      std::vector<int32_t> rows(keys.size());
+      for (size_t n = 0; n < keys.size(); ++n) rows[n] = static_cast<int32_t>(n);
+      std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) { return keys[a] < keys[b]; });
+      return rows;
+    };
+    order_ = sorted(ids_);
+    position_order_ = sorted(positions_);
+  }
+
+ private:
+  Ctx ctx_;
+  int64_t B_, T_;
+  mutable Tensor rows_[6];
+  std::vector<int32_t> ids_, targets_, positions_, doc_start_, order_, position_order_;
+};
+
+/// A small model with random weights and one batch of random tokens, on the CPU backend or a given one.
+class TinyModel {
+ public:
+  /// Without a tensor group: one rank.
+  TinyModel(const model::ModelConfig& config, DType dtype, int64_t B, int64_t T, int threads = 1, uint64_t seed = 7,
+            tensor::TensorParallel tp = {}, Backend* backend = nullptr)
+      : own_backend_(backend == nullptr ? kernels::make_backend({.threads = threads}) : nullptr),
+        backend_(backend == nullptr ? own_backend_.get() : backend),
+        stream_(backend_->make_stream()),
+        ctx_{.backend = *backend_, .stream = *stream_, .dtype = dtype, .scalars = {}},
+        stage_(store_, config, model::StageRange::whole(config), tp.group != nullptr ? tp : alone()) {
+    device_scalars_ = ctx_.make_struct(scalars_);
+    ctx_.scalars = device_scalars_.view();
+    store_.allocate(ctx_, true);
+    store_.initialize(ctx_, seed, store_.values());
+    stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
+    tokens_.emplace(ctx_, config, B, T, seed);
+    set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(tokens_->valid_targets())});
+  }
+
+  /// The rows as they are now, in device memory of this model.
+  model::BatchView batch() const { return tokens_->batch(); }
   /// Mean loss (cross-entropy + z-loss); records on ctx.tape if there is one.
   double loss(const Ctx& ctx) const {
     const Tensor sums = ctx.make_struct(LossStats{});
@@ -136,38 +171,26 @@ class TinyModel {
     scalars_ = scalars;
     ctx_.set_struct(scalars_, device_scalars_);
   }
-  std::vector<int32_t>& ids() { return ids_; }
-  std::vector<int32_t>& positions() { return positions_; }
-  std::vector<int32_t>& doc_start() { return doc_start_; }
-  std::vector<int32_t>& targets() { return targets_; }
-  const std::vector<int32_t>& targets() const { return targets_; }
-  /// After a change of ids or positions.
-  void sort() {
-    const auto sorted = [](const std::vector<int32_t>& keys) {
-      std::vector<int32_t> rows(keys.size());
-      for (size_t n = 0; n < keys.size(); ++n) rows[n] = static_cast<int32_t>(n);
-      std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) { return keys[a] < keys[b]; });
-      return rows;
-    };
-    order_ = sorted(ids_);
-    position_order_ = sorted(positions_);
-  }
+  std::vector<int32_t>& ids() { return tokens_->ids(); }
+  std::vector<int32_t>& positions() { return tokens_->positions(); }
+  std::vector<int32_t>& doc_start() { return tokens_->doc_start(); }
+  std::vector<int32_t>& targets() { return tokens_->targets(); }
+  const std::vector<int32_t>& targets() const { return std::as_const(*tokens_).targets(); }
+  void sort() { tokens_->sort(); }  ///< after a change of ids or positions
 
  private:
   tensor::TensorParallel alone() { return {.group = &self_}; }
 
   comm::SelfComm self_{"tensor"};
-  int64_t B_, T_;
   StepScalars scalars_;
   std::unique_ptr<Backend> own_backend_;
   Backend* backend_;
   std::unique_ptr<Stream> stream_;
   Ctx ctx_;
   Tensor device_scalars_;
-  mutable Tensor rows_[6];
   nn::ParameterStore store_;
   model::Stage stage_;
-  std::vector<int32_t> ids_, targets_, positions_, doc_start_, order_, position_order_;
+  std::optional<RandomTokens> tokens_;
 };
 
 /// The size of a batch where any would do.
