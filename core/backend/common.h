@@ -29,6 +29,7 @@ struct StepScalars {
   double beta1_correction = 1;  ///< 1 - beta1^t, t counted from 1
   double beta2_correction = 1;  ///< 1 - beta2^t
   double inv_valid_tokens = 1;  ///< 1 / (number of valid targets in the global batch)
+  double inv_tokens = 1;        ///< 1 / (number of tokens in the global batch)
   uint64_t philox_step = 0;     ///< step number in the Philox counter of dropout
 };
 

@@ -62,6 +62,14 @@ View flat_range(const View& v, int64_t begin, int64_t count) {
   return {static_cast<Byte*>(v.data) + begin * size_of(v.dtype), v.dtype, 1, count, count};
 }
 
+/// Returns the rows [begin, begin + count) of a view.
+template <AnyView View>
+View row_range(const View& v, int64_t begin, int64_t count) {
+  ASHLAR_CHECK(begin >= 0 && count >= 0 && begin + count <= v.rows, "rows ", begin, " + ", count, " of ", v.rows);
+  using Byte = std::conditional_t<std::is_same_v<View, MutView>, char, const char>;
+  return {static_cast<Byte*>(v.data) + begin * v.stride * size_of(v.dtype), v.dtype, count, v.cols, v.stride};
+}
+
 /// Returns the columns [begin, begin + count) of a view.
 template <AnyView View>
 View column_range(const View& v, int64_t begin, int64_t count) {

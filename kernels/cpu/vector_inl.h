@@ -45,8 +45,8 @@ HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, BF16* p) {
   const auto upper = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(upper, hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
-  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
-  const auto out = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(d32, 0x40)), rounded);
+  const auto is_number = hn::RebindMask(d32, hn::Eq(v, v));  // Ne of Highway 1.0.3 is false for NaN
+  const auto out = hn::IfThenElse(is_number, rounded, hn::Or(upper, hn::Set(d32, 0x40)));
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, out)), d16, reinterpret_cast<uint16_t*>(p));
 }
 

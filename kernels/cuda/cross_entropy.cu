@@ -366,13 +366,6 @@ unsigned row_threads(int64_t cols, int64_t width) {
   return static_cast<unsigned>(std::min<int64_t>(kMaxThreads, div_up(std::max<int64_t>(cols, 1), width * 32) * 32));
 }
 
-/// Calls f(A()), where A is the type of the row statistics.
-template <typename F>
-void with_statistics(DType dtype, const F& f) {
-  if (dtype == DType::kFloat64) return f(double());
-  return f(float());
-}
-
 }  // namespace
 
 void CudaBackend::launch(const LossRowStats& args, Stream& stream) {
@@ -426,7 +419,7 @@ void CudaBackend::launch(const LossMaxCount& args, Stream& stream) {
 void CudaBackend::launch(const LossRescale& args, Stream& stream) {
   const int64_t rows = args.row_sum.size();
   if (rows == 0) return;
-  with_statistics(args.row_sum.dtype, [&](auto a) {
+  with_accumulate(args.row_sum.dtype, [&](auto a) {
     using A = decltype(a);
     run_kernel(stream, {.name = "loss_rescale", .grid = static_cast<unsigned>(div_up(rows, 256)), .block = 256U},
                loss_rescale_kernel<A>, static_cast<const A*>(args.local_max.data),
@@ -437,7 +430,7 @@ void CudaBackend::launch(const LossRescale& args, Stream& stream) {
 void CudaBackend::launch(const LossReduce& args, Stream& stream) {
   const int64_t rows = args.row_max.size();
   if (rows == 0) return;
-  with_statistics(args.row_max.dtype, [&](auto a) {
+  with_accumulate(args.row_max.dtype, [&](auto a) {
     using A = decltype(a);
     run_kernel(stream, {.name = "loss_reduce", .grid = 1U, .block = static_cast<unsigned>(kReduceThreads)},
                loss_reduce_kernel<A>, static_cast<const A*>(args.row_max.data),

@@ -18,6 +18,13 @@ void with_flag(bool flag, const F& f) {
   return flag ? f(std::true_type()) : f(std::false_type());
 }
 
+/// Calls f(A()), where A is the type of an accumulate dtype: double for fp64, otherwise float.
+template <typename F>
+void with_accumulate(DType dtype, const F& f) {
+  if (dtype == DType::kFloat64) return f(double());
+  return f(float());
+}
+
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// The number of multiprocessors of an H100. Grids are sized for it on every GPU, so that they depend on the shape

@@ -1,5 +1,6 @@
 #include "core/backend/linear.h"
 
+#include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/dev/kernel.h"
 #include "kernels/cuda/dev/vector.h"
@@ -14,41 +15,15 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int kLanes = 32, kWarps = 8;
 constexpr int64_t kRowsOfBlock = 256;
 
 /// A block sums 32 vectors of columns over 256 rows and writes the sums to partial[blockIdx.y, column].
-/// 1. each warp sums every eighth row, each lane one vector of columns  2. the first warp adds the warps' sums in order
 template <typename T, typename A>
 __global__ void column_partials(Rows<const T> x, int64_t rows, int64_t cols, bool vectors, A* partial) {
-  constexpr int W = kWidth<T>;
-  ASHLAR_SHARED(A, shared, [kWarps][W][kLanes]);
-  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const int64_t col = (int64_t{blockIdx.x} * kLanes + lane) * W;
-  const int count = static_cast<int>(col + W <= cols ? W : cols - col);
   const int64_t first = int64_t{blockIdx.y} * kRowsOfBlock;
   const int64_t end = first + kRowsOfBlock < rows ? first + kRowsOfBlock : rows;
-
-  // 1. sum the rows of each warp
-  A sums[W] = {};
-  if (count > 0) {
-    for (int64_t r = first + warp; r < end; r += kWarps) {
-      const auto row = load_some<W>(x[r] + col, count, vectors);
-      ASHLAR_UNROLL
-      for (int i = 0; i < W; ++i) sums[i] += row.wide(i);
-    }
-  }
-  ASHLAR_UNROLL
-  for (int i = 0; i < W; ++i) shared[warp][i][lane] = sums[i];
-  __syncthreads();
-
-  // 2. add the sums of the warps
-  if (warp != 0) return;
-  ASHLAR_UNROLL
-  for (int i = 0; i < W; ++i) {
-    for (int w = 1; w < kWarps; ++w) sums[i] += shared[w][i][lane];
-    if (i < count) partial[int64_t{blockIdx.y} * cols + col + i] = sums[i];
-  }
+  sum_columns(x, first, end, int64_t{blockIdx.x} * kSumLanes * kWidth<T>, cols, vectors,
+              [&](int64_t column, A sum) { partial[int64_t{blockIdx.y} * cols + column] = sum; });
 }
 
 /// out[column] (+)= the sum over p of partial[p, column], in ascending order of p.
@@ -67,8 +42,8 @@ void column_sums(Device& device, const ConstView& x, const MutView& out, bool ac
   const unsigned parts = blocks_for(x.rows, kRowsOfBlock);
   A* const partial = static_cast<A*>(device.scratch(stream, int64_t{parts} * x.cols * static_cast<int64_t>(sizeof(A))));
   if (parts > 0) {
-    const unsigned across = blocks_for(x.cols, kLanes * kWidth<T>);
-    run_kernel(stream, {.name = "column_partials", .grid = {across, parts}, .block = {kLanes, kWarps}},
+    const unsigned across = blocks_for(x.cols, kSumLanes * kWidth<T>);
+    run_kernel(stream, {.name = "column_partials", .grid = {across, parts}, .block = {kSumLanes, kSumWarps}},
                column_partials<T, A>, rows_of<T>(x), x.rows, x.cols, rows_aligned(x, kWidth<T>), partial);
   }
   run_kernel(stream, {.name = "add_partials", .grid = blocks_for(x.cols, 256), .block = 256}, add_partials<A>, partial,

@@ -20,6 +20,7 @@ namespace {
 
 struct GemmShape {
   int64_t rows, k, m;  // y [rows, m] = x [rows, k] w [m, k]^T
+  int64_t groups = 1;  // of rows, each with a w of its own
 };
 constexpr std::array<GemmShape, 5> kGpt2 = {GemmShape{1024, 768, 2304}, GemmShape{1024, 768, 768},
                                             GemmShape{1024, 768, 3072}, GemmShape{1024, 3072, 768},
@@ -27,6 +28,12 @@ constexpr std::array<GemmShape, 5> kGpt2 = {GemmShape{1024, 768, 2304}, GemmShap
 constexpr std::array<GemmShape, 5> kChar = {GemmShape{768, 128, 384}, GemmShape{768, 128, 128},
                                             GemmShape{768, 128, 512}, GemmShape{768, 512, 128},
                                             GemmShape{768, 128, 65}};
+// Layers of 8 experts of which each of 2048 tokens has 2, and of 128 small ones with few rows; then the same products
+// with one weight for all rows.
+constexpr std::array<GemmShape, 4> kExperts = {GemmShape{4096, 1024, 2048, 8}, GemmShape{4096, 2048, 1024, 8},
+                                               GemmShape{4096, 1024, 768, 128}, GemmShape{4096, 768, 1024, 128}};
+constexpr std::array<GemmShape, 4> kDense = {GemmShape{4096, 1024, 2048}, GemmShape{4096, 2048, 1024},
+                                             GemmShape{4096, 1024, 768}, GemmShape{4096, 768, 1024}};
 constexpr std::array<std::string_view, 3> kKinds = {"forward", "dgrad", "wgrad"};
 
 struct GemmModel {
@@ -45,13 +52,13 @@ struct GemmArguments {
 
 GemmArguments parse_gemm(Words words) {
   Arguments args("bench gemm", words);
-  const GemmModel gpt2{"gpt2", kGpt2}, chars{"char", kChar};
+  const GemmModel gpt2{"gpt2", kGpt2}, chars{"char", kChar}, experts{"experts", kExperts}, dense{"dense", kDense};
   const std::pair<std::string_view, std::vector<GemmModel>> models[] = {
-      {"gpt2", {gpt2}}, {"char", {chars}}, {"all", {gpt2, chars}}};
+      {"gpt2", {gpt2}}, {"char", {chars}}, {"experts", {experts, dense}}, {"all", {gpt2, chars, experts, dense}}};
   GemmArguments options{.json = args.flag("--json"),
                         .device = args.option("--device").value_or("cpu"),
                         .threads = static_cast<int>(args.integer("--threads", 0, 1, 1024)),
-                        .models = args.choice("--shapes", models[2].second, models),
+                        .models = args.choice("--shapes", models[3].second, models),
                         .dtypes = take_dtypes(args, {DType::kFloat32, DType::kBFloat16}),
                         .seconds = args.number("--seconds", 0.15, 1e-4, 60)};
   args.options_only();
@@ -63,6 +70,16 @@ Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows
   const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), dtype, {rows, cols});
   backend.random_fill({.dst = t.mut_view(), .scale = 0.5, .seed = 1, .rng_stream = rng_stream, .global_cols = cols},
                       stream);
+  return t;
+}
+
+/// Returns where groups begin and end, as int32. Groups have from half to one and a half of the mean number of rows.
+Tensor group_offsets(Backend& backend, Stream& stream, const GemmShape& s) {
+  std::vector<int32_t> offsets;
+  for (int64_t g = 0; g <= s.groups; ++g)
+    offsets.push_back(static_cast<int32_t>(s.rows * g * (s.groups + g) / (2 * s.groups * s.groups)));
+  const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), DType::kInt32, {1, s.groups + 1});
+  backend.write(offsets.data(), t.mut_view(), stream);
   return t;
 }
 
@@ -96,10 +113,13 @@ void measure_gemms(const GemmArguments& options, Backend& backend, const GemmMod
     const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t rng_stream) {
       return random_matrix(backend, *stream, type, n, cols, rng_stream);
     };
-    const Tensor x = matrix(dtype, s.rows, s.k, 1), w = matrix(dtype, s.m, s.k, 2), y = matrix(dtype, s.rows, s.m, 3);
-    const Tensor dx = matrix(dtype, s.rows, s.k, 4), dw = matrix(accumulate_dtype(dtype), s.m, s.k, 5);
+    const int64_t w_rows = s.groups * s.m;
+    const Tensor x = matrix(dtype, s.rows, s.k, 1), w = matrix(dtype, w_rows, s.k, 2),
+                 y = matrix(dtype, s.rows, s.m, 3);
+    const Tensor dx = matrix(dtype, s.rows, s.k, 4), dw = matrix(accumulate_dtype(dtype), w_rows, s.k, 5);
+    const Tensor offsets = group_offsets(backend, *stream, s);
     // The same calls as the model makes: weight gradients accumulate into the main gradient.
-    const std::array<std::function<void()>, 3> calls = {
+    const std::array<std::function<void()>, 3> dense = {
         [&] { backend.linear_forward({.x = x.view(), .w = w.view(), .bias = {}, .y = y.mut_view()}, *stream); },
         [&] { backend.linear_backward_input({.dy = y.view(), .w = w.view(), .dx = dx.mut_view()}, *stream); },
         [&] {
@@ -107,6 +127,25 @@ void measure_gemms(const GemmArguments& options, Backend& backend, const GemmMod
               {.dy = y.view(), .x = x.view(), .dw = dw.mut_view(), .dbias = {}, .mode = GradMode::kAccumulate},
               *stream);
         }};
+    const std::array<std::function<void()>, 3> grouped = {
+        [&] {
+          backend.grouped_linear_forward(
+              {.x = x.view(), .w = w.view(), .bias = {}, .offsets = offsets.view(), .y = y.mut_view()}, *stream);
+        },
+        [&] {
+          backend.grouped_linear_backward_input(
+              {.dy = y.view(), .w = w.view(), .offsets = offsets.view(), .dx = dx.mut_view()}, *stream);
+        },
+        [&] {
+          backend.grouped_linear_backward_weight({.dy = y.view(),
+                                                  .x = x.view(),
+                                                  .offsets = offsets.view(),
+                                                  .dw = dw.mut_view(),
+                                                  .dbias = {},
+                                                  .mode = GradMode::kAccumulate},
+                                                 *stream);
+        }};
+    const std::array<std::function<void()>, 3>& calls = s.groups > 1 ? grouped : dense;
     choose_algorithms(backend, *stream, calls);
     // Many calls in a row on an asynchronous stream, so that the host's wait is not measured.
     const int at_once = stream->synchronous() ? 1 : kAtOnce;
@@ -147,10 +186,10 @@ double total_share(const std::vector<GemmRow>& rows, std::string_view model, DTy
 }
 
 void print_table(const std::vector<GemmRow>& rows, std::ostream& out) {
-  out << "model dtype      N      K      M  product       ms   GFLOP/s  % of peak\n";
+  out << "model   dtype      N      K      M groups  product       ms   GFLOP/s  % of peak\n";
   for (const GemmRow& row : rows) {
-    out << absl::StrFormat("%-5s %-5s %6d %6d %6d  %-7s %8.3f %9.1f %10.1f\n", std::string(row.model),
-                           std::string(name_of(row.dtype)), row.shape.rows, row.shape.k, row.shape.m,
+    out << absl::StrFormat("%-7s %-5s %6d %6d %6d %6d  %-7s %8.3f %9.1f %10.1f\n", std::string(row.model),
+                           std::string(name_of(row.dtype)), row.shape.rows, row.shape.k, row.shape.m, row.shape.groups,
                            std::string(row.kind), row.seconds * 1e3, row.flops / row.seconds * 1e-9, 100 * row.share());
   }
 }
@@ -182,15 +221,15 @@ int run_bench_gemm(Words words, Session& session) {
         const std::string names[] = {std::string(model), std::string(name_of(dtype)), std::string(kind)};
         json["share_of_peak"][names[0]][names[1]][names[2]] = share;
         if (options.json) continue;
-        out << absl::StrFormat("all of %-5s %-5s %-7s %6.1f %% of peak\n", names[0], names[1], names[2], 100 * share);
+        out << absl::StrFormat("all of %-7s %-5s %-7s %6.1f %% of peak\n", names[0], names[1], names[2], 100 * share);
       }
     }
   }
   if (!options.json) return 0;
   for (const GemmRow& row : rows) {
-    nlohmann::json entry = {{"model", row.model},  {"dtype", name_of(row.dtype)},
-                            {"n", row.shape.rows}, {"k", row.shape.k},
-                            {"m", row.shape.m},    {"product", row.kind}};
+    nlohmann::json entry = {
+        {"model", row.model}, {"dtype", name_of(row.dtype)}, {"n", row.shape.rows}, {"k", row.shape.k},
+        {"m", row.shape.m},   {"groups", row.shape.groups},  {"product", row.kind}};
     entry["ms"] = row.seconds * 1e3;
     entry["gflops"] = row.flops / row.seconds * 1e-9;
     entry["share_of_peak"] = row.share();

@@ -21,10 +21,10 @@ namespace {
 
 struct Sizes {
   const char* name;
-  int64_t N, C, F, V, heads, loss_rows, parameters;
+  int64_t N, C, F, V, heads, loss_rows, parameters, experts, choices;
 };
-constexpr Sizes kGpt2Sizes = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4};
-constexpr Sizes kCharSizes = {"char", 768, 128, 512, 65, 4, 768, 804096};
+constexpr Sizes kGpt2Sizes = {"gpt2", 1024, 768, 3072, 50304, 12, 256, 124475904 / 4, 64, 8};
+constexpr Sizes kCharSizes = {"char", 768, 128, 512, 65, 4, 768, 804096, 8, 2};
 
 struct KernelArguments {
   kernels::BackendConfig backend;
@@ -102,6 +102,8 @@ class Bench {
     embedding();
     loss();
     head_rows();
+    router();
+    expert_rows();
     elementwise();
     optimizer();
   }
@@ -356,6 +358,74 @@ class Bench {
     time("normalize_rows", {w, y}, [&] { backend_.normalize_rows({.w = w, .y = y, .inverse = inverse}, *stream_); });
     time("normalize_rows_backward", {dy, w, dw},
          [&] { backend_.normalize_rows_backward({.dy = dy, .w = w, .inverse = inverse, .dw = dw}, *stream_); });
+  }
+
+  void router() {
+    const int64_t E = s_.experts, k = s_.choices;
+    const MutView logits = matrix(acc_, s_.N, E), dlogits = matrix(acc_, s_.N, E), bias = matrix(acc_, 1, E);
+    const MutView choices = memory(DType::kInt32, s_.N, k), weights = matrix(acc_, s_.N, k);
+    for (const auto& [score, name] : names_of(RouterScore{})) {
+      const RouterRule rule{.score = score, .renormalize = true};
+      RouteForward forward{.logits = logits, .choices = choices, .weights = weights, .rule = rule};
+      if (score == RouterScore::kSigmoid) forward.selection_bias = bias;
+      time(str_cat("route_forward_", name), {logits, choices, weights},
+           [&] { backend_.route_forward(forward, *stream_); });
+      backend_.route_forward(forward, *stream_);
+      time(str_cat("route_backward_", name), {logits, choices, weights, dlogits}, [&] {
+        backend_.route_backward(
+            {.logits = logits, .choices = choices, .dweights = weights, .dlogits = dlogits, .rule = rule}, *stream_);
+      });
+    }
+    const MutView counts = matrix(DType::kFloat64, 1, E), scores = matrix(DType::kFloat64, 1, E);
+    const MutView lse_squares = matrix(DType::kFloat64, 1, 1), entropy = matrix(DType::kFloat64, 1, 1);
+    time("router_statistics", {logits, choices}, [&] {
+      backend_.router_statistics({.logits = logits,
+                                  .choices = choices,
+                                  .counts = counts,
+                                  .scores = scores,
+                                  .lse_squares = lse_squares,
+                                  .entropy = entropy,
+                                  .sequence_rows = s_.N},
+                                 *stream_);
+    });
+    const MutView balance = matrix(acc_, 1, E);
+    time("balance_loss", {counts, scores, balance}, [&] {
+      backend_.balance_loss({.counts = counts, .scores = scores, .balance = balance, .loss = entropy}, *stream_);
+    });
+  }
+
+  void expert_rows() {
+    const int64_t S = s_.N * s_.choices;
+    std::vector<int32_t> experts(static_cast<size_t>(S));
+    for (size_t i = 0; i < experts.size(); ++i)
+      experts[i] = static_cast<int32_t>((i * 7919) % static_cast<size_t>(s_.experts));
+    MutView choices = memory(DType::kInt32, s_.N, s_.choices);
+    backend_.write(experts.data(), choices, *stream_);
+    const MutView slots = memory(DType::kInt32, s_.N, s_.choices), offsets = memory(DType::kInt32, 1, s_.experts + 1);
+    const auto sort = [&] {
+      backend_.sort_choices({.choices = choices, .offsets = offsets, .slots = slots}, *stream_);
+    };
+    time("sort_choices", {choices, slots}, sort);
+    sort();
+    const MutView x = matrix(s_.N, s_.C), rows = matrix(S, s_.C), others = matrix(S, s_.C);
+    const MutView weights = matrix(acc_, s_.N, s_.choices), dots = matrix(acc_, s_.N, s_.choices);
+    time("dispatch_rows", {x, rows},
+         [&] { backend_.dispatch_rows({.x = x, .slots = slots, .offsets = offsets, .rows = rows}, *stream_); });
+    time("dispatch_rows_dots", {x, others, rows}, [&] {
+      backend_.dispatch_rows({.x = x,
+                              .slots = slots,
+                              .offsets = offsets,
+                              .weights = weights,
+                              .others = others,
+                              .rows = rows,
+                              .dots = dots},
+                             *stream_);
+    });
+    time("combine_rows", {rows, x},
+         [&] { backend_.combine_rows({.rows = rows, .slots = slots, .weights = weights, .y = x}, *stream_); });
+    const MutView y = matrix(s_.N, s_.C);
+    time("combine_rows_dots", {rows, x, y},
+         [&] { backend_.combine_rows({.rows = rows, .slots = slots, .others = x, .y = y, .dots = dots}, *stream_); });
   }
 
   void elementwise() {

@@ -56,7 +56,8 @@ int run_with_advice(const Command& command, Words words, Session& session) {
 }
 
 const char* const kBenchHelp =
-    R"(ashlar bench gemm [--device NAME] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all] [--threads N] [--json]
+    R"(ashlar bench gemm [--device NAME] [--shapes gpt2|char|experts|all] [--dtype fp32|bf16|fp64|all] [--threads N]
+                  [--json]
 ashlar bench kernels [--device NAME] | attention [--threads N]
 ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]
 ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]

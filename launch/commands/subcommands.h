@@ -76,21 +76,23 @@ extern const char* const kExplainHelp;
 int run_launch_command(Words words, Session& session);
 extern const char* const kLaunchHelp;
 
-/// `ashlar bench gemm [--json] [--device NAME] [--threads N] [--shapes gpt2|char|all] [--dtype fp32|bf16|fp64|all]
-/// [--seconds S]`: the three matrix products (forward, dgrad, wgrad) of the linear layers of GPT-2 124M (B=4 T=256) and
-/// of the character model, each with its time, GFLOP/s and percent of the peak measured in the same run (on a CPU the
-/// peak of the FMA or bf16 dot-product unit, on a GPU the rate of a large square product). If the device offers several
-/// algorithms, the fastest is chosen before the measurement. `--json` writes one object instead of the table.
+/// `ashlar bench gemm [--json] [--device NAME] [--threads N] [--shapes gpt2|char|experts|all] [--dtype
+/// fp32|bf16|fp64|all] [--seconds S]`: the three matrix products (forward, dgrad, wgrad) of the linear layers of GPT-2
+/// 124M (B=4 T=256), of the character model, and of layers of experts beside the same products with one weight. Each
+/// has its time, GFLOP/s and percent of the peak measured in the same run (on a CPU the peak of the FMA or bf16
+/// dot-product unit, on a GPU the rate of a large square product). If the device offers several algorithms, the fastest
+/// is chosen before the measurement. `--json` writes one object instead of the table.
 int run_bench_gemm(Words words, Session& session);
 
 /// `ashlar bench kernels [--device cpu|cuda] [--threads N] [--dtype fp32|bf16|fp64|all] [--shapes gpt2|char|all] [--isa
 /// baseline|avx2|avx512] [--only NAME] [--seconds S] [--json]`: every kernel that is neither a matrix product nor
-/// attention, at the sizes of GPT-2 124M (N=1024 tokens, model width C=768, FFN width F=3072, vocabulary V=50304; the
-/// optimizer updates a quarter of the parameters) and of the character model (N=768, C=128, F=512, V=65; 0.8M
-/// parameters). Each line: median time, GB/s (counting only the bytes that the kernel must read and write), and percent
-/// of the memory bandwidth measured in the same run (on a CPU the best of read, copy, triad and update in place, on
-/// arrays larger than every cache; on a GPU the rate of the copy kernel). A kernel whose tensors stay in a cache from
-/// one call to the next can exceed 100%. `--json` writes one object instead of the table.
+/// attention, at the sizes of GPT-2 124M (N=1024 tokens, model width C=768, FFN width F=3072, vocabulary V=50304, 64
+/// experts of which a token has 8; the optimizer updates a quarter of the parameters) and of the character model
+/// (N=768, C=128, F=512, V=65, 2 of 8 experts; 0.8M parameters). Each line: median time, GB/s (counting only the bytes
+/// that the kernel must read and write), and percent of the memory bandwidth measured in the same run (on a CPU the
+/// best of read, copy, triad and update in place, on arrays larger than every cache; on a GPU the rate of the copy
+/// kernel). A kernel whose tensors stay in a cache from one call to the next can exceed 100%. `--json` writes one
+/// object instead of the table.
 int run_bench_kernels(Words words, Session& session);
 
 /// `ashlar bench attention [--threads N] [--dtype fp32|bf16|fp64|all] [--isa baseline|avx2|avx512] [--dropout P]

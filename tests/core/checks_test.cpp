@@ -125,7 +125,7 @@ TEST_F(Checks, AStructIsReadBackAsItWasSet) {
   check("set_struct", set);
   std::memcpy(set.dst.data, set.bytes.data(), static_cast<size_t>(set.size));
   EXPECT_EQ(struct_of<StepScalars>(ConstView(set.dst)).philox_step, 7U);
-  EXPECT_THROW(struct_of<LossStats>(set.dst), Bug);
+  EXPECT_THROW(struct_of<ClipState>(set.dst), Bug);
   ConstView odd = set.dst;
   odd.data = static_cast<const char*>(odd.data) + 4;
   EXPECT_THROW(struct_of<StepScalars>(odd), Bug);

@@ -24,5 +24,7 @@ struct KernelRow {
 std::vector<KernelRow> measure_row_kernels();
 /// Attention in bf16 with two query heads on a KV head, for heads of 64 and 128.
 std::vector<KernelRow> measure_attention();
+/// Rows to experts and back, grouped products.
+std::vector<KernelRow> measure_experts();
 
 }  // namespace ashlar::evidence

@@ -34,6 +34,7 @@ struct Evidence {
 
   Evidence() {
     for (KernelRow& row : measure_attention()) kernels.push_back(std::move(row));
+    for (KernelRow& row : measure_experts()) kernels.push_back(std::move(row));
   }
   static const Evidence& get() {
     static const Evidence evidence;
@@ -218,8 +219,9 @@ TEST(Speed, BytesSectorsAndBankConflictsOfEachKernel) {
               0.8 * static_cast<double>(row.read + row.written));
     EXPECT_LE(row.measured.traffic.sector_ratio(), 1.1);
     EXPECT_EQ(row.measured.traffic.bank_conflicts(), 0);
-    // Tensor cores take the registers of attention.
-    EXPECT_GE(residency_of(row).warps, row.kernel.starts_with("attention") ? 8 : 16);
+    // Tensor cores take the registers of attention and of grouped products.
+    const bool tensor_cores = row.kernel.starts_with("attention") || row.kernel.starts_with("grouped_linear");
+    EXPECT_GE(residency_of(row).warps, tensor_cores ? 8 : 16);
   }
 }
 

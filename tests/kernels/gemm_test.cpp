@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <vector>
 
@@ -251,6 +252,51 @@ TEST(Gemm, OwnKernelsGiveTheSameBitsForAnyThreadCount) {
           gemm.run(x.args);
           if (threads == 1) one_thread = x.c.bytes();
           ASSERT_EQ(x.c.bytes(), one_thread) << t.text() << " threads " << threads;
+        }
+      }
+    }
+  }
+}
+
+// Products that all threads share, items of whole products, and items of a part of their columns.
+TEST(Gemm, ProductsOfAListHaveTheBitsOfEachAlone) {
+  for (const Isa isa : instruction_sets()) {
+    for (const DType storage : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      for (const int kind : {0, 1, 2}) {
+        std::vector<Case> cases;
+        for (const auto& [m, n, k] : {std::array<int64_t, 3>{200, 601, 300},
+                                      {1, 601, 300},
+                                      {41, 601, 301},
+                                      {37, 800, 7},
+                                      {90, 530, 130},
+                                      {13, 9, 900},
+                                      {150, 1100, 200}}) {
+          cases.push_back({.m = m,
+                           .n = n,
+                           .k = k,
+                           .storage = storage,
+                           .transpose_a = kind == 2,
+                           .transpose_b = kind == 0,
+                           .accumulate = kind == 2,
+                           .bias = kind == 0,
+                           .wide_result = kind == 2,
+                           .pad = m % 3});
+        }
+        for (const int threads : {1, 2, 5}) {
+          ArenaAllocator workspace(MemoryKind::kWorkspace);
+          Threads team(threads);
+          Gemm gemm(isa, team, workspace);
+          std::deque<Operands> listed;
+          std::vector<GemmArgs> list;
+          for (const Case& t : cases) list.push_back(listed.emplace_back(t).args);
+          gemm.run_all(list);
+          EXPECT_EQ(gemm.num_runs(), std::ssize(cases));
+          EXPECT_EQ(workspace.used_bytes(), 0);
+          for (size_t i = 0; i < cases.size(); ++i) {
+            Operands alone(cases[i]);
+            gemm.run(alone.args);
+            ASSERT_EQ(listed[i].c.bytes(), alone.c.bytes()) << cases[i].text() << " threads " << threads;
+          }
         }
       }
     }

@@ -25,14 +25,15 @@ std::string module_of(const std::string& body, const std::string& before = "") {
          body + "\nret;\n}\n";
 }
 
+bool anywhere(const void*, int64_t) { return true; }
+
 /// Runs one warp over memory of the host; thread 0's place is its begin.
-void run(const std::string& text, void* memory) {
+void run(const std::string& text, void* memory, const MayTouch& may_touch = anywhere) {
   const Program program("test.ptx", text);
-  const MayTouch anywhere = [](const void*, int64_t) { return true; };
   std::vector<std::byte> argument(sizeof(memory));
   std::memcpy(argument.data(), &memory, sizeof(memory));
   emulator::run({.name = "k", .grid = {1}, .block = {32}, .shared_bytes = 0, .thread = [&] {
-                   Thread(program, anywhere).run(*program.find("k"), {argument});
+                   Thread(program, may_touch).run(*program.find("k"), {argument});
                  }});
 }
 
@@ -286,6 +287,24 @@ TEST(PtxMemory, VectorsAreAligned) {
     EXPECT_THAT(error.what(), HasSubstr("ld.global.v4.f32 of 16 bytes at an address"));
     EXPECT_THAT(error.what(), HasSubstr("test.ptx:"));
   }
+}
+
+// Of 16 bytes, the last ones may lie behind the memory if they are not read.
+TEST(PtxMemory, AsynchronousCopiesReadTheirSourceBytesAlone) {
+  const auto copied = [](const std::string& source_bytes) {
+    alignas(16) uint32_t memory[5] = {1, 2, 3, 4, 5};
+    run(module_of(".shared .align 16 .b8 s[16];\nmov.u32 %r1, s;\nmov.u32 %r2, " + source_bytes +
+                  ";\ncp.async.cg.shared.global [%r1], [%rd10+16], 16, %r2;\ncp.async.wait_all;\n"
+                  "ld.shared.u32 %r3, [%r1];\nst.global.u32 [%rd10], %r3;"),
+        memory, [&](const void* at, int64_t bytes) {
+          const auto* begin = static_cast<const char*>(at);
+          return begin >= reinterpret_cast<char*>(memory) && begin + bytes <= reinterpret_cast<char*>(memory + 5);
+        });
+    return memory[0];
+  };
+  EXPECT_EQ(copied("4"), 5U);
+  EXPECT_EQ(copied("0"), 0U);
+  for (const char* too_many : {"5", "16"}) EXPECT_THROW(copied(too_many), emulator::Error) << too_many;
 }
 
 TEST(PtxMemory, AddressesBelongToTheirSpace) {

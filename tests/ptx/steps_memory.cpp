@@ -132,7 +132,15 @@ void cp_async(Thread& t, const Instruction& i) {
   global.space = Space::kGlobal;
   global.opcode = i.opcode;
   const uint64_t from = t.get<uint64_t>(i.operands[1]) + i.operands[1].value;
-  if (source > 0) t.memory(global, i.operands[1], bytes);
+  if (source == bytes) {
+    t.memory(global, i.operands[1], bytes);
+  } else if (source > 0) {  // nothing behind the bytes that it reads need be memory
+    if (from % static_cast<uint64_t>(bytes) != 0) t.fault("cp.async of bytes at an address that is not a multiple");
+    Operand last = i.operands[1];
+    last.value += source - 1;
+    t.memory(global, i.operands[1], 1);
+    t.memory(global, last, 1);
+  }
   emulator::cp_async({.to = static_cast<uint32_t>(t.get<uint64_t>(i.operands[0]) + i.operands[0].value),
                       .from = reinterpret_cast<const void*>(from),
                       .bytes = bytes,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -50,9 +51,9 @@ inline double rounded(DType dtype, double value) {
   }
 }
 
-/// A matrix in test memory of any floating dtype. `padding` elements follow each row, more where
+/// A matrix in test memory of any floating dtype or of int32. `padding` elements follow each row, more where
 /// the columns themselves are aligned, so that aligned rows stay so; they and a fresh matrix hold
-/// NaN, so that a kernel that reads what it may not read, or writes where it may not, is seen.
+/// NaN, as int32 -1, so that a kernel that reads what it may not read, or writes where it may not, is seen.
 class HostMatrix {
  public:
   static constexpr int64_t kAligned = 16;  // elements; rows of other widths are odd
@@ -79,6 +80,7 @@ class HostMatrix {
     switch (dtype_) {
       case DType::kFloat64: return read<double>(p);
       case DType::kBFloat16: return static_cast<float>(read<BF16>(p));
+      case DType::kInt32: return read<int32_t>(p);
       default: return read<float>(p);
     }
   }
@@ -89,6 +91,7 @@ class HostMatrix {
     switch (dtype_) {
       case DType::kFloat64: return write(p, value);
       case DType::kBFloat16: return write(p, BF16(static_cast<float>(value)));
+      case DType::kInt32: return write(p, static_cast<int32_t>(value));
       default: return write(p, static_cast<float>(value));
     }
   }
@@ -130,6 +133,13 @@ class HostMatrix {
   int64_t stride_ = 0;
   DeviceVector<unsigned char> bytes_;
 };
+
+/// The same numbers with one bit pattern for all NaN: its sign and payload are no part of a contract.
+inline HostMatrix with_one_nan(HostMatrix m) {
+  for (int64_t i = 0; i < m.rows() * m.cols(); ++i)
+    if (std::isnan(m.at(i))) m.set(i, std::numeric_limits<double>::quiet_NaN());
+  return m;
+}
 
 /// What a kernel reads: integers, or the one struct that a step has in device memory.
 using Integers = DeviceVector<int32_t>;

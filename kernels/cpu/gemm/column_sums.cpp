@@ -45,6 +45,7 @@ HWY_ATTR void add_block(const T* x, int64_t stride, int64_t rows, int64_t cols, 
 
 template <typename T, typename Acc>
 void columns(const ConstView& x, Acc* out, bool accumulate, int64_t begin, int64_t end) {
+  if (x.rows == 0 && !accumulate) std::fill(out + begin, out + end, Acc{0});
   const T* data = static_cast<const T*>(x.data);
   for (int64_t j = begin; j < end; j += kColBlock) {
     const int64_t cols = std::min(kColBlock, end - j);
@@ -69,20 +70,41 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ashlar::cpu {
 
-void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, Threads& threads) {
-  ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == x.cols,
-               "expected one sum per column in the accumulate dtype, got column sums of ", name_of(x.dtype), " [",
-               x.rows, ", ", x.cols, "] into ", name_of(out.dtype), " [", out.size(), "]");
-  if (x.rows == 0 && !accumulate) {
-    std::fill_n(static_cast<char*>(out.data), out.size() * size_of(out.dtype), char{0});
-    return;
-  }
-  const auto run = ASHLAR_FOR_ISA(isa, column_range);
-  // Threads get whole groups of 16 columns, so that different threads do not write to the same cache line.
-  const int64_t groups = (x.cols + 15) / 16;
+namespace {
+
+/// Calls body(begin, end) on ranges of columns of x. Threads get whole groups of 16 columns, so that different threads
+/// do not write to the same cache line.
+template <typename Body>
+void for_column_ranges(const ConstView& x, Threads& threads, const Body& body) {
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(16 * x.rows, 1));
-  parallel_for(threads, groups, grain, [&](int64_t begin, int64_t end) {
-    run(x, out.data, accumulate, begin * 16, std::min(end * 16, x.cols));
+  parallel_for(threads, (x.cols + 15) / 16, grain,
+               [&](int64_t begin, int64_t end) { body(begin * 16, std::min(end * 16, x.cols)); });
+}
+
+void check_column_sums(const ConstView& x, int64_t groups, const MutView& out) {
+  ASHLAR_CHECK(is_floating(x.dtype) && out.dtype == accumulate_dtype(x.dtype) && out.size() == groups * x.cols,
+               "expected one sum per column in the accumulate dtype, got column sums of ", name_of(x.dtype), " [",
+               x.rows, ", ", x.cols, "] in ", groups, " groups into ", name_of(out.dtype), " [", out.size(), "]");
+}
+
+}  // namespace
+
+void column_sums(ConstView x, MutView out, bool accumulate, Isa isa, Threads& threads) {
+  check_column_sums(x, 1, out);
+  const auto run = ASHLAR_FOR_ISA(isa, column_range);
+  for_column_ranges(x, threads, [&](int64_t begin, int64_t end) { run(x, out.data, accumulate, begin, end); });
+}
+
+void column_sums_of_groups(ConstView x, std::span<const int32_t> offsets, MutView out, bool accumulate, Isa isa,
+                           Threads& threads) {
+  const int64_t groups = static_cast<int64_t>(offsets.size()) - 1;
+  check_column_sums(x, groups, out);
+  const auto run = ASHLAR_FOR_ISA(isa, column_range);
+  for_column_ranges(x, threads, [&](int64_t begin, int64_t end) {
+    char* sums = static_cast<char*>(out.data);
+    for (size_t g = 0; g + 1 < offsets.size(); ++g, sums += x.cols * size_of(out.dtype)) {
+      run(row_range(x, offsets[g], offsets[g + 1] - offsets[g]), sums, accumulate, begin, end);
+    }
   });
 }
 

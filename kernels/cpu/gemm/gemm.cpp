@@ -42,6 +42,16 @@ void Gemm::run(const GemmArgs& args) {
   packed_gemm(args, isa_, threads_, workspace_);
 }
 
+void Gemm::run_all(std::span<const GemmArgs> products) {
+  for (const GemmArgs& args : products) {
+    check(args);
+    ASHLAR_CHECK(args.a.dtype == products[0].a.dtype, "gemms of ", name_of(products[0].a.dtype), " and ",
+                 name_of(args.a.dtype), ": expected one storage dtype");
+  }
+  num_runs_ += static_cast<int64_t>(products.size());
+  packed_gemms(products, isa_, threads_, workspace_);
+}
+
 std::string Gemm::description() const { return "packed gemm"; }
 
 }  // namespace ashlar::cpu

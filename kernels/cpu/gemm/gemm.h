@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/device/allocator.h"
@@ -34,6 +35,9 @@ class Gemm {
 
   /// Throws Bug for mismatching shapes or dtypes, resource_error when the workspace is exhausted.
   void run(const GemmArgs& args);
+  /// Runs products of one storage dtype, none of which is empty or reads or writes what another writes. Small products
+  /// run side by side.
+  void run_all(std::span<const GemmArgs> products);
 
   std::string description() const;  ///< for the log
   int64_t num_runs() const { return num_runs_; }

@@ -1,9 +1,9 @@
 #include "kernels/cpu/gemm/packed_gemm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "kernels/cpu/arena_allocator.h"
@@ -17,6 +17,9 @@
 // `a` is not packed but read in place, with the same sums in the same order. A chunk of `a` stays in L2 and a panel of
 // `b` in L1 while the tiles of the chunk are multiplied by the panel. Source of the scheme: Goto & van de Geijn 2008,
 // "Anatomy of High-Performance Matrix Multiplication", section 4.
+//
+// Of a list of products, all threads compute the large ones together, one after another. The small ones, and parts of
+// their columns, are items that threads take until none is left; each item is computed by one thread, without barriers.
 
 namespace ashlar::cpu {
 namespace {
@@ -28,6 +31,12 @@ constexpr int64_t kChunkBytes = 256 << 10;    // size of a chunk of packed `a`: 
 constexpr int64_t kRoundBytes = 2 << 20;      // size of the operands that are packed between two barriers
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it saves
 
+// Products of a list. Below kTeamFlops per thread, the barriers of a product cost more than uneven items do. An item
+// has at least kItemCols columns, since each item of a product packs all of `a`.
+constexpr double kTeamFlops = 20e6;
+constexpr int64_t kItemsPerThread = 8;
+constexpr int64_t kItemCols = 256;
+
 // If `b` has more panels than kInPlacePanels, packing `a` is faster than reading `a` in place. If `a` is read in place,
 // at most kRowsInOneSet rows of a tile may map to the same sets of L1 (64 sets of 64 bytes); more rows would evict each
 // other.
@@ -35,8 +44,14 @@ constexpr int64_t kInPlacePanels = 32;
 constexpr int64_t kRowsInOneSet = 6;
 constexpr int64_t kSetPeriod = 4096;
 
+constexpr int64_t kScratchAlignment = 256;
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+double flops_of(const GemmArgs& args) {
+  return 2.0 * static_cast<double>(args.m()) * static_cast<double>(args.n()) * static_cast<double>(args.k());
+}
 
 /// A grid of threads over which the row tiles and column panels of a block are divided.
 struct Grid {
@@ -65,10 +80,10 @@ Grid choose_grid(int64_t threads, int64_t rows, int64_t vectors, int64_t lanes) 
 template <typename Acc>
 class PackedGemm {
  public:
-  PackedGemm(const GemmArgs& args, const GemmKernels<Acc>& kernels, Threads& team, Allocator& workspace)
+  /// Plans a product for at most `threads` threads of a region of `team`.
+  PackedGemm(const GemmArgs& args, const GemmKernels<Acc>& kernels, Threads& team, int threads)
       : args_(args), kernels_(kernels), team_(team), m_(args.m()), n_(args.n()), k_(args.k()) {
-    const double flops = 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
-    threads_ = static_cast<int>(std::clamp(flops / kFlopsPerThread, 1.0, static_cast<double>(team.size())));
+    threads_ = static_cast<int>(std::clamp(flops_of(args) / kFlopsPerThread, 1.0, static_cast<double>(threads)));
     panel_cols_ = 2 * kernels.lanes;
     const int64_t slice = kSliceK * kernels.k_group;
     num_slices_ = std::max<int64_t>(1, ceil_div(k_, slice));
@@ -84,20 +99,53 @@ class PackedGemm {
     one_tile_ = m_ <= kernels.tile_rows;
     if (one_tile_) {
       block_n_ = round_up(n_, kernels.lanes);
-      pack_.emplace(workspace, (num_slices_ * padded_m_ + threads_ * panel_cols_) * group_bytes_);
+      pack_bytes_ = (num_slices_ * padded_m_ + threads_ * panel_cols_) * group_bytes_;
     } else {
       const int64_t slice_bytes = (padded_m_ + block_n_) * group_bytes_;
       round_slices_ = std::clamp<int64_t>(kRoundBytes / slice_bytes, 1, num_slices_);
-      pack_.emplace(workspace, round_slices_ * slice_bytes);
+      pack_bytes_ = round_slices_ * slice_bytes;
     }
+    pack_bytes_ = round_up(pack_bytes_, kScratchAlignment);
     if (result_is_bf16_ && num_slices_ > 1) {
-      sums_.emplace(workspace, block_m_ * block_n_ * static_cast<int64_t>(sizeof(Acc)));
+      sums_bytes_ = round_up(block_m_ * block_n_ * static_cast<int64_t>(sizeof(Acc)), kScratchAlignment);
     }
-    if (args.bias) widen_bias(workspace);
+    if (args.bias) bias_bytes_ = round_up(n_, panel_cols_) * static_cast<int64_t>(sizeof(Acc));
   }
 
-  void run() {
-    team_.run(threads_, [this](int thread, int threads) { work(thread, threads); });
+  int threads() const { return threads_; }
+  int64_t scratch_bytes() const { return pack_bytes_ + sums_bytes_ + bias_bytes_; }
+
+  /// Gives the product its scratch memory, aligned to kScratchAlignment. One thread calls it, before `work`.
+  void prepare(char* scratch) {
+    pack_ = scratch;
+    if (sums_bytes_ > 0) sums_ = reinterpret_cast<Acc*>(scratch + pack_bytes_);
+    if (bias_bytes_ > 0) widen_bias(reinterpret_cast<Acc*>(scratch + pack_bytes_ + sums_bytes_));
+  }
+
+  /// Computes the part of one thread. All `threads` threads of a region call it; `threads` is at most threads().
+  void work(int thread, int threads) {
+    if (one_tile_) {
+      work_on_one_tile(thread, threads);
+      return;
+    }
+    for (int64_t row0 = 0; row0 < m_; row0 += block_m_) {
+      for (int64_t col0 = 0; col0 < n_; col0 += block_n_) {
+        const Block block{row0, std::min(block_m_, m_ - row0), col0, std::min(block_n_, n_ - col0)};
+        const Share share = share_of(block, thread, threads);
+        for (int64_t begin = 0; begin < num_slices_; begin += round_slices_) {
+          const int64_t end = std::min(begin + round_slices_, num_slices_);
+          const bool very_first = row0 == 0 && col0 == 0 && begin == 0;
+          if (threads > 1 && !very_first) team_.barrier(thread);  // the panels of the previous round are no longer read
+          for (int64_t s = begin; s < end; ++s) {
+            const Slice slice = slice_at(s, begin);
+            if (!in_place_ && (round_slices_ < num_slices_ || col0 == 0)) pack_a(block, slice, share);
+            pack_b(block, slice, share);
+          }
+          if (threads > 1) team_.barrier(thread);  // the panels of this round are complete
+          for (int64_t s = begin; s < end; ++s) multiply(block, slice_at(s, begin), share);
+        }
+      }
+    }
   }
 
  private:
@@ -134,10 +182,9 @@ class PackedGemm {
            rows * std::gcd(stride, kSetPeriod) <= kRowsInOneSet * kSetPeriod;
   }
 
-  void widen_bias(Allocator& workspace) {
+  void widen_bias(Acc* out) {
+    bias_ = out;
     const int64_t padded = round_up(n_, panel_cols_);
-    bias_.emplace(workspace, padded * static_cast<int64_t>(sizeof(Acc)));
-    Acc* out = bias_->template as<Acc>();
     for (int64_t j = 0; j < padded; ++j) {
       if (j >= n_) {
         out[j] = 0;
@@ -149,37 +196,12 @@ class PackedGemm {
     }
   }
 
-  void work(int thread, int threads) {
-    if (one_tile_) {
-      work_on_one_tile(thread, threads);
-      return;
-    }
-    for (int64_t row0 = 0; row0 < m_; row0 += block_m_) {
-      for (int64_t col0 = 0; col0 < n_; col0 += block_n_) {
-        const Block block{row0, std::min(block_m_, m_ - row0), col0, std::min(block_n_, n_ - col0)};
-        const Share share = share_of(block, thread, threads);
-        for (int64_t begin = 0; begin < num_slices_; begin += round_slices_) {
-          const int64_t end = std::min(begin + round_slices_, num_slices_);
-          const bool very_first = row0 == 0 && col0 == 0 && begin == 0;
-          if (threads > 1 && !very_first) team_.barrier(thread);  // the panels of the previous round are no longer read
-          for (int64_t s = begin; s < end; ++s) {
-            const Slice slice = slice_at(s, begin);
-            if (!in_place_ && (round_slices_ < num_slices_ || col0 == 0)) pack_a(block, slice, share);
-            pack_b(block, slice, share);
-          }
-          if (threads > 1) team_.barrier(thread);  // the panels of this round are complete
-          for (int64_t s = begin; s < end; ++s) multiply(block, slice_at(s, begin), share);
-        }
-      }
-    }
-  }
-
   // For few rows (token generation) each panel of `b` is used once. So a thread packs a panel into a buffer that stays
   // in its L1, and multiplies it immediately. The time is about the time to read `b` from memory. The sums have the
   // same bits as in `work`.
   void work_on_one_tile(int thread, int threads) {
     const Block block{0, m_, 0, n_};
-    char* a = pack_->template as<char>();
+    char* a = pack_;
     char* b = a + (num_slices_ * padded_m_ + thread * panel_cols_) * group_bytes_;
     const Share whole{
         .rows = {0, m_}, .cols = {0, n_}, .row_packers = 1, .row_packer = 0, .col_packers = 1, .col_packer = 0};
@@ -216,7 +238,7 @@ class PackedGemm {
   }
   Slice slice_at(int64_t index, int64_t round_begin) const {
     Slice slice = slice_at(index);
-    slice.a = pack_->template as<char>() + (index - round_begin) * (padded_m_ + block_n_) * group_bytes_;
+    slice.a = pack_ + (index - round_begin) * (padded_m_ + block_n_) * group_bytes_;
     slice.b = slice.a + padded_m_ * group_bytes_;
     return slice;
   }
@@ -336,11 +358,11 @@ class PackedGemm {
                        .groups = slice.groups,
                        .prefetch = prefetch,
                        .prefetch_step = prefetch_step};
-    if (slice.first && bias_) tile.add = bias_->template as<Acc>() + j;
+    if (slice.first && bias_ != nullptr) tile.add = bias_ + j;
 
     alignas(64) Acc result[kMaxTileRows * kMaxTileCols];
     if (result_is_bf16_) {
-      Acc* sums = sums_ ? sums_->template as<Acc>() + rows.begin * block_n_ + columns.begin : nullptr;
+      Acc* sums = sums_ == nullptr ? nullptr : sums_ + rows.begin * block_n_ + columns.begin;
       if (!slice.first) {
         tile.add = sums;
         tile.ld_add = block_n_;
@@ -378,7 +400,7 @@ class PackedGemm {
     }
   }
 
-  const GemmArgs& args_;
+  const GemmArgs args_;
   const GemmKernels<Acc> kernels_;
   Threads& team_;
   const int64_t m_, n_, k_;
@@ -391,20 +413,112 @@ class PackedGemm {
   bool one_tile_ = false;
   bool in_place_ = false;  // `a` is read in place
   int64_t round_slices_ = 1;
-  std::optional<ScopedBlock> pack_, sums_, bias_;
+  int64_t pack_bytes_ = 0, sums_bytes_ = 0, bias_bytes_ = 0;
+  char* pack_ = nullptr;
+  Acc* sums_ = nullptr;
+  Acc* bias_ = nullptr;
 };
+
+/// Computes one product with all threads.
+template <typename Acc>
+void run_by_team(const GemmArgs& args, const GemmKernels<Acc>& kernels, Threads& team, Allocator& workspace) {
+  PackedGemm<Acc> gemm(args, kernels, team, team.size());
+  const ScopedBlock scratch(workspace, gemm.scratch_bytes());
+  gemm.prepare(scratch.as<char>());
+  team.run(gemm.threads(), [&](int thread, int threads) { gemm.work(thread, threads); });
+}
+
+/// The division of a list of products into large products and items.
+struct ItemPlan {
+  ItemPlan(std::span<const GemmArgs> products, int threads, int64_t panel_cols)
+      : team_flops(kTeamFlops * threads), panel(panel_cols) {
+    for (const GemmArgs& product : products) {
+      if (!is_large(product)) flops += flops_of(product);
+    }
+    item_flops = flops / static_cast<double>(kItemsPerThread * threads);
+  }
+
+  bool is_large(const GemmArgs& product) const { return flops_of(product) >= team_flops; }
+  /// Returns the number of items of a product.
+  int64_t items(const GemmArgs& product) const {
+    if (is_large(product)) return 0;
+    const double wanted = flops_of(product) / std::max(item_flops, 1.0);
+    return std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, std::max<int64_t>(1, product.n() / kItemCols));
+  }
+  /// Returns item `index` of a product, which is a product of some of its columns.
+  GemmArgs item(const GemmArgs& product, int64_t index) const {
+    const Range panels = part_of(ceil_div(product.n(), panel), items(product), index);
+    const int64_t begin = panels.begin * panel;
+    const int64_t count = std::min(panels.end * panel, product.n()) - begin;
+    GemmArgs part = product;
+    part.b = product.transpose_b ? row_range(product.b, begin, count) : column_range(product.b, begin, count);
+    part.c = column_range(product.c, begin, count);
+    if (product.bias) part.bias = flat_range(product.bias, begin, count);
+    return part;
+  }
+
+  double team_flops;      // of a large product
+  int64_t panel;          // columns of a panel, which no two items share
+  double flops = 0;       // of all products that are not large
+  double item_flops = 0;  // wanted for an item
+};
+
+template <typename Acc>
+void run_all(std::span<const GemmArgs> products, const GemmKernels<Acc>& kernels, Threads& team, Allocator& workspace) {
+  const ItemPlan plan(products, team.size(), int64_t{2} * kernels.lanes);
+  // 1. large products
+  int64_t num_items = 0, item_bytes = 0;
+  for (const GemmArgs& product : products) {
+    if (plan.is_large(product)) {
+      run_by_team(product, kernels, team, workspace);
+      continue;
+    }
+    num_items += plan.items(product);
+    for (int64_t i = 0; i < plan.items(product); ++i) {
+      item_bytes = std::max(item_bytes, PackedGemm<Acc>(plan.item(product, i), kernels, team, 1).scratch_bytes());
+    }
+  }
+  if (num_items == 0) return;
+  // 2. items of the others. The items that a thread takes ascend, so it walks once through the list.
+  item_bytes = round_up(item_bytes, kScratchAlignment);
+  const double useful = std::min(plan.flops / kFlopsPerThread, static_cast<double>(num_items));
+  const int threads = static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(team.size())));
+  const ScopedBlock scratch(workspace, item_bytes * threads);
+  std::atomic<int64_t> next{0};
+  team.run(threads, [&](int thread, int /*threads*/) {
+    auto product = products.begin();
+    int64_t first = 0;  // item of the product
+    for (int64_t i = next.fetch_add(1); i < num_items; i = next.fetch_add(1)) {
+      for (; i >= first + plan.items(*product); ++product) first += plan.items(*product);
+      PackedGemm<Acc> gemm(plan.item(*product, i - first), kernels, team, 1);
+      gemm.prepare(scratch.as<char>() + thread * item_bytes);
+      gemm.work(0, 1);
+    }
+  });
+}
+
+/// Calls f(kernels) with the kernels for a storage dtype.
+template <typename F>
+void with_kernels(DType storage, Isa isa, const F& f) {
+  if (storage == DType::kFloat64) {
+    f(double_kernels(isa));
+  } else if (storage == DType::kBFloat16 && isa == Isa::kAvx512Bf16) {
+    f(bf16_dot_kernels());
+  } else {
+    f(float_kernels(isa, storage));
+  }
+}
 
 }  // namespace
 
 void packed_gemm(const GemmArgs& args, Isa isa, Threads& threads, Allocator& workspace) {
   if (args.m() == 0 || args.n() == 0) return;
-  if (args.a.dtype == DType::kFloat64) {
-    PackedGemm<double>(args, double_kernels(isa), threads, workspace).run();
-  } else if (args.a.dtype == DType::kBFloat16 && isa == Isa::kAvx512Bf16) {
-    PackedGemm<float>(args, bf16_dot_kernels(), threads, workspace).run();
-  } else {
-    PackedGemm<float>(args, float_kernels(isa, args.a.dtype), threads, workspace).run();
-  }
+  with_kernels(args.a.dtype, isa, [&](const auto& kernels) { run_by_team(args, kernels, threads, workspace); });
+}
+
+void packed_gemms(std::span<const GemmArgs> products, Isa isa, Threads& threads, Allocator& workspace) {
+  if (products.empty()) return;
+  with_kernels(products[0].a.dtype, isa, [&](const auto& kernels) { run_all(products, kernels, threads, workspace); });
 }
 
 }  // namespace ashlar::cpu

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "core/base/philox.h"
-#include "kernels/cuda/attention/fragments.h"
+#include "kernels/cuda/attention/problem.h"
+#include "kernels/cuda/dev/fragments.h"
 
 /// Dropout masks of attention probabilities, as bits. They are the masks that DropoutArgs defines.
 namespace ashlar::ASHLAR_DEV::attention {

@@ -8,6 +8,8 @@
 /// then ALiBi or the bias of T5 are applied. Attention sinks take part in the softmax.
 namespace ashlar::ASHLAR_DEV::attention {
 
+inline constexpr float kLog2E = 1.44269504F;
+
 /// ScoreChange as plain numbers and device addresses. S is the storage type. Absent parts are null.
 template <typename S>
 struct Scores {

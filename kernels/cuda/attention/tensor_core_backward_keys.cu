@@ -17,8 +17,8 @@
 // If a row of dk and dv has more than 128 columns, two blocks do steps 3c and 4 for half of the columns each.
 
 #include "kernels/cuda/attention/dropout.h"
-#include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/dev/fragments.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -231,9 +231,9 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
 
   // 4. store dk and dv
   const auto signed_scale = static_cast<float>(arrays.scores.scale);
-  StoreRows out{.rows = arrays.dk,
-                .b = b,
-                .h = g,
+  StoreRows out{.data = arrays.dk.head(b, g, p.D),
+                .stride = arrays.dk.row,
+                .align = arrays.dk.align,
                 .row = j + warp_row,
                 .limit = p.T_kv,
                 .first = first_column,
@@ -245,7 +245,9 @@ __global__ void __launch_bounds__(Plan::kThreads) keys_kernel(Problem p, Backwar
         return float2{signed_scale, signed_scale};
       },
       k_tile, warp_row, out, lane);
-  out.rows = arrays.dv;
+  out.data = arrays.dv.head(b, g, p.D);
+  out.stride = arrays.dv.row;
+  out.align = arrays.dv.align;
   store_rows<kRowTiles, kWidth / 8>(
       dv,
       [&](int) {

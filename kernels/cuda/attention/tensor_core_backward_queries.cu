@@ -16,8 +16,8 @@
 //   4. multiplies dq by scale and stores or adds it, rounded once.
 
 #include "kernels/cuda/attention/dropout.h"
-#include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/dev/fragments.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
 namespace ashlar::ASHLAR_DEV::attention {
@@ -160,9 +160,9 @@ __global__ void __launch_bounds__(Plan::kThreads) queries_kernel(Problem p, Back
         return float2{signed_scale, signed_scale};
       },
       q_tile, warp_row,
-      {.rows = arrays.dq,
-       .b = b,
-       .h = h,
+      {.data = arrays.dq.head(b, h, p.D),
+       .stride = arrays.dq.row,
+       .align = arrays.dq.align,
        .row = t + warp_row,
        .limit = p.T_q,
        .D = p.D,

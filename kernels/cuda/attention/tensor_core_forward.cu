@@ -16,8 +16,8 @@
 //      sink, lse -inf.
 
 #include "kernels/cuda/attention/dropout.h"
-#include "kernels/cuda/attention/fragments.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/dev/fragments.h"
 #include "kernels/cuda/dev/math.h"
 #include "kernels/cuda/host/launch_kernel.h"
 
@@ -211,7 +211,12 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks) forward_kernel(
     return float2{factor[0], factor[1]};
   };
   store_rows<kRowTiles, kD / 8>(out, finish, q_tile, warp_row,
-                                {.rows = arrays.out, .b = b, .h = h, .row = t + warp_row, .limit = p.T_q, .D = p.D},
+                                {.data = arrays.out.head(b, h, p.D),
+                                 .stride = arrays.out.row,
+                                 .align = arrays.out.align,
+                                 .row = t + warp_row,
+                                 .limit = p.T_q,
+                                 .D = p.D},
                                 lane);
 }
 

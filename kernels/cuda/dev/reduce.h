@@ -26,6 +26,16 @@ __device__ __forceinline__ A warp_reduce(A value, Op op, int lanes = 32) {
   return value;
 }
 
+/// Returns the sum of `value` over this lane and all lower lanes. The whole warp must call it.
+__device__ __forceinline__ int warp_prefix_sum(int value) {
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int lower = __shfl_up_sync(0xffffffffU, value, static_cast<unsigned>(offset));
+    if (lane >= offset) value += lower;
+  }
+  return value;
+}
+
 /// The group of threads that processes one row together. A block is divided into `count` groups of `lanes` threads,
 /// where `lanes` is a power of two up to 32 or a multiple of 32. `index` is the index of this thread's group in the
 /// block, `rank` is the index of this thread in its group.

@@ -273,6 +273,11 @@ Rows<T> rows_of(const MutView& v) {
   return {static_cast<T*>(v.data), v.stride};
 }
 
+/// Returns the alignment of every row of a view in bytes: a power of 2, at most 16.
+inline int row_alignment(const ConstView& v) {
+  const auto stride = static_cast<uint64_t>(v.rows > 1 ? v.stride * size_of(v.dtype) : 0);
+  return 1 << std::countr_zero(reinterpret_cast<uintptr_t>(v.data) | stride | 16U);
+}
 /// True if vectors of `width` elements are aligned in every row of a view. True for an absent view.
 inline bool rows_aligned(const ConstView& v, int64_t width) {
   const int64_t bytes = std::min<int64_t>(16, width * size_of(v.dtype));
