@@ -21,6 +21,7 @@ struct LayerMetric {
   std::string metric;  ///< the key in metrics.jsonl, without white space
   Join join = Join::kSum;
   Per per = Per::kStep;
+  int64_t divisor = 1;      ///< the value is also divided by this, e.g. by the number of layers that add to it
   AxisSet replicated_over;  ///< ranks along these axes have equal values, of which only one is counted
 
   bool operator==(const LayerMetric&) const = default;

@@ -41,6 +41,8 @@ void print_table(const model::ParameterCount& count, const TableFormat& format, 
   row("positions", format.fixed(count.positions));
   row("attention", format.fixed(count.attention));
   row("ffn", format.fixed(count.ffn));
+  if (count.experts > 0) row("experts", format.fixed(count.experts));
+  if (count.routers > 0) row("routers", format.fixed(count.routers));
   row("norms", format.fixed(count.norms));
   row("biases", format.fixed(count.biases));
   row("head", format.per_id(count.head));
@@ -119,6 +121,11 @@ int run_params_command(Words words, Session& session) {
   if (m.vocab_padded() != m.vocab_size) {
     log.info(absl::StrFormat("the vocabulary of %d is padded to %d rows; the padding is masked and counted above",
                              m.vocab_size, m.vocab_padded()));
+  }
+  if (count.experts > 0) {
+    const int64_t active = model::active_parameters(m);
+    log.info(absl::StrFormat("active: %d, those that a token meets (%d of %d experts of a layer)", active, m.moe.top_k,
+                             m.moe.experts));
   }
   log.info(absl::StrFormat("in matrix products: %d (6 N = %.4g flops per token)", model::matmul_parameters(m),
                            6.0 * static_cast<double>(model::matmul_parameters(m))));

@@ -10,6 +10,7 @@
 #include "launch/commands/session.h"
 #include "launch/zoo/comparison.h"
 #include "launch/zoo/recipes.h"
+#include "parallel/model/parameter_count.h"
 
 namespace ashlar::launch {
 
@@ -24,7 +25,7 @@ const char* const kZooHelp =
     "                             the published models nearest to a configuration; which of its options are common,\n"
     "                             rare or unique; ratios outside the published range\n"
     "\n"
-    "Dense decoder-only models as published (configs/zoo); unpublished values are marked there.\n";
+    "Decoder-only models as published (configs/zoo); unpublished values are marked there.\n";
 
 namespace {
 
@@ -35,12 +36,14 @@ std::string human_count(int64_t n) {
 }
 
 void list_models(Log& log) {
-  log.info(absl::StrFormat("%-18s %9s  %6s %7s %9s %8s %7s %8s  %s", "model", "params", "layers", "d_model", "heads/KV",
-                           "head_dim", "d_ff", "context", "name"));
+  log.info(absl::StrFormat("%-18s %9s %9s  %6s %7s %9s %8s %7s %8s  %s", "model", "params", "active", "layers",
+                           "d_model", "heads/KV", "head_dim", "d_ff", "context", "name"));
   for (const zoo::Published& p : zoo::published_models()) {
     const model::ModelConfig& m = p.config.model;
-    log.info(absl::StrFormat("%-18s %9s  %6d %7d %9s %8d %7d %8d  %s", p.id, human_count(p.parameters), m.n_layers,
-                             m.d_model, str_cat(m.n_heads, "/", m.n_kv_heads), m.head_dim, m.d_ff,
+    const bool experts = m.moe.experts > 0;
+    log.info(absl::StrFormat("%-18s %9s %9s  %6d %7d %9s %8d %7d %8d  %s", p.id, human_count(p.parameters),
+                             experts ? human_count(model::active_parameters(m)) : "", m.n_layers, m.d_model,
+                             str_cat(m.n_heads, "/", m.n_kv_heads), m.head_dim, experts ? m.moe.d_ff : m.d_ff,
                              p.config.train.sequence_length, p.title));
   }
 }

@@ -36,6 +36,8 @@ void resolve_sizes(Resolver& r, ModelConfig& m) {
            {"model.d_model", "ffn.gated", "ffn.multiple_of"},
            m.ffn.gated ? str_cat("8/3 d_model rounded up to ", multiple_of) : "4 d_model");
 
+  if (m.moe.experts > 0) r.derive("moe.d_ff", m.d_ff, {"model.d_ff", "moe.experts"}, "model.d_ff");
+
   const auto& dataset = r.facts().dataset_vocab_size;
   if (r.given("vocab.size")) {
     if (dataset && m.vocab_size < *dataset)
@@ -178,6 +180,7 @@ bool constraint_is_valid(const Resolver& r, std::string_view key) {
   if (key == "attn.global_n_kv_heads") return r.valid({"model.n_heads"});
   if (key == "attn.k_eq_v") return r.valid({"model.head_dim", "attn.global_head_dim"});
   if (key == "attn.scale") return r.valid({"model.head_dim"});
+  if (key.starts_with("moe.")) return r.valid({"moe.experts", "moe.top_k", "moe.groups", "model.n_layers", "ffn.act"});
   if (key == "ffn.gated") return r.valid({"ffn.act"});
   if (key == "ffn.clamp" || key == "ffn.linear_offset") return r.valid({"ffn.gated"});
   return true;

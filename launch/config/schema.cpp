@@ -56,6 +56,9 @@ bool quoted_type(const KeySpec& s) {
 std::string KeySpec::name() const { return str_cat(section, ".", key); }
 
 Scope scope_of(const KeySpec& spec) {
+  // The losses of the router are part of the training, unlike the other keys of their section.
+  for (const char* loss : {"moe.balance", "moe.balance_coef", "moe.z_coef"})
+    if (spec.name() == loss) return Scope::kModel;
   for (const SectionDoc& section : sections())
     if (std::string_view(section.section) == spec.section) return section.scope;
   throw Bug(str_cat("no section ", spec.section, " in the schema"));
@@ -131,16 +134,22 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"layer_norm_eps", "norm.eps"},
     {"logits_scaling", "head.logit_scale"},
     {"max_position_embeddings", "pos.max_positions"},
+    {"moe_intermediate_size", "moe.d_ff"},
     {"n_embd", "model.d_model"},
     {"n_head", "model.n_heads"},
     {"n_inner", "model.d_ff"},
     {"n_layer", "model.n_layers"},
     {"n_positions", "pos.max_positions"},
+    {"n_routed_experts", "moe.experts"},
     {"no_rope_layers", "rope.base_cycle"},
+    {"norm_topk_prob", "moe.renormalize"},
     {"num_attention_heads", "model.n_heads"},
+    {"num_experts", "moe.experts"},
+    {"num_experts_per_tok", "moe.top_k"},
     {"num_heads", "model.n_heads"},
     {"num_hidden_layers", "model.n_layers"},
     {"num_key_value_heads", "model.n_kv_heads"},
+    {"num_local_experts", "moe.experts"},
     {"original_max_position_embeddings", "rope.original_positions"},
     {"partial_rotary_factor", "rope.fraction"},
     {"qk_layernorm", "attn.qk_norm"},
@@ -152,6 +161,8 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"rope_type", "rope.scaling"},
     {"rotary_dim", "rope.dims"},
     {"rotary_pct", "rope.fraction"},
+    {"routed_scaling_factor", "moe.scale"},
+    {"router_aux_loss_coef", "moe.balance_coef"},
     {"sliding_window", "attn.window_cycle"},
     {"theta", "rope.base"},
     {"tie_word_embeddings", "head.tie"},

@@ -75,9 +75,24 @@ constexpr Condition kDynamic = {"rope.scaling = \"dynamic\"", scaling_is<model::
 constexpr Condition kQkNorm = {"attn.qk_norm is not none",
                                [](const RunConfig& c) { return c.model.qk_norm.kind != model::QkNorm::kNone; },
                                "attn.qk_norm"};
+constexpr Condition kTemperature = {"attn.temperature_positions is above 0",
+                                    [](const RunConfig& c) { return c.model.attn.temperature_positions > 0; },
+                                    "attn.temperature_positions"};
 constexpr Condition kMla = {"attn.kind = \"mla\"",
                             [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; },
                             "attn.kind"};
+constexpr Condition kMoe = {"moe.experts is above 0", [](const RunConfig& c) { return c.model.moe.experts > 0; },
+                            "moe.experts"};
+constexpr Condition kRenormalized = {
+    "moe.renormalize = true", [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.renormalize; },
+    "moe.experts|moe.renormalize"};
+constexpr Condition kGroups = {"moe.groups is above 1",
+                               [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.groups > 1; },
+                               "moe.experts|moe.groups"};
+constexpr Condition kShared = {
+    "moe.shared_d_ff is above 0",
+    [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.shared_d_ff > 0; },
+    "moe.experts|moe.shared_d_ff"};
 constexpr Condition kAlibi = {
     "pos.type = \"alibi\"", [](const RunConfig& c) { return c.model.pos.type == model::PosType::kAlibi; }, "pos.type"};
 constexpr Condition kT5Bias = {"pos.type = \"t5_bias\"",
@@ -183,6 +198,66 @@ constexpr KeySpec kModelKeys[] = {
             "(phi-3-small: 20)."},
     {.section = "ffn", .key = "linear_offset", .member = MEMBER(model.ffn.linear_offset), .fallback = "0", .low = -1e6,
      .high = 1e6, .doc = "Added to the up values of a gated FFN, after the clamp (phi-3-small: 1)."},
+
+    // ---- moe
+    {.section = "moe", .key = "experts", .member = MEMBER(model.moe.experts), .fallback = "0", .low = 0, .high = 4096,
+     .unit = "experts",
+     .doc = "Feed-forward networks of a layer, of which a router chooses moe.top_k for each token; 0: one network for "
+            "all tokens. Experts have the activation, biases, clamp and offset of the sections ffn and bias. No token "
+            "is dropped."},
+    {.section = "moe", .key = "top_k", .member = MEMBER(model.moe.top_k), .fallback = "2", .low = 1, .high = 4096,
+     .when = kMoe, .unit = "experts", .doc = "Experts that process a token."},
+    {.section = "moe", .key = "d_ff", .member = MEMBER(model.moe.d_ff), .need = kDerived, .rule = "model.d_ff",
+     .low = 1, .high = 16 * kMega, .when = kMoe, .example = "768", .unit = "columns", .doc = "Width of an expert."},
+    {.section = "moe", .key = "first_layer", .member = MEMBER(model.moe.first_layer), .fallback = "0", .low = 0,
+     .high = 10000, .when = kMoe, .unit = "layer",
+     .doc = "First layer with experts; the layers before it are dense (DeepSeek V3: 3)."},
+    {.section = "moe", .key = "every", .member = MEMBER(model.moe.every), .fallback = "1", .low = 1, .high = 10000,
+     .when = kMoe, .unit = "layers", .doc = "Layer i has experts only if this divides i + 1 (Llama 4 Maverick: 2)."},
+    {.section = "moe", .key = "dense_layers", .member = MEMBER(model.moe.dense_layers), .need = kOptional, .low = 0,
+     .high = 10000, .when = kMoe, .example = "[0, 5]", .unit = "layers",
+     .doc = "Further layers without experts, in ascending order."},
+    {.section = "moe", .key = "shared_d_ff", .member = MEMBER(model.moe.shared_d_ff), .fallback = "0", .low = 0,
+     .high = 16 * kMega, .when = kMoe, .unit = "columns",
+     .doc = "Width of the shared expert, which processes every token; 0: none. n shared experts of width w are one of "
+            "width n * w."},
+    {.section = "moe", .key = "shared_gate", .member = MEMBER(model.moe.shared_gate), .fallback = "false",
+     .when = kShared,
+     .doc = "The output of the shared expert is multiplied by sigmoid(w x), w a learned row (Qwen 2)."},
+    {.section = "moe", .key = "scale_input", .member = MEMBER(model.moe.scale_input), .fallback = "false",
+     .when = kMoe, .doc = "The weight of an expert multiplies its input, not its output (Llama 4)."},
+    {.section = "moe", .key = "score", .member = MEMBER(model.moe.score), .fallback = "softmax", .when = kMoe,
+     .doc = "Scores of the experts: the softmax of the router's logits over all experts, or the sigmoid of each logit "
+            "(DeepSeek V3)."},
+    {.section = "moe", .key = "renormalize", .member = MEMBER(model.moe.renormalize), .fallback = "true",
+     .when = kMoe,
+     .doc = "The weights of the chosen experts are their scores divided by their sum; with score softmax this equals "
+            "the softmax over the chosen logits (Mixtral). false: the scores themselves (OLMoE)."},
+    {.section = "moe", .key = "sum_floor", .member = MEMBER(model.moe.sum_floor), .fallback = "0", .low = 0, .high = 1,
+     .when = kRenormalized, .doc = "Least value of the sum that divides the weights (ERNIE 4.5: 1e-12)."},
+    {.section = "moe", .key = "sum_eps", .member = MEMBER(model.moe.sum_eps), .fallback = "0", .low = 0, .high = 1,
+     .when = kRenormalized, .doc = "Added to the sum that divides the weights (DeepSeek V3: 1e-20)."},
+    {.section = "moe", .key = "scale", .member = MEMBER(model.moe.scale), .fallback = "1", .low = 0, .high = 1e6,
+     .low_open = true, .when = kMoe, .doc = "Factor on the weights of the chosen experts (DeepSeek V3: 2.5)."},
+    {.section = "moe", .key = "groups", .member = MEMBER(model.moe.groups), .fallback = "1", .low = 1, .high = 4096,
+     .when = kMoe, .unit = "groups",
+     .doc = "Groups of consecutive experts; a token chooses among the experts of its best moe.top_groups groups."},
+    {.section = "moe", .key = "top_groups", .member = MEMBER(model.moe.top_groups), .fallback = "1", .low = 1,
+     .high = 4096, .when = kGroups, .unit = "groups", .doc = "Groups from which the experts of a token are chosen."},
+    {.section = "moe", .key = "group_score", .member = MEMBER(model.moe.group_score), .fallback = "top_two",
+     .when = kGroups,
+     .doc = "Score of a group: max, its largest score (DeepSeek V2), or top_two, the sum of its two largest (V3)."},
+    {.section = "moe", .key = "router_bias", .member = MEMBER(model.moe.router_bias), .fallback = "false",
+     .when = kMoe, .doc = "Bias on the router's logits (gpt-oss)."},
+    {.section = "moe", .key = "balance", .member = MEMBER(model.moe.balance), .fallback = "sequence", .when = kMoe,
+     .doc = "Balance loss E * sum over experts of f * P, per sequence: f is an expert's share of the choices, P the "
+            "mean of its scores divided by their sum. It is 1 if all experts are chosen equally often. The mean over "
+            "tokens and layers does not depend on the mesh or the micro-batch, unlike a loss per micro-batch."},
+    {.section = "moe", .key = "balance_coef", .member = MEMBER(model.moe.balance_coef), .fallback = "0.01", .low = 0,
+     .high = 1e3, .when = kMoe, .doc = "Factor of the balance loss, which is not part of the logged loss."},
+    {.section = "moe", .key = "z_coef", .member = MEMBER(model.moe.z_coef), .fallback = "0", .low = 0, .high = 1,
+     .when = kMoe,
+     .doc = "Adds z_coef * mean(log(Z)^2) of the router's logits, the mean over tokens and layers (ST-MoE: 1e-3)."},
 
     // ---- pos
     {.section = "pos", .key = "type", .member = MEMBER(model.pos.type), .fallback = "rope", .unsupported = "xl_rel",
@@ -313,6 +388,9 @@ constexpr KeySpec kModelKeys[] = {
      .when = kQkNorm, .doc = "A bias beside the gain of the norm on queries and keys (Chameleon)."},
     {.section = "attn", .key = "qk_norm_order", .member = MEMBER(model.qk_norm.order), .fallback = "before_rope",
      .when = kQkNorm, .doc = "Position of the norm on queries and keys: before the rotation, or after it (Llama 4)."},
+    {.section = "attn", .key = "qk_norm_layers", .member = MEMBER(model.qk_norm.layers), .fallback = "all",
+     .when = kQkNorm,
+     .doc = "Layers with the norm on queries and keys: all, those that rotate (Llama 4), or those that do not."},
     {.section = "attn", .key = "qk_norm_eps", .member = MEMBER(model.qk_norm.eps), .need = kDerived, .rule = "norm.eps",
      .low = 0, .high = 1, .low_open = true, .when = kQkNorm, .example = "1e-6",
      .doc = "Added to the variance or mean square of queries and keys."},
@@ -336,10 +414,17 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "A learned score for each query head takes part in the softmax without a value (gpt-oss)."},
     {.section = "attn", .key = "temperature_beta", .member = MEMBER(model.attn.temperature_beta), .fallback = "0",
      .low = 0, .high = 1e6,
-     .doc = "Queries at position t are multiplied by 1 + beta ln(1 + floor(t / temperature_positions)) (Ministral 3)."},
+     .doc = "Queries at position t are multiplied by 1 + beta ln(1 + floor((t + temperature_offset) / "
+            "temperature_positions)) (Ministral 3, Llama 4)."},
     {.section = "attn", .key = "temperature_positions", .member = MEMBER(model.attn.temperature_positions),
      .fallback = "0", .low = 0, .high = 16 * kMega, .unit = "tokens",
      .doc = "Positions per temperature step; 0 is off. Rotary positions over whole heads only."},
+    {.section = "attn", .key = "temperature_offset", .member = MEMBER(model.attn.temperature_offset), .fallback = "0",
+     .low = 0, .high = 16 * kMega, .when = kTemperature, .unit = "tokens",
+     .doc = "Added to a position before it is divided by temperature_positions (Llama 4: 1)."},
+    {.section = "attn", .key = "temperature_layers", .member = MEMBER(model.attn.temperature_layers), .fallback = "all",
+     .when = kTemperature,
+     .doc = "Layers with the temperature: all, those that rotate, or those that do not (Llama 4)."},
 
     // ---- dropout
     {.section = "dropout", .key = "embed", .member = MEMBER(model.dropout.embed), .fallback = "0", .low = 0, .high = 1,

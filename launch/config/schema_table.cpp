@@ -43,6 +43,7 @@ constexpr SectionDoc kSections[] = {
     {"block", "how attention and FFN are joined", Scope::kWeights},
     {"bias", "which linears have a bias", Scope::kWeights},
     {"ffn", "the feed-forward layer", Scope::kWeights},
+    {"moe", "experts in place of the feed-forward layer", Scope::kWeights},
     {"pos", "position information", Scope::kWeights},
     {"rope", "rotary positions", Scope::kWeights},
     {"attn", "attention", Scope::kWeights},

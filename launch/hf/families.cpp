@@ -62,7 +62,15 @@ namespace ashlar::hf {
   X(baichuan)                 \
   X(apertus)                  \
   X(youtu)                    \
-  X(minicpm3)
+  X(minicpm3)                 \
+  X(mixtral)                  \
+  X(qwen3_moe)                \
+  X(qwen2_moe)                \
+  X(olmoe)                    \
+  X(granitemoe)               \
+  X(deepseek_v2)              \
+  X(gpt_oss)                  \
+  X(llama4_text)
 
 #define DECLARE(NAME) Family NAME();
 ASHLAR_HF_FAMILIES(DECLARE)

@@ -27,6 +27,22 @@ struct Row {
 };
 using Rows = std::vector<Row>;
 
+/// A form in which files store the experts of a layer, by names after prefix + layers + number + "." (TensorNames).
+struct ExpertForm {
+  const char* experts = "mlp.experts.";  ///< prefix of the names below
+  /// false: a tensor [rows, cols] for each matrix of each expert, named experts + number + "." + gate, up or down, with
+  /// ".weight" and ".bias".
+  /// true: one tensor for all experts, of whole names: experts + gate_up, gate and up of each expert, [experts, 2 rows,
+  /// cols], and experts + down; their biases have these names and "_bias".
+  bool fused = false;
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+  const char* gate_up = "gate_up_proj";
+  bool transposed = false;   ///< fused: each matrix is stored as [in, out]
+  bool interleaved = false;  ///< fused: rows of gate and up alternate; else the gate's rows come first
+};
+
 /// The names of a family's tensors in its files, without ".weight" and ".bias". The defaults are Llama's names, and
 /// OLMo 2's for norms on outputs; a family sets only the names that differ. A name that no model of the family uses may
 /// keep its default.
@@ -62,6 +78,11 @@ struct TensorNames {
   const char* gate_up = "";  ///< fused tensor of gate and up, the gate's rows first; "": two tensors
   const char* down = "mlp.down_proj";
   const char* out_scalar = "layer_scalar";
+  const char* router = "mlp.gate";
+  const char* router_alias = "";              ///< another name of the router: read, never written
+  std::vector<ExpertForm> expert_forms = {};  ///< the forms that an import reads; an export writes the first
+  const char* shared = "mlp.shared_expert.";  ///< prefix of gate_proj, up_proj and down_proj of the shared expert
+  const char* shared_gate = "mlp.shared_expert_gate";
 
   /// Number of groups in the rows of `qkv`. A group has its queries, then its keys, then its values. 0: one group per
   /// KV head.

@@ -173,8 +173,11 @@ std::string starting_config(const HfConfig& config, bool tokenizer, const std::f
       tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
                           std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
                 : "# The dataset must use the model's token ids; the import has no tokenizer to compare with.\n",
-      "# Steps, batch and learning rate are a start; `ashlar explain all` lists every key.\n\n[run]\n", run,
-      "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
+      "# Steps, batch and learning rate are a start; `ashlar explain all` lists every key.\n",
+      config.model.moe.experts > 0
+          ? "# The class trains without a balance loss of the experts; for one, set moe.balance = \"sequence\".\n"
+          : "",
+      "\n[run]\n", run, "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
       "\n\n# The model of run.init_from: a different value is an error.\n", config::model_to_toml(config.model),
       "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
       "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # low, since these weights are "

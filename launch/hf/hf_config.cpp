@@ -58,7 +58,8 @@ ReadBack read_back(const Family& family, const ModelConfig& config) {
 
 /// True for settings that no config.json has: padding of the vocabulary, init, terms of the loss.
 bool is_ours_alone(std::string_view key) {
-  return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.");
+  return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.") ||
+         key.starts_with("moe.balance") || key == "moe.z_coef";
 }
 
 const Family* family_of(const nlohmann::json& root, const std::string& name) {
@@ -166,16 +167,62 @@ ModelConfig with_canonical_heads(ModelConfig m) {
   return m;
 }
 
+/// Returns the model with one way to say which layers have experts, and the defaults of settings without effect.
+ModelConfig with_canonical_experts(ModelConfig m) {
+  model::MoeConfig& moe = m.moe;
+  const model::MoeConfig defaults;
+  if (moe.experts == 0) {
+    moe = defaults;
+    return m;
+  }
+  std::vector<int64_t> dense;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer)
+    if (!m.has_experts(layer)) dense.push_back(layer);
+  moe.first_layer = defaults.first_layer;
+  moe.every = defaults.every;
+  moe.dense_layers = dense;
+  if (dense.empty()) m.d_ff = moe.d_ff;
+  if (moe.shared_d_ff == 0) moe.shared_gate = false;
+  if (!moe.renormalize) moe.sum_floor = moe.sum_eps = 0;
+  if (moe.groups == moe.top_groups) moe.groups = moe.top_groups = 1;
+  if (moe.groups == 1) {
+    moe.top_groups = defaults.top_groups;
+    moe.group_score = defaults.group_score;
+  }
+  return m;
+}
+
+/// Returns the model without settings of rotating and other layers that apply to no layer, or to all.
+ModelConfig with_canonical_rotation_kinds(ModelConfig m) {
+  bool rotated = false, unrotated = false;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer)
+    (model::is_of_kind(m, layer, model::RotationKind::kRotated) ? rotated : unrotated) = true;
+  const auto narrowed = [&](model::RotationKind& kind) {
+    const bool none = kind == model::RotationKind::kRotated ? !rotated : !unrotated;
+    const bool some = kind != model::RotationKind::kAll;
+    if (some && (!rotated || !unrotated)) kind = model::RotationKind::kAll;
+    return some && none;
+  };
+  if (m.qk_norm.kind == model::QkNorm::kNone || narrowed(m.qk_norm.layers)) m.qk_norm = {};
+  model::AttentionConfig& attn = m.attn;
+  if (narrowed(attn.temperature_layers) || attn.temperature_beta == 0 || attn.temperature_positions == 0) {
+    attn.temperature_beta = 0;
+    attn.temperature_positions = attn.temperature_offset = 0;
+    attn.temperature_layers = model::RotationKind::kAll;
+  }
+  return m;
+}
+
 }  // namespace
 
 ModelConfig with_shortest_cycle(ModelConfig m) {
   m = with_canonical_heads(std::move(m));
+  m = with_canonical_experts(std::move(m));
+  m = with_canonical_rotation_kinds(std::move(m));
   m = model::with_canonical_rope(std::move(m));
   m.attn.window_cycle = model::shortest_cycle(model::layer_windows(m));
   m.attn.last_layer_full = false;
   if (m.attn.window_cycle == std::vector<int64_t>{-1}) m.attn.window_kind = model::WindowKind::kSliding;
-  if (m.attn.temperature_beta == 0) m.attn.temperature_positions = 0;
-  if (m.attn.temperature_positions == 0) m.attn.temperature_beta = 0;
   return m;
 }
 
@@ -202,6 +249,7 @@ ModelConfig completed(const Family& family, const ModelConfig& config) {
             .attn_out = m.bias.attn_out || has.bias.attn_out,
             .ffn = m.bias.ffn || has.bias.ffn,
             .lm_head = m.bias.lm_head || has.bias.lm_head};
+  m.moe.router_bias = m.moe.router_bias || (m.moe.experts > 0 && has.moe.router_bias);
   if (model::qk_norm_has_gain(m) && m.qk_norm.kind == has.qk_norm.kind)
     m.qk_norm.bias = m.qk_norm.bias || has.qk_norm.bias;
   return m;
@@ -216,7 +264,9 @@ bool is_completion(const ModelConfig& config, std::string_view name) {
   if (norm) return config.norm.affine != NormAffine::kScaleBias;
   if (name.find(".attn.out.") != std::string_view::npos) return !config.bias.attn_out;
   if (name.find(".attn.") != std::string_view::npos) return !config.bias.qkv;
-  if (name.find(".ffn.") != std::string_view::npos) return !config.bias.ffn;
+  if (name.ends_with(".moe.router.bias")) return !config.moe.router_bias;
+  if (name.find(".ffn.") != std::string_view::npos || name.find(".moe.") != std::string_view::npos)
+    return !config.bias.ffn;
   return !config.bias.lm_head;
 }
 

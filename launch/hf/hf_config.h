@@ -45,7 +45,7 @@ std::vector<int64_t> parse_generation_eos(const std::string& json, const std::st
 
 /// Returns the model in a canonical form, so that models with the same layers compare as equal: the shortest cycles of
 /// windows and rotary bases, the global_* settings of layers with full attention only if they differ from the settings
-/// of layers with a window, and no query temperature if it is always 1.
+/// of layers with a window, a list of the layers without experts, and defaults for settings without effect.
 model::ModelConfig with_shortest_cycle(model::ModelConfig config);
 
 /// Returns why a family cannot represent a model: one text for each setting that differs, e.g. `norm.type = rmsnorm:

@@ -105,14 +105,10 @@ Plan plan_export(const ExportArgs& args) {
 class RowAssembler {
  public:
   RowAssembler(const TensorMapping& mapping, io::FileDType dtype, TensorSource& source)
-      : mapping_(mapping), dtype_(dtype), source_(source), rows_(mapping.hf_shape[0]) {
-    if (mapping.hf_shape.size() > 1) row_elems_ = mapping.hf_shape[1];
-    if (mapping.transpose) std::swap(rows_, row_elems_);
-  }
+      : mapping_(mapping), dtype_(dtype), source_(source), layout_(row_layout(mapping)) {}
 
-  int64_t rows() const { return rows_; }
-  int64_t row_elems() const { return row_elems_; }
-  int64_t row_bytes() const { return row_elems_ * io::size_of(dtype_); }
+  const RowLayout& layout() const { return layout_; }
+  int64_t row_bytes() const { return layout_.row_elems * io::size_of(dtype_); }
 
   /// Fills `out` with rows, beginning at `row`.
   void read(int64_t row, std::span<std::byte> out) {
@@ -122,9 +118,13 @@ class RowAssembler {
       // query heads in a fused tensor of q, k and v.
       std::vector<RowBlock> run;
       for (const RowBlock& block : part.blocks) {
-        const int64_t first = std::max(block.hf_row, row), last = std::min(block.hf_row + block.rows, end);
+        // The block's rows [first, last) are in the window.
+        const int64_t first = block_rows_before(block, row), last = block_rows_before(block, end);
         if (first >= last) continue;
-        const RowBlock rows{.hf_row = first, .our_row = block.our_row + first - block.hf_row, .rows = last - first};
+        const RowBlock rows{.hf_row = block.hf_row + first * block.hf_step,
+                            .our_row = block.our_row + first,
+                            .rows = last - first,
+                            .hf_step = block.hf_step};
         if (!run.empty() && run.back().our_row + run.back().rows != rows.our_row)
           take(part, std::exchange(run, {}), row, out);
         run.push_back(rows);
@@ -134,22 +134,31 @@ class RowAssembler {
   }
 
  private:
+  /// Returns how many rows of the block precede row `row` of the exported tensor.
+  static int64_t block_rows_before(const RowBlock& block, int64_t row) {
+    return std::clamp((row - block.hf_row + block.hf_step - 1) / block.hf_step, int64_t{0}, block.rows);
+  }
+
   void take(const TensorPart& part, const std::vector<RowBlock>& run, int64_t window_row, std::span<std::byte> out) {
     const io::TensorSpec& spec = *source_.find(part.name);
     const int64_t our_row = run.front().our_row, rows = run.back().our_row + run.back().rows - our_row;
-    read_.resize(static_cast<size_t>(rows * row_elems_ * io::size_of(spec.dtype)));
+    read_.resize(static_cast<size_t>(rows * layout_.row_elems * io::size_of(spec.dtype)));
     source_.read_rows(part.name, our_row, read_);
     check_finite(spec, our_row);
     converted_.resize(static_cast<size_t>(rows * row_bytes()));
     const int64_t lost = convert_elements(spec.dtype, read_, dtype_, converted_);
     if (lost >= 0) {
-      throw input_error("hf", part.name, " element ", our_row * row_elems_ + lost, " is out of range for ",
+      throw input_error("hf", part.name, " element ", our_row * layout_.row_elems + lost, " is out of range for ",
                         torch_name(dtype_), "; choose a dtype with a larger range, e.g. --dtype fp32");
     }
     for (const RowBlock& block : run) {
-      std::memcpy(out.data() + (block.hf_row - window_row) * row_bytes(),
-                  converted_.data() + (block.our_row - our_row) * row_bytes(),
-                  static_cast<size_t>(block.rows * row_bytes()));
+      // Adjacent rows are copied at once.
+      const int64_t at_once = block.hf_step == 1 ? block.rows : 1;
+      for (int64_t i = 0; i < block.rows; i += at_once) {
+        std::memcpy(out.data() + (block.hf_row + i * block.hf_step - window_row) * row_bytes(),
+                    converted_.data() + (block.our_row + i - our_row) * row_bytes(),
+                    static_cast<size_t>(at_once * row_bytes()));
+      }
     }
   }
 
@@ -159,7 +168,7 @@ class RowAssembler {
     const auto size = static_cast<size_t>(io::size_of(spec.dtype));
     throw Error(
         ExitCode::kNonFinite, "hf",
-        str_cat(spec.name, " element ", our_row * row_elems_ + element, " is ",
+        str_cat(spec.name, " element ", our_row * layout_.row_elems + element, " is ",
                 io::non_finite_word(spec.dtype, std::span(read_).subspan(static_cast<size_t>(element) * size, size)),
                 ", the first such value in the order of the files; the model would compute only NaN: export another "
                 "checkpoint"));
@@ -168,7 +177,7 @@ class RowAssembler {
   const TensorMapping& mapping_;
   io::FileDType dtype_;
   TensorSource& source_;
-  int64_t rows_, row_elems_ = 1;
+  RowLayout layout_;
   std::vector<std::byte> read_, converted_;
 };
 
@@ -181,28 +190,36 @@ void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const Expor
     convert_elements(io::FileDType::kF64, std::as_bytes(std::span(values)), dtype, stored);
     return writer.write(mapping.hf_name, stored);
   }
-  RowAssembler rows(mapping, dtype, args.source);
-  const int64_t element = io::size_of(dtype);
-  const int64_t rows_at_once = std::max<int64_t>(1, args.window_bytes / rows.row_bytes());
+  RowAssembler assembler(mapping, dtype, args.source);
+  const RowLayout& layout = assembler.layout();
+  const int64_t rows_at_once = std::max<int64_t>(1, args.window_bytes / assembler.row_bytes());
   std::vector<std::byte> window, flipped, stored;
-  if (mapping.transpose) stored.resize(static_cast<size_t>(rows.rows() * rows.row_bytes()));
-  for (int64_t row = 0; row < rows.rows(); row += rows_at_once) {
-    const int64_t count = std::min(rows_at_once, rows.rows() - row);
-    window.resize(static_cast<size_t>(count * rows.row_bytes()));
-    rows.read(row, window);
-    if (!mapping.transpose) {
-      writer.write(mapping.hf_name, window);
-      continue;
+  // Calls put(row, count) for the windows of rows [begin, end), with the rows in `window`.
+  const auto in_windows = [&](int64_t begin, int64_t end, const auto& put) {
+    for (int64_t row = begin; row < end; row += rows_at_once) {
+      const int64_t count = std::min(rows_at_once, end - row);
+      window.resize(static_cast<size_t>(count * assembler.row_bytes()));
+      assembler.read(row, window);
+      put(row, count);
     }
-    // Rows of the source are columns of the exported matrix: this window has `count` elements of each exported row.
-    flipped.resize(window.size());
-    transpose(window, count, rows.row_elems(), element, flipped);
-    for (int64_t i = 0; i < rows.row_elems(); ++i) {
-      std::memcpy(stored.data() + (i * rows.rows() + row) * element, flipped.data() + i * count * element,
-                  static_cast<size_t>(count * element));
-    }
+  };
+  if (!mapping.transpose)
+    return in_windows(0, layout.all_rows(), [&](int64_t, int64_t) { writer.write(mapping.hf_name, window); });
+  const int64_t element = io::size_of(dtype);
+  stored.resize(static_cast<size_t>(layout.rows * assembler.row_bytes()));
+  for (int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
+    const int64_t begin = matrix * layout.rows;
+    in_windows(begin, begin + layout.rows, [&](int64_t row, int64_t count) {
+      // Rows of the source are columns of the exported matrix: this window has `count` elements of each exported row.
+      flipped.resize(window.size());
+      transpose(window, count, layout.row_elems, element, flipped);
+      for (int64_t i = 0; i < layout.row_elems; ++i) {
+        std::memcpy(stored.data() + (i * layout.rows + row - begin) * element, flipped.data() + i * count * element,
+                    static_cast<size_t>(count * element));
+      }
+    });
+    writer.write(mapping.hf_name, stored);
   }
-  if (mapping.transpose) writer.write(mapping.hf_name, stored);
 }
 
 void write_shard(const Plan& plan, size_t shard, const ExportArgs& args) {

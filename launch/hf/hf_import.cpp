@@ -57,16 +57,14 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
 }
 
 void ImportedModel::bind(const std::string& directory) {
-  mappings_ = tensor_mappings(*config_.family, config_.model);
   const std::string prefix = config_.family->tensors.prefix;
-  const bool has_prefix =
-      std::ranges::any_of(files_.names(), [&](const std::string& name) { return name.starts_with(prefix); });
+  has_prefix_ = std::ranges::any_of(files_.names(), [&](const std::string& name) { return name.starts_with(prefix); });
+  const std::set<std::string> other_forms = map_tensors();
   std::vector<std::string> missing, wrong;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     const TensorMapping& mapping = mappings_[i];
-    std::string name = mapping.hf_name;
-    if (!has_prefix && name.starts_with(prefix)) name = name.substr(prefix.size());
-    if (files_.find(name) == nullptr && !mapping.hf_alias.empty()) name = mapping.hf_alias;
+    std::string name = name_in_files(mapping.hf_name);
+    if (files_.find(name) == nullptr && !mapping.hf_alias.empty()) name = name_in_files(mapping.hf_alias);
     file_names_.push_back(name);
     const io::TensorEntry* entry = files_.find(name);
     if (entry == nullptr && mapping.parts.empty()) continue;  // constants may be absent in files
@@ -87,9 +85,12 @@ void ImportedModel::bind(const std::string& directory) {
       places_[part.name] = {i, p};
     }
   }
-  const std::vector<std::string> unknown = unknown_names();
+  std::vector<std::string> unknown, twice;
+  for (const std::string& name : unknown_names())
+    (other_forms.contains(name) ? twice : unknown).push_back(printable(name));
   std::string problem;
   if (!missing.empty()) problem += str_cat("; missing: ", listed(missing));
+  if (!twice.empty()) problem += str_cat("; experts that the files also have under other names: ", listed(twice));
   if (!unknown.empty()) problem += str_cat("; unknown: ", listed(unknown));
   if (!wrong.empty()) problem += str_cat("; ", listed(wrong));
   if (!problem.empty()) {
@@ -97,6 +98,31 @@ void ImportedModel::bind(const std::string& directory) {
                       " in config.json; use files of one model", problem);
   }
   if (config_.model.tied) check_tied_head(directory);
+}
+
+std::string ImportedModel::name_in_files(const std::string& name) const {
+  const std::string_view prefix = config_.family->tensors.prefix;
+  return !has_prefix_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+std::set<std::string> ImportedModel::map_tensors() {
+  const size_t forms = config_.model.moe.experts > 0 ? config_.family->tensors.expert_forms.size() : 1;
+  std::set<std::string> all;
+  int64_t most = -1;
+  for (size_t form = 0; form < forms; ++form) {
+    std::vector<TensorMapping> mappings = tensor_mappings(*config_.family, config_.model, form);
+    int64_t found = 0;
+    for (const TensorMapping& mapping : mappings) {
+      const bool of_experts = !mapping.parts.empty() && mapping.parts[0].name.find(".moe.") != std::string::npos;
+      if (!of_experts || forms == 1) continue;
+      for (const std::string& name : {mapping.hf_name, mapping.hf_alias})
+        if (!name.empty()) found += files_.find(*all.insert(name_in_files(name)).first) != nullptr ? 1 : 0;
+    }
+    if (found <= most) continue;
+    most = found;
+    mappings_ = std::move(mappings);
+  }
+  return all;
 }
 
 std::vector<std::string> ImportedModel::unknown_names() {
@@ -111,7 +137,7 @@ std::vector<std::string> ImportedModel::unknown_names() {
     } else if (is_other_part(*config_.family, name)) {
       ++other_parts;
     } else if (!(config_.model.tied && std::ranges::find(heads, name) != heads.end())) {
-      unknown.push_back(printable(name));
+      unknown.push_back(name);
     }
   }
   if (buffers > 0)
@@ -163,36 +189,48 @@ void ImportedModel::check_tied_head(const std::string& directory) {
   }
 }
 
+void ImportedModel::read_rows(const TensorMapping& mapping, const std::string& file_name, const RowBlock& block,
+                              std::span<std::byte> out) {
+  const RowLayout layout = row_layout(mapping);
+  const int64_t element = io::size_of(files_.at(file_name).dtype), row_bytes = layout.row_elems * element;
+  if (!mapping.transpose && block.hf_step == 1) return files_.read_range(file_name, block.hf_row * row_bytes, out);
+  const std::byte* first = nullptr;
+  std::vector<std::byte> stored;
+  if (mapping.transpose) {
+    // q, k and v, or gate and up, are read one after the other and share the transposed matrix.
+    const int64_t matrix = block.hf_row / layout.rows, bytes = layout.rows * row_bytes;
+    if (transposed_name_ != file_name || transposed_matrix_ != matrix) {
+      stored.resize(static_cast<size_t>(bytes));
+      transposed_.resize(stored.size());
+      files_.read_range(file_name, matrix * bytes, stored);
+      transpose(stored, layout.row_elems, layout.rows, element, transposed_);
+      transposed_name_ = file_name;
+      transposed_matrix_ = matrix;
+    }
+    first = transposed_.data() + (block.hf_row - matrix * layout.rows) * row_bytes;
+  } else {
+    stored.resize(static_cast<size_t>(((block.rows - 1) * block.hf_step + 1) * row_bytes));
+    files_.read_range(file_name, block.hf_row * row_bytes, stored);
+    first = stored.data();
+  }
+  for (int64_t i = 0; i < block.rows; ++i)
+    std::memcpy(out.data() + i * row_bytes, first + i * block.hf_step * row_bytes, static_cast<size_t>(row_bytes));
+}
+
 void ImportedModel::read(std::string_view name, std::span<std::byte> out) {
   const auto found = places_.find(std::string(name));
   ASHLAR_CHECK(found != places_.end(), "no tensor ", name);
   const TensorMapping& mapping = mappings_[found->second.mapping];
   const TensorPart& part = mapping.parts[found->second.part];
   const std::string& file_name = file_names_[found->second.mapping];
-  const int64_t element = io::size_of(files_.at(file_name).dtype);
-  const int64_t row_bytes = row_elems(part.shape) * element;
+  const io::FileDType dtype = files_.at(file_name).dtype;
+  const int64_t element = io::size_of(dtype), cols = row_elems(part.shape), row_bytes = cols * element;
   ASHLAR_CHECK(static_cast<int64_t>(out.size()) == part.shape[0] * row_bytes, name, " has ", part.shape[0] * row_bytes,
                " bytes, the buffer ", out.size());
-  if (mapping.transpose && transposed_name_ != file_name) {
-    // q, k and v are read one after the other and share the transposed tensor.
-    std::vector<std::byte> stored(static_cast<size_t>(files_.at(file_name).num_bytes()));
-    files_.read(file_name, stored);
-    transposed_.resize(stored.size());
-    transpose(stored, mapping.hf_shape[0], mapping.hf_shape[1], element, transposed_);
-    transposed_name_ = file_name;
-  }
-  for (const RowBlock& block : part.blocks) {
-    const auto target =
-        out.subspan(static_cast<size_t>(block.our_row * row_bytes), static_cast<size_t>(block.rows * row_bytes));
-    if (mapping.transpose) {
-      std::memcpy(target.data(), transposed_.data() + block.hf_row * row_bytes, target.size());
-    } else {
-      files_.read_range(file_name, block.hf_row * row_bytes, target);
-    }
-  }
-  const io::FileDType dtype = files_.at(file_name).dtype;
+  for (const RowBlock& block : part.blocks)
+    read_rows(mapping, file_name, block,
+              out.subspan(static_cast<size_t>(block.our_row * row_bytes), static_cast<size_t>(block.rows * row_bytes)));
   if (const int64_t bad = io::first_non_finite(dtype, out); bad >= 0) {
-    const int64_t cols = row_elems(part.shape);
     throw Error(
         ExitCode::kNonFinite, "hf",
         str_cat(printable(file_name), " has a non-finite value: ", name, " element [", bad / cols, ", ", bad % cols,

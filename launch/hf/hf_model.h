@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,7 @@
 namespace ashlar::hf {
 
 /// A Hugging Face model directory, read as an Ashlar model. Tensors have their Ashlar names and the dtype of the file;
-/// matrices are [out, in], row-major. No weights stay in memory, except the tensor that was transposed last. Not
+/// matrices are [out, in], row-major. No weights stay in memory, except the matrix that was transposed last. Not
 /// thread-safe.
 class ImportedModel {
  public:
@@ -44,9 +45,16 @@ class ImportedModel {
     size_t part;
   };
   void bind(const std::string& directory);
-  /// Returns the names, in printable form, of unexpected tensors: they are neither parameters of the model nor of a
+  /// Sets mappings_: of the forms in which experts may be stored, takes the one of which the files have the most
+  /// tensors. Returns the names of tensors that hold experts in the other forms.
+  std::set<std::string> map_tensors();
+  /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names.
+  std::string name_in_files(const std::string& name) const;
+  /// Returns the names of unexpected tensors: they are neither parameters of the model nor of a
   /// kind that an import leaves out (buffers, image encoder). Adds a note with the number of tensors left out.
   std::vector<std::string> unknown_names();
+  void read_rows(const TensorMapping& mapping, const std::string& file_name, const RowBlock& block,
+                 std::span<std::byte> out);
   void check_tied_head(const std::string& directory);
   void check_constant(const TensorMapping& mapping, const std::string& name, std::vector<std::string>& wrong);
 
@@ -56,7 +64,9 @@ class ImportedModel {
   std::vector<std::string> file_names_;  // for each mapping: name of its tensor in the files
   std::vector<io::TensorSpec> tensors_;
   std::unordered_map<std::string, Place> places_;
-  std::string transposed_name_;
+  bool has_prefix_ = true;
+  std::string transposed_name_;     // the tensor of transposed_
+  int64_t transposed_matrix_ = -1;  // its matrix
   std::vector<std::byte> transposed_;
 };
 

@@ -38,7 +38,8 @@ bool is_named(std::string_view name) { return !name.empty(); }
 /// Builds the list of tensors of one model.
 class Builder {
  public:
-  Builder(const TensorNames& names, const ModelConfig& m) : m_(m), names_(names) {}
+  Builder(const TensorNames& names, const ModelConfig& m, size_t expert_form)
+      : m_(m), names_(names), expert_form_(expert_form) {}
 
   std::vector<TensorMapping> build() {
     const std::string prefix = names_.prefix;
@@ -72,9 +73,8 @@ class Builder {
     if (m_.norm.affine == model::NormAffine::kScaleBias) whole(hf + ".bias", ours + ".bias", {m_.d_model});
   }
 
-  /// Adds the norm of the queries or keys of a layer with `heads` heads.
+  /// Adds the norm of `heads` queries or keys, which has gains.
   void head_norm(const std::string& hf, const std::string& ours, int64_t heads, int64_t head_dim) {
-    if (!model::qk_norm_has_gain(m_)) return;
     const std::vector<int64_t> shape = model::qk_norm_shape(m_, heads, head_dim);
     whole(hf + ".weight", ours + ".weight", shape);
     if (m_.qk_norm.bias) whole(hf + ".bias", ours + ".bias", shape);
@@ -119,15 +119,21 @@ class Builder {
       norm(hf + n.norm2_out, ours + "norm2_out");
     }
     const model::LayerHeads heads = model::layer_heads(m_, i);
-    head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads, heads.head_dim);
-    head_norm(hf + n.k_norm, ours + "attn.k_norm", heads.n_kv_heads, heads.head_dim);
+    if (model::qk_norm_has_gain(m_) && model::has_qk_norm(m_, i)) {
+      head_norm(hf + n.q_norm, ours + "attn.q_norm", m_.n_heads, heads.head_dim);
+      head_norm(hf + n.k_norm, ours + "attn.k_norm", heads.n_kv_heads, heads.head_dim);
+    }
     if (m_.block.out_scalar) whole(hf + n.out_scalar, ours + "out_scalar", {1});
 
     if (m_.attn.sinks) whole(hf + n.sinks, ours + "attn.sinks", {m_.n_heads});
     const bool latent = m_.attn.kind == model::AttentionKind::kMla;
     latent ? latent_attention(hf + "self_attn.", ours + "attn.") : attention(hf, ours, heads);
     linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.n_heads * heads.v_head_dim, m_.bias.attn_out);
+    m_.has_experts(i) ? experts(hf, ours + "moe.") : feed_forward(hf, ours);
+  }
 
+  void feed_forward(const std::string& hf, const std::string& ours) {
+    const TensorNames& n = names_;
     if (m_.ffn.gated && is_named(n.gate_up)) {
       linear(hf + n.gate_up,
              {{ours + "ffn.gate", m_.d_ff, {{0, 0, m_.d_ff}}}, {ours + "ffn.up", m_.d_ff, {{m_.d_ff, 0, m_.d_ff}}}},
@@ -138,6 +144,65 @@ class Builder {
     }
     linear(hf + n.down, {one(ours + "ffn.down", m_.d_model)}, m_.d_ff, m_.bias.ffn);
     if (m_.ffn.act == Activation::kXielu) xielu(hf + "mlp.act_fn.", ours + "ffn.");
+  }
+
+  void experts(const std::string& hf, const std::string& ours) {
+    const TensorNames& n = names_;
+    ASHLAR_CHECK(expert_form_ < n.expert_forms.size(), "form ", expert_form_, " of the experts of ", hf);
+    linear(hf + n.router, {one(ours + "router", m_.moe.experts)}, m_.d_model, false);
+    if (is_named(n.router_alias)) list_.back().hf_alias = str_cat(hf, n.router_alias, ".weight");
+    if (m_.moe.router_bias) whole(str_cat(hf, n.router, ".bias"), ours + "router.bias", {m_.moe.experts});
+    const ExpertForm& form = n.expert_forms[expert_form_];
+    if (form.fused) {
+      fused_experts(form, hf + form.experts, ours + "experts.");
+    } else {
+      for (int64_t e = 0; e < m_.moe.experts; ++e) {
+        const std::string theirs = str_cat(hf, form.experts, e, ".");
+        network(str_cat(ours, "experts.", e, "."), {theirs + form.gate, theirs + form.up, theirs + form.down},
+                m_.moe.d_ff);
+      }
+    }
+    if (m_.moe.shared_d_ff > 0) {
+      const std::string shared = hf + n.shared;
+      network(ours + "shared.", {shared + "gate_proj", shared + "up_proj", shared + "down_proj"}, m_.moe.shared_d_ff);
+    }
+    if (m_.moe.shared_gate) linear(hf + n.shared_gate, {one(ours + "shared_gate", 1)}, m_.d_model, false);
+  }
+
+  /// Adds a feed-forward network with a tensor for each matrix. `hf`: names of gate, up and down in the files.
+  void network(const std::string& ours, const std::array<std::string, 3>& hf, int64_t width) {
+    if (m_.ffn.gated) linear(hf[0], {one(ours + "gate", width)}, m_.d_model, m_.bias.ffn);
+    linear(hf[1], {one(ours + "up", width)}, m_.d_model, m_.bias.ffn);
+    linear(hf[2], {one(ours + "down", m_.d_model)}, width, m_.bias.ffn);
+  }
+
+  /// Adds the tensors that hold the matrices of all experts, or their biases.
+  void fused_experts(const ExpertForm& form, const std::string& hf, const std::string& ours) {
+    const int64_t E = m_.moe.experts, F = m_.moe.d_ff, C = m_.d_model, step = form.interleaved ? 2 : 1;
+    std::vector<Part> in, out;
+    for (int64_t e = 0; e < E; ++e) {
+      const std::string expert = str_cat(ours, e, ".");
+      in.push_back({expert + "gate", F, {{2 * F * e, 0, F, step}}});
+      in.push_back({expert + "up", F, {{2 * F * e + (form.interleaved ? 1 : F), 0, F, step}}});
+      out.push_back({expert + "down", C, {{C * e, 0, C}}});
+    }
+    stacked(form, hf + form.gate_up, in, {E, 2 * F, C});
+    stacked(form, hf + form.down, out, {E, C, F});
+  }
+
+  /// Adds matrices [shape[1], shape[2]] that lie one after another, and then their biases.
+  void stacked(const ExpertForm& form, const std::string& hf, const std::vector<Part>& parts,
+               const std::array<int64_t, 3>& shape) {
+    const auto [E, rows, cols] = shape;
+    TensorMapping weight{.hf_name = hf, .hf_shape = {E, rows, cols}, .transpose = form.transposed, .stacked = true};
+    if (form.transposed) weight.hf_shape = {E, cols, rows};
+    TensorMapping bias{.hf_name = hf + "_bias", .hf_shape = {E, rows}, .stacked = true};
+    for (const Part& part : parts) {
+      weight.parts.push_back({part.name + ".weight", {part.rows, cols}, part.blocks});
+      bias.parts.push_back({part.name + ".bias", {part.rows}, part.blocks});
+    }
+    list_.push_back(std::move(weight));
+    if (m_.bias.ffn) list_.push_back(std::move(bias));
   }
 
   /// Adds the two learned scalars of xIELU, and the two constants that the class also stores as tensors.
@@ -192,13 +257,23 @@ class Builder {
 
   const ModelConfig& m_;
   const TensorNames& names_;
+  size_t expert_form_;
   std::vector<TensorMapping> list_;
 };
 
 }  // namespace
 
-std::vector<TensorMapping> tensor_mappings(const Family& family, const ModelConfig& config) {
-  return Builder(family.tensors, config).build();
+RowLayout row_layout(const TensorMapping& mapping) {
+  const std::vector<int64_t>& shape = mapping.hf_shape;
+  const size_t first = mapping.stacked ? 1 : 0;
+  RowLayout layout{.matrices = mapping.stacked ? shape[0] : 1, .rows = shape[first]};
+  if (shape.size() > first + 1) layout.row_elems = shape[first + 1];
+  if (mapping.transpose) std::swap(layout.rows, layout.row_elems);
+  return layout;
+}
+
+std::vector<TensorMapping> tensor_mappings(const Family& family, const ModelConfig& config, size_t expert_form) {
+  return Builder(family.tensors, config, expert_form).build();
 }
 
 bool is_ignored_buffer(const Family& family, std::string_view hf_name) {

@@ -141,6 +141,7 @@ void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64
   // 1. All losses of the step are divided by the number of valid targets of the step, which is known before the first
   // backward. A mean of the means of micro-batches would weight their tokens unequally.
   scalars_.inv_valid_tokens = 1.0 / divisor_of(counts);
+  scalars_.inv_tokens = 1.0 / static_cast<double>(std::max<int64_t>(counts.tokens, 1));
   scalars_.philox_step = static_cast<uint64_t>(step);
   ctx_.set_struct(scalars_, device_scalars_);
 

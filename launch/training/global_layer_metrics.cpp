@@ -10,7 +10,7 @@ namespace ashlar::training {
 namespace {
 
 std::string to_text(const nn::LayerMetric& sum) {
-  return str_cat(sum.metric, " ", static_cast<int>(sum.join), " ", static_cast<int>(sum.per), " ",
+  return str_cat(sum.metric, " ", static_cast<int>(sum.join), " ", static_cast<int>(sum.per), " ", sum.divisor, " ",
                  sum.replicated_over.bits());
 }
 
@@ -18,7 +18,7 @@ nn::LayerMetric sum_of(const std::string& text) {
   nn::LayerMetric sum;
   int join = 0, per = 0;
   uint32_t axes = 0;
-  std::istringstream(text) >> sum.metric >> join >> per >> axes;
+  std::istringstream(text) >> sum.metric >> join >> per >> sum.divisor >> axes;
   sum.join = static_cast<nn::Join>(join);
   sum.per = static_cast<nn::Per>(per);
   sum.replicated_over = AxisSet(axes);
@@ -69,7 +69,7 @@ std::vector<std::pair<std::string, double>> GlobalLayerMetrics::metrics(const nn
     const int64_t count = s.per == nn::Per::kToken         ? counts.tokens
                           : s.per == nn::Per::kValidTarget ? counts.valid_targets
                                                            : 1;
-    metrics.emplace_back(s.metric, value / static_cast<double>(std::max<int64_t>(count, 1)));
+    metrics.emplace_back(s.metric, value / static_cast<double>(std::max<int64_t>(count, 1) * s.divisor));
   }
   return metrics;
 }

@@ -25,9 +25,12 @@ constexpr double kRare = 0.1;
 /// True for keys that do not distinguish architectures: sizes, initialization and training.
 bool is_size(std::string_view key) {
   static const std::set<std::string_view> sizes = {
-      "model.d_model", "model.n_layers", "model.n_heads",     "model.n_kv_heads",        "model.head_dim",
-      "model.d_ff",    "vocab.size",     "pos.max_positions", "rope.original_positions", "rope.dims",
-      "attn.q_rank",   "attn.kv_rank",   "attn.v_head_dim"};
+      "model.d_model",           "model.n_layers",   "model.n_heads",    "model.n_kv_heads",
+      "model.head_dim",          "model.d_ff",       "vocab.size",       "pos.max_positions",
+      "rope.original_positions", "rope.dims",        "attn.q_rank",      "attn.kv_rank",
+      "attn.v_head_dim",         "moe.experts",      "moe.top_k",        "moe.d_ff",
+      "moe.first_layer",         "moe.dense_layers", "moe.shared_d_ff",  "moe.groups",
+      "moe.top_groups",          "moe.balance",      "moe.balance_coef", "moe.z_coef"};
   return sizes.contains(key) || key.starts_with("vocab.") || key.starts_with("dropout.") || key.starts_with("init.") ||
          key.starts_with("loss.");
 }
@@ -66,6 +69,7 @@ std::map<std::string, std::string> options_of(const ModelConfig& m) {
   options["KV heads"] = m.n_kv_heads == m.n_heads ? "as many as query heads"
                         : m.n_kv_heads == 1       ? "one"
                                                   : "fewer than heads";
+  options["experts"] = m.moe.experts == 0 ? "none" : m.moe.shared_d_ff > 0 ? "routed and a shared one" : "routed";
   options["values"] = m.attn.v_head_dim == 0 ? "as wide as keys" : "of a width other than keys";
   options["n_heads * head_dim"] = m.n_heads * m.head_dim == m.d_model ? "d_model" : "another width";
   if (m.embed_dim) options["model.embed_dim"] = *m.embed_dim < m.d_model ? "less than d_model" : "more than d_model";
@@ -93,17 +97,24 @@ struct Ratio {
 std::vector<Ratio> ratios() {
   const auto over = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
   using Number = std::optional<double>;
+  const auto has_dense = [](const config::RunConfig& c) { return c.model.expert_layers() < c.model.n_layers; };
   return {
       {"d_ff / d_model of a gated FFN",
        [=](const config::RunConfig& c) {
-         return c.model.ffn.gated ? Number(over(c.model.d_ff, c.model.d_model)) : std::nullopt;
+         return c.model.ffn.gated && has_dense(c) ? Number(over(c.model.d_ff, c.model.d_model)) : std::nullopt;
        },
        "8/3 has as many parameters as an ungated FFN with 4"},
       {"d_ff / d_model of an FFN without a gate",
        [=](const config::RunConfig& c) {
-         return c.model.ffn.gated ? std::nullopt : Number(over(c.model.d_ff, c.model.d_model));
+         return c.model.ffn.gated || !has_dense(c) ? std::nullopt : Number(over(c.model.d_ff, c.model.d_model));
        },
        "4 is customary"},
+      {"moe.top_k * moe.d_ff / d_model",
+       [=](const config::RunConfig& c) {
+         const model::MoeConfig& moe = c.model.moe;
+         return moe.experts > 0 ? Number(over(moe.top_k * moe.d_ff, c.model.d_model)) : std::nullopt;
+       },
+       "width of the experts that process a token"},
       {"head_dim", [](const config::RunConfig& c) { return Number(static_cast<double>(c.model.head_dim)); },
        "kernels are fastest at 64 and 128"},
       {"d_model / n_layers",

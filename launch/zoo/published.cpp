@@ -49,6 +49,23 @@ std::string title_of(const PublishedText& text) {
   return std::string(line.substr(2, line.find(kSource) - 2));
 }
 
+namespace {
+
+/// Adds the overrides of a tiny twin's experts.
+void add_few_experts(const model::MoeConfig& moe, int64_t width, std::vector<std::string>& words) {
+  const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat("moe.", key, "=", value)); };
+  set("experts", 4);
+  set("top_k", std::min<int64_t>(moe.top_k, 2));
+  set("d_ff", width * 3 / 4);
+  if (moe.shared_d_ff > 0) set("shared_d_ff", width / 2);
+  if (moe.first_layer > 0) set("first_layer", 1);
+  if (!moe.dense_layers.empty()) set("dense_layers", "[0]");
+  if (moe.groups > 1) set("groups", 2);
+  if (moe.groups > 1) set("top_groups", std::min<int64_t>(moe.top_groups, 2));
+}
+
+}  // namespace
+
 std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   const model::ModelConfig& m = config.model;
   constexpr int64_t kHeads = 4, kWidth = 32, kLength = 32, kHeadDim = kWidth / kHeads, kFewKvHeads = 2;
@@ -66,6 +83,7 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   set("model.d_ff", m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
   if (m.embed_dim) set("model.embed_dim", shrunk(*m.embed_dim, m.d_model, kWidth, 1));
 
+  if (m.moe.experts > 0) add_few_experts(m.moe, kWidth, words);
   // At least 4 layers and one full cycle of windows or rotary bases, plus one layer if the last layer differs.
   const size_t cycle = std::max(m.attn.window_cycle.size(), m.rope.base_cycle.size());
   set("model.n_layers", std::max<int64_t>(4, static_cast<int64_t>(cycle) + (m.attn.last_layer_full ? 1 : 0)));

@@ -73,7 +73,7 @@ void Attention::add_outputs(nn::ParameterStore& store) {
 void Attention::make_parts(nn::ParameterStore& store) {
   const QkNormConfig& c = config_.qk_norm;
   const int64_t H = slices_.heads.size, G = slices_.kv_heads.size;
-  const bool norms = c.kind != QkNorm::kNone, last = norms && c.order == QkNormOrder::kAfterRope;
+  const bool norms = has_qk_norm(config_, layer_), last = norms && c.order == QkNormOrder::kAfterRope;
   ops::HeadPart q{.first = 0, .heads = H, .norm = {}}, k{.first = H, .heads = G, .norm = {}}, v{k};
   if (heads_.values) v.first = H + G;
   v.head_dim = heads_.v_head_dim;

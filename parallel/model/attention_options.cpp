@@ -45,6 +45,8 @@ void add_attention_errors(const ModelConfig& c, std::vector<std::string>& errors
     add("attn.window_cycle = [", absl::StrJoin(cycle, ", "),
         "]: expected windows of 1 or more tokens, or -1 for full attention; [-1] is full in every layer");
   if (!(c.pos.alibi_scale > 0)) add("pos.alibi_scale = ", c.pos.alibi_scale, ": expected a number above 0; 1 is usual");
+  if (c.attn.temperature_offset < 0)
+    add("attn.temperature_offset = ", c.attn.temperature_offset, ": expected 0 or more; Llama 4 uses 1");
   if (c.attn.temperature_positions < 0 || !(c.attn.temperature_beta >= 0))
     add("attn.temperature_positions = ", c.attn.temperature_positions,
         ", attn.temperature_beta = ", c.attn.temperature_beta,

@@ -6,19 +6,25 @@
 
 namespace ashlar::model {
 
-FeedForward::FeedForward(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
+Var ffn_activation(const Ctx& ctx, std::span<Var> inputs, const FfnConfig& f, Weight* scalars) {
+  return ops::activation(
+      ctx, inputs[0], f.gated ? &inputs[1] : nullptr,
+      {.kind = f.act, .clamp = f.clamp.value_or(0), .linear_offset = f.linear_offset, .scalars = scalars});
+}
+
+FeedForward::FeedForward(const ModelConfig& config, const tensor::TensorParallel& tp, const Place& place)
     : config_(config),
-      layer_(layer),
+      place_(place),
       tp_(tp),
-      slices_(slices_of(config, tp.size(), tp.rank())),
-      name_(str_cat("blocks.", layer, ".ffn.")) {}
+      width_(nn::DimShard::part(place.d_ff, tp.size(), tp.rank())),
+      name_(str_cat("blocks.", place.layer, ".", place.name, ".")) {}
 
 std::vector<LinearPart> FeedForward::input_parts() const {
   const auto part = [&](const char* name) {
     return LinearPart{.name = name_ + name,
-                      .rows = slices_.ffn,
+                      .rows = width_,
                       .bias = config_.bias.ffn,
-                      .init = matrix_init(config_, {.out = config_.d_ff, .in = config_.d_model}),
+                      .init = matrix_init(config_, {.out = place_.d_ff, .in = config_.d_model}),
                       .axes = nn::kTensorSharded};
   };
   if (!config_.ffn.gated) return {part("up")};
@@ -26,7 +32,7 @@ std::vector<LinearPart> FeedForward::input_parts() const {
 }
 
 std::vector<int64_t> FeedForward::input_widths() const {
-  return std::vector<int64_t>(config_.ffn.gated ? 2 : 1, slices_.ffn.size);
+  return std::vector<int64_t>(config_.ffn.gated ? 2 : 1, width_.size);
 }
 
 void FeedForward::add_inputs(nn::ParameterStore& store) {
@@ -51,26 +57,24 @@ void FeedForward::add_outputs(nn::ParameterStore& store) {
   }
   down_ = residual_output(store, config_,
                           {.name = name_ + "down",
-                           .cols = slices_.ffn,
+                           .cols = width_,
                            .bias = config_.bias.ffn,
                            .tensor_rank = tp_.rank(),
-                           .layer = layer_});
+                           .layer = place_.layer});
 }
 
 Var FeedForward::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
-  const Var all = tensor::enter(ctx, x, tp);
+  return of_entered(ctx, tensor::enter(ctx, x, tp), rows);
+}
+
+Var FeedForward::of_entered(const Ctx& ctx, const Var& all, const Rows& rows) const {
   if (!config_.ffn.gated && scalars_ == nullptr) return down_(ctx, in_.activated(ctx, all, config_.ffn.act));
   std::vector<Var> inputs = split_columns(ctx, in_(ctx, all), input_widths());
   return forward_from(ctx, inputs, rows);
 }
 
 Var FeedForward::forward_from(const Ctx& ctx, std::span<Var> inputs, const Rows&) const {
-  const FfnConfig& f = config_.ffn;
-  const ops::ActivationOptions act = {.kind = f.act,
-                                      .clamp = f.clamp.value_or(0),
-                                      .linear_offset = f.linear_offset,
-                                      .scalars = scalars_ == nullptr ? nullptr : &scalars_->weight};
-  return down_(ctx, ops::activation(ctx, inputs[0], f.gated ? &inputs[1] : nullptr, act));
+  return down_(ctx, ffn_activation(ctx, inputs, config_.ffn, scalars_ == nullptr ? nullptr : &scalars_->weight));
 }
 
 }  // namespace ashlar::model

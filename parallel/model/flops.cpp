@@ -39,13 +39,15 @@ std::vector<AttendingLayer> attending_layers(const ModelConfig& c, int64_t seque
 
 int64_t matmul_parameters(const ModelConfig& c) {
   const ParameterCount n = count_parameters(c);
-  return n.attention + n.ffn + n.projections + c.vocab_padded() * c.table_width();
+  int64_t matrices = n.attention + n.projections + c.vocab_padded() * c.table_width();
+  for (int64_t layer = 0; layer < c.n_layers; ++layer) matrices += ffn_matrices(c, layer).active;
+  return matrices;
 }
 
 std::vector<double> matmul_flops_of_layers(const ModelConfig& c) {
   std::vector<double> flops;
   for (int64_t layer = 0; layer < c.n_layers; ++layer)
-    flops.push_back(6.0 * static_cast<double>(attention_matrices(c, layer) + ffn_matrices(c)));
+    flops.push_back(6.0 * static_cast<double>(attention_matrices(c, layer) + ffn_matrices(c, layer).active));
   return flops;
 }
 

@@ -7,8 +7,9 @@
 
 namespace ashlar::model {
 
-/// Returns N of the formula "6 N flops per token": the number of parameters in matrix products. The LM head counts
-/// once, tied or not. Lookups (embedding, positions), biases and norms do not count.
+/// Returns N of the formula "6 N flops per token": the number of parameters in the matrix products of a token. Of the
+/// experts of a layer, moe.top_k count. The LM head counts once, tied or not. Lookups (embedding, positions), biases
+/// and norms do not count.
 int64_t matmul_parameters(const ModelConfig& config);
 
 /// Model flops of one token, forward and backward (a multiply-add is two flops; recomputation not counted). With L

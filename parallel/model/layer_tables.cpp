@@ -7,9 +7,11 @@ void LayerTables::make(const Ctx& ctx, const ModelConfig& config, int64_t first,
   kinds_.clear();
   kind_of_.assign(static_cast<size_t>(config.n_layers), -1);
   positions_ = positions;
-  const std::vector<double> temperatures = query_temperatures(config, positions);
+  const std::vector<double> all_temperatures = query_temperatures(config, positions);
   for (int64_t layer = first; layer < last; ++layer) {
     const LayerRope rope = rope_of(config, layer);
+    const bool heated = is_of_kind(config, layer, config.attn.temperature_layers);
+    const std::vector<double> temperatures = heated ? all_temperatures : std::vector<double>{};
     // In a layer without rotation, queries get their temperatures from a table with angle 0.
     if (rope.base == 0 && temperatures.empty()) continue;
     int64_t kind = 0;

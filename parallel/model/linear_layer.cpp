@@ -60,15 +60,18 @@ LinearLayer input_product(nn::ParameterStore& store, const ModelConfig& config, 
   return layer;
 }
 
-LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {
+LinearPart residual_part(const ModelConfig& config, const ResidualOutput& output) {
   const nn::DimShard rows = nn::DimShard::whole(config.d_model);
-  return LinearLayer(
-      store, output.name, output.cols,
-      {{.name = output.name,
-        .rows = rows,
-        .bias = output.bias && output.tensor_rank == 0,
-        .init =
-            matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer})}});
+  return {
+      .name = output.name,
+      .rows = rows,
+      .bias = output.bias && output.tensor_rank == 0,
+      .init = matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer}),
+      .axes = {}};
+}
+
+LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {
+  return LinearLayer(store, output.name, output.cols, {residual_part(config, output)});
 }
 
 uint32_t dropout_rng_stream(int64_t layer, std::string_view where) {

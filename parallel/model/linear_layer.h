@@ -5,6 +5,7 @@
 
 #include "core/nn/parameter.h"
 #include "core/ops/activation.h"
+#include "core/ops/grouped_linear.h"
 #include "core/ops/linear.h"
 #include "parallel/model/model_config.h"
 
@@ -43,6 +44,11 @@ class LinearLayer {
   Var whole(const Ctx& ctx, const Var& x) const {
     return ops::whole_linear(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
   }
+  /// Computes the products of groups of rows: x [S, cols], the rows of group g at offsets[g] to offsets[g + 1] - 1,
+  /// with the g-th equal part of this layer's rows -> [S, rows of a group].
+  Var grouped(const Ctx& ctx, const Var& x, const Tensor& offsets) const {
+    return ops::grouped_linear(ctx, x, offsets, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight);
+  }
   /// Computes the product and the activation in one pass.
   Var activated(const Ctx& ctx, const Var& x, Activation kind) const {
     return ops::linear_activation(ctx, x, weight_->weight, bias_ == nullptr ? nullptr : &bias_->weight, kind);
@@ -68,6 +74,8 @@ struct ResidualOutput {
   int64_t tensor_rank = 0;
   int64_t layer = 0;
 };
+/// Returns the matrix of a residual output, for a layer that stores several.
+LinearPart residual_part(const ModelConfig& config, const ResidualOutput& output);
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output);
 
 /// Returns the random stream of a branch's dropout, which is the same on every rank and mesh.

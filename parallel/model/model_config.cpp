@@ -1,6 +1,16 @@
 #include "parallel/model/model_config.h"
 
+#include "parallel/model/rope_frequencies.h"
+
 namespace ashlar::model {
+
+bool is_of_kind(const ModelConfig& c, int64_t layer, RotationKind kind) {
+  return kind == RotationKind::kAll || (rope_of(c, layer).base > 0) == (kind == RotationKind::kRotated);
+}
+
+bool has_qk_norm(const ModelConfig& c, int64_t layer) {
+  return c.qk_norm.kind != QkNorm::kNone && is_of_kind(c, layer, c.qk_norm.layers);
+}
 
 bool qk_norm_has_gain(const ModelConfig& c) { return c.qk_norm.kind != QkNorm::kNone && c.qk_norm.kind != QkNorm::kL2; }
 
@@ -40,6 +50,28 @@ int64_t global_rope_dims(const ModelConfig& c) {
 int64_t norms_per_block(const ModelConfig& c) {
   if (c.block.topology == Topology::kParallel) return c.block.parallel_norms;
   return c.norm.placement == NormPlacement::kSandwich ? 4 : 2;
+}
+
+bool ModelConfig::has_experts(int64_t layer) const {
+  return moe.experts > 0 && layer >= moe.first_layer && (layer + 1) % moe.every == 0 &&
+         std::ranges::find(moe.dense_layers, layer) == moe.dense_layers.end();
+}
+
+int64_t ModelConfig::expert_layers() const {
+  int64_t n = 0;
+  for (int64_t layer = 0; layer < n_layers; ++layer) n += has_experts(layer) ? 1 : 0;
+  return n;
+}
+
+RouterRule router_rule(const MoeConfig& m) {
+  return {.score = m.score,
+          .renormalize = m.renormalize,
+          .group_score = m.groups > 1 ? m.group_score : GroupScore::kMax,
+          .groups = m.groups,
+          .top_groups = m.top_groups,
+          .sum_floor = m.sum_floor,
+          .sum_eps = m.sum_eps,
+          .scale = m.scale};
 }
 
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {

@@ -11,13 +11,16 @@
 #include "core/backend/cross_entropy.h"
 #include "core/backend/norm.h"
 #include "core/backend/rope.h"
+#include "core/backend/routing.h"
 
 namespace ashlar::model {
 
 using ashlar::Activation;
+using ashlar::GroupScore;
 using ashlar::name_of;
 using ashlar::NormType;
 using ashlar::RopeStyle;
+using ashlar::RouterScore;
 using ashlar::ZKind;
 
 enum class NormAffine : uint8_t { kNone, kScale, kScaleBias };
@@ -63,6 +66,14 @@ constexpr auto names_of(AttentionKind) { return enum_names<AttentionKind>("stand
 enum class ScaledLayers : uint8_t { kAll, kFull };
 constexpr auto names_of(ScaledLayers) { return enum_names<ScaledLayers>("all", "full"); }
 
+/// Layers to which a setting applies, by whether their queries and keys rotate.
+enum class RotationKind : uint8_t { kAll, kRotated, kUnrotated };
+constexpr auto names_of(RotationKind) { return enum_names<RotationKind>("all", "rotated", "unrotated"); }
+
+/// Counts of choices in the balance loss of experts: those of each sequence.
+enum class Balance : uint8_t { kNone, kSequence };
+constexpr auto names_of(Balance) { return enum_names<Balance>("none", "sequence"); }
+
 /// Initial values of matrices; init.h has the formulas.
 enum class InitScheme : uint8_t { kNormal, kGpt2, kSmallWang, kFanIn, kMitchell, kT5, kXavier, kKaiming };
 constexpr auto names_of(InitScheme) {
@@ -100,6 +111,31 @@ struct FfnConfig {
   std::optional<double> clamp = {};  ///< gated: upper limit of Wgate x, and limit of |Wup x|
   double linear_offset = 0.0;        ///< gated: number added to Wup x after the clamp
   bool operator==(const FfnConfig&) const = default;
+};
+
+/// Experts in place of the feed-forward network of some layers (experts.h). Experts have the activation, biases, clamp
+/// and offset of FfnConfig. Used only if experts > 0.
+struct MoeConfig {
+  int64_t experts = 0;                ///< number of routed experts of a layer; 0: no layer has experts
+  int64_t top_k = 2;                  ///< experts that process a token
+  int64_t d_ff = 0;                   ///< width of an expert
+  int64_t first_layer = 0;            ///< layers before this one have no experts
+  int64_t every = 1;                  ///< layer i has experts only if every divides i + 1
+  std::vector<int64_t> dense_layers;  ///< further layers without experts, ascending
+  int64_t shared_d_ff = 0;            ///< width of the shared expert, which processes every token; 0: none
+  bool shared_gate = false;           ///< the shared expert's output is multiplied by sigmoid(w x)
+  bool scale_input = false;           ///< weights multiply the input of an expert, not its output (Llama 4)
+  RouterScore score = RouterScore::kSoftmax;
+  bool renormalize = true;             ///< weights are divided by their sum over the chosen experts
+  double sum_floor = 0, sum_eps = 0;   ///< renormalize divides by max(sum, sum_floor) + sum_eps
+  double scale = 1;                    ///< factor on all weights
+  int64_t groups = 1, top_groups = 1;  ///< number of groups of experts, and of groups that may be chosen
+  GroupScore group_score = GroupScore::kTopTwo;
+  bool router_bias = false;  ///< a bias on the router's logits
+  Balance balance = Balance::kSequence;
+  double balance_coef = 0.01;  ///< factor of the balance loss, whose value is 1 at balance
+  double z_coef = 0;           ///< factor of the mean squared log-sum-exp of the router's logits
+  bool operator==(const MoeConfig&) const = default;
 };
 
 struct PosConfig {
@@ -147,6 +183,7 @@ struct QkNormConfig {
   bool bias = false;
   QkNormOrder order = QkNormOrder::kBeforeRope;
   double eps = 1e-5;
+  RotationKind layers = RotationKind::kAll;  ///< layers with this norm
   bool operator==(const QkNormConfig&) const = default;
 };
 
@@ -167,9 +204,13 @@ struct AttentionConfig {
   std::vector<int64_t> window_cycle = {-1};  ///< windows of the layers in tokens, repeated; -1: full attention
   bool last_layer_full = false;              ///< true: the last layer has full attention, regardless of the cycle
   WindowKind window_kind = WindowKind::kSliding;
-  bool sinks = false;                 ///< each query head has a learned score that has no value vector
-  double temperature_beta = 0;        ///< queries at position t are multiplied by 1 + beta ln(1 + floor(t / positions))
+  bool sinks = false;  ///< each query head has a learned score that has no value vector
+  /// In layers with a temperature, queries at position t are multiplied by
+  /// 1 + temperature_beta ln(1 + floor((t + temperature_offset) / temperature_positions)).
+  double temperature_beta = 0;
   int64_t temperature_positions = 0;  ///< 0 turns the temperature off
+  int64_t temperature_offset = 0;
+  RotationKind temperature_layers = RotationKind::kAll;
   bool operator==(const AttentionConfig&) const = default;
 };
 
@@ -214,6 +255,7 @@ struct ModelConfig {
   BlockConfig block;
   BiasConfig bias;
   FfnConfig ffn;
+  MoeConfig moe;
   PosConfig pos;
   RopeConfig rope;
   AttentionConfig attn;
@@ -233,6 +275,8 @@ struct ModelConfig {
   int64_t q_width() const { return n_heads * head_dim; }
   int64_t kv_width() const { return n_kv_heads * head_dim; }
   bool latent() const { return attn.kind == AttentionKind::kMla; }
+  bool has_experts(int64_t layer) const;  ///< true if the layer has experts in place of a feed-forward network
+  int64_t expert_layers() const;          ///< number of layers with experts
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -259,6 +303,10 @@ LayerHeads layer_heads(const ModelConfig& config, int64_t layer);
 /// Returns the number of columns of a head that rotate in layers with full attention: rope.global_dims. If that key is
 /// absent, the columns are the same fraction of the head as rope.dims is of model.head_dim.
 int64_t global_rope_dims(const ModelConfig& config);
+/// True if the layer is of this kind.
+bool is_of_kind(const ModelConfig& config, int64_t layer, RotationKind kind);
+/// True if the layer has a norm of queries and keys.
+bool has_qk_norm(const ModelConfig& config, int64_t layer);
 /// True if the norm of queries and keys has a gain.
 bool qk_norm_has_gain(const ModelConfig& config);
 
@@ -267,6 +315,9 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int
 
 /// Number of norms in a block: 2 if serial (4 with sandwich norms), parallel_norms if parallel.
 int64_t norms_per_block(const ModelConfig& config);
+
+/// Returns how the experts of a layer are chosen and weighted.
+RouterRule router_rule(const MoeConfig& moe);
 
 /// Returns the default FFN width: if gated, 8/3 d_model rounded up to a multiple of `multiple_of`; else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);

@@ -84,6 +84,57 @@ void add_block_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (!(c.qk_norm.eps > 0)) add("attn.qk_norm_eps = ", c.qk_norm.eps, ": expected a number above 0; 1e-5 is usual");
 }
 
+void add_expert_errors(const ModelConfig& c, std::vector<std::string>& errors) {
+  const MoeConfig& m = c.moe;
+  const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
+  if (m.experts < 0) add("moe.experts = ", m.experts, ": expected 0 or more; 0 is a model without experts");
+  if (m.experts <= 0) return;
+  check_positive("moe.d_ff", m.d_ff, errors);
+  if (m.top_k < 1 || m.top_k > m.experts)
+    add("moe.top_k = ", m.top_k, ": expected 1 to moe.experts = ", m.experts, "; lower moe.top_k or raise moe.experts");
+  if (!check_positive("moe.every", m.every, errors)) return;
+  if (m.first_layer < 0) add("moe.first_layer = ", m.first_layer, ": expected 0 or more; layers are counted from 0");
+  for (size_t i = 0; i < m.dense_layers.size(); ++i) {
+    const int64_t layer = m.dense_layers[i];
+    if (layer >= 0 && layer < c.n_layers && (i == 0 || layer > m.dense_layers[i - 1])) continue;
+    add("moe.dense_layers = a list with ", layer, ": expected ascending layers from 0 to ", c.n_layers - 1,
+        ", each once; change the list");
+    break;
+  }
+  if (c.n_layers > 0 && c.expert_layers() == 0)
+    add("moe.experts = ", m.experts, ": expected at least one layer with experts, got none of ", c.n_layers,
+        " by moe.first_layer = ", m.first_layer, ", moe.every = ", m.every,
+        " and moe.dense_layers; change these keys, or remove moe.experts");
+  if (m.groups < 1 || m.experts % m.groups != 0) {
+    add("moe.groups = ", m.groups, ": expected a divisor of moe.experts = ", m.experts,
+        "; change moe.groups or moe.experts");
+  } else {
+    const int64_t size = m.experts / m.groups;
+    if (m.top_groups < 1 || m.top_groups > m.groups || (m.top_k <= m.experts && m.top_groups * size < m.top_k))
+      add("moe.top_groups = ", m.top_groups, ": expected at most moe.groups = ", m.groups, " groups, of ", size,
+          " experts each, that hold at least moe.top_k = ", m.top_k,
+          " experts; raise moe.top_groups or lower moe.top_k");
+    if (m.groups > 1 && m.group_score == GroupScore::kTopTwo && size < 2)
+      add("moe.group_score = \"top_two\": expected groups of at least 2 experts, got moe.experts / moe.groups = ", size,
+          "; set moe.group_score = \"max\", or lower moe.groups");
+  }
+  if (c.ffn.act == Activation::kXielu)
+    add("moe.experts = ", m.experts,
+        ": expected another activation than ffn.act = \"xielu\", whose scalars belong to a layer; change ffn.act or "
+        "remove moe.experts");
+  if (m.shared_d_ff < 0) add("moe.shared_d_ff = ", m.shared_d_ff, ": expected 0 or more; 0 is no shared expert");
+  if (m.shared_gate && m.shared_d_ff == 0)
+    add("moe.shared_gate = true: expected a shared expert; set moe.shared_d_ff or remove moe.shared_gate");
+  if (!(m.scale > 0)) add("moe.scale = ", m.scale, ": expected a number above 0; 1 is usual");
+  const auto not_negative = [&](const char* key, double value) {
+    if (!(value >= 0)) add(key, " = ", value, ": expected 0 or more; 0 turns it off");
+  };
+  not_negative("moe.sum_floor", m.sum_floor);
+  not_negative("moe.sum_eps", m.sum_eps);
+  not_negative("moe.balance_coef", m.balance_coef);
+  not_negative("moe.z_coef", m.z_coef);
+}
+
 void add_latent_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   constexpr std::string_view kWith = " with attn.kind = \"mla\"";
@@ -259,6 +310,7 @@ std::vector<std::string> constraint_errors(const ModelConfig& c) {
   const auto add = [&](const auto&... parts) { errors.push_back(str_cat(parts...)); };
   add_size_errors(c, errors);
   add_block_errors(c, errors);
+  add_expert_errors(c, errors);
   add_latent_errors(c, errors);
   if (!(c.block.residual_multiplier > 0))
     add("block.residual_multiplier = ", c.block.residual_multiplier, ": expected a number above 0; 1 is usual");

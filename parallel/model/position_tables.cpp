@@ -44,7 +44,7 @@ std::vector<double> query_temperatures(const ModelConfig& c, int64_t positions) 
   if (c.attn.temperature_positions == 0) return {};
   std::vector<double> factors;
   for (int64_t t = 0; t < positions; ++t) {
-    const auto turns = static_cast<double>(t / c.attn.temperature_positions);
+    const auto turns = static_cast<double>((t + c.attn.temperature_offset) / c.attn.temperature_positions);
     factors.push_back(1 + c.attn.temperature_beta * std::log1p(turns));
   }
   return factors;

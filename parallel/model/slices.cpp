@@ -45,9 +45,15 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
                             " that divides model.n_kv_heads = ", c.n_kv_heads, " or is a multiple of ", c.n_kv_heads,
                             also, "; choose from ", absl::StrJoin(sizes, ", ")));
   }
-  if (c.d_ff % size != 0) {
-    found.push_back(str_cat("mesh.tensor = ", size, ": expected a divisor of model.d_ff = ", c.d_ff,
-                            "; change mesh.tensor, or set model.d_ff = ", (c.d_ff + size - 1) / size * size));
+  const auto divides = [&](const char* key, int64_t width) {
+    if (width % size == 0) return;
+    found.push_back(str_cat("mesh.tensor = ", size, ": expected a divisor of ", key, " = ", width,
+                            "; change mesh.tensor, or set ", key, " = ", (width + size - 1) / size * size));
+  };
+  if (c.moe.experts == 0 || c.expert_layers() < c.n_layers) divides("model.d_ff", c.d_ff);
+  if (c.expert_layers() > 0) {
+    divides("moe.d_ff", c.moe.d_ff);
+    divides("moe.shared_d_ff", c.moe.shared_d_ff);
   }
   if (c.vocab_padded() % size != 0) {
     found.push_back(
@@ -62,7 +68,6 @@ namespace {
 Slices with_kv_heads(const ModelConfig& c, int64_t size, int64_t rank, int64_t n_kv_heads) {
   Slices s{.heads = nn::DimShard::part(c.n_heads, size, rank),
            .kv_heads = {},
-           .ffn = nn::DimShard::part(c.d_ff, size, rank),
            .vocab = nn::DimShard::part(c.vocab_padded(), size, rank)};
   if (size <= n_kv_heads) {
     s.kv_heads = nn::DimShard::part(n_kv_heads, size, rank);

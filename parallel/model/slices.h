@@ -12,7 +12,6 @@ namespace ashlar::model {
 struct Slices {
   nn::DimShard heads;     ///< query heads
   nn::DimShard kv_heads;  ///< KV heads; with more ranks than KV heads, several ranks hold the same head
-  nn::DimShard ffn;       ///< part of d_ff: rows of gate and up, columns of down
   nn::DimShard vocab;     ///< rows of the padded vocabulary
   nn::TensorAxes kv_axes = nn::kTensorSharded;
 };
@@ -22,11 +21,12 @@ struct Slices {
 std::vector<int64_t> possible_tensor_sizes(const ModelConfig& config);
 
 /// Returns why a model cannot be sharded over `size` ranks: one text per problem, with values and a fix. Empty if the
-/// model can be sharded: `size` is one of possible_tensor_sizes and divides d_ff and the padded vocabulary.
+/// model can be sharded: `size` is one of possible_tensor_sizes, and divides the padded vocabulary and those of d_ff,
+/// moe.d_ff and moe.shared_d_ff that a layer has.
 std::vector<std::string> slicing_problems(const ModelConfig& config, int64_t size);
 
-/// Shards heads, the KV heads of model.n_kv_heads, d_ff and the padded vocabulary over `size` ranks. Throws Bug if the
-/// model cannot be sharded in this way (slicing_problems).
+/// Shards heads, the KV heads of model.n_kv_heads and the padded vocabulary over `size` ranks. Throws Bug if the model
+/// cannot be sharded in this way (slicing_problems).
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank);
 /// Variant of slices_of that shards the KV heads of one layer (layer_heads) instead of model.n_kv_heads.
 Slices slices_of(const ModelConfig& config, int64_t size, int64_t rank, int64_t layer);

@@ -361,6 +361,9 @@ TEST(Temperature, GrowsWithWholeTurns) {
   for (const int64_t t : {0, 3}) EXPECT_EQ(factors[t], 1.0);
   for (const int64_t t : {4, 7}) EXPECT_DOUBLE_EQ(factors[t], 1 + 0.1 * std::log(2.0));
   EXPECT_DOUBLE_EQ(factors[8], 1 + 0.1 * std::log(3.0));
+  c.attn.temperature_offset = 1;
+  const std::vector<double> shifted = query_temperatures(c, 9);
+  for (const int64_t t : {0, 2, 3, 7}) EXPECT_EQ(shifted[t], factors[t + 1]);
 }
 
 TEST(DerivedWidth, PublishedWidths) {
@@ -411,6 +414,7 @@ TEST(Constraints, EachIsNamed) {
   });
   expect("pos.alibi_scale", [](ModelConfig& c) { c.pos.alibi_scale = 0; });
   expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = -1; });
+  expect("attn.temperature_offset", [](ModelConfig& c) { c.attn.temperature_offset = -1; });
   expect("attn.temperature_positions", [](ModelConfig& c) { c.attn.temperature_positions = 16; });
   expect("attn.temperature_beta", [](ModelConfig& c) { c.attn.temperature_beta = 0.1; });
   expect("attn.temperature_positions", [](ModelConfig& c) {

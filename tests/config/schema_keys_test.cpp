@@ -146,6 +146,12 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "rope.local_base" || name == "attn.window_kind" || name == "attn.last_layer_full")
     return {"attn.window_cycle=[16, -1]"};
   if (name == "rope.global_dims") return {"attn.global_head_dim=512"};
+  if (name == "attn.temperature_offset" || name == "attn.temperature_layers")
+    return {"attn.temperature_beta=0.1", "attn.temperature_positions=8"};
+  if (name == "moe.shared_gate") return {"moe.experts=4", "moe.shared_d_ff=16"};
+  if (name == "moe.top_groups" || name == "moe.group_score") return {"moe.experts=4", "moe.groups=2"};
+  if (name == "moe.dense_layers") return {"moe.experts=4", "model.n_layers=8"};
+  if (name.starts_with("moe.")) return {"moe.experts=4"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};

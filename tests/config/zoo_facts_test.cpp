@@ -120,7 +120,21 @@ Facts facts_of(const config::RunConfig& c) {
       {"global_n_kv_heads", text(m.attn.global_n_kv_heads.value_or(m.n_kv_heads))},
       {"k_eq_v", text(m.attn.k_eq_v)},
       {"out_scalar", text(m.block.out_scalar)},
+      {"sinks", text(m.attn.sinks)},
+      {"window_kind", std::string(name_of(m.attn.window_kind))},
+      {"qk_norm_order", std::string(name_of(m.qk_norm.order))},
+      {"qk_norm_layers", std::string(name_of(m.qk_norm.layers))},
+      {"experts", text(m.moe.experts)},
   };
+  if (m.moe.experts > 0) {
+    f["top_k"] = text(m.moe.top_k);
+    f["expert_d_ff"] = text(m.moe.d_ff);
+    f["shared_d_ff"] = text(m.moe.shared_d_ff);
+    f["router_score"] = name_of(m.moe.score);
+    f["renormalize"] = text(m.moe.renormalize);
+    f["scale_input"] = text(m.moe.scale_input);
+    f["router_bias"] = text(m.moe.router_bias);
+  }
   if (m.pos.type != model::PosType::kRope) return f;
   f["rope_global"] = text(base_of(m, true));
   f["rope_local"] = text(base_of(m, false));
@@ -146,7 +160,7 @@ bool agree(const std::string& got, const std::string& expected) {
 
 TEST(ZooFacts, EveryAxisOfEveryModelIsAsPublished) {
   const std::map<std::string, Facts> expected = expected_facts();
-  ASSERT_EQ(expected.size(), 60U);
+  ASSERT_EQ(expected.size(), 68U);
   for (const Published& p : published_models()) {
     ASSERT_TRUE(expected.contains(p.id)) << p.id;
     const Facts& facts = expected.at(p.id);

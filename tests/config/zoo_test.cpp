@@ -22,6 +22,7 @@ using ::testing::Not;
 struct ZooCount {
   int64_t computed = 0;
   std::string published;
+  int64_t active = 0;  ///< 0 for a model without experts
 };
 std::map<std::string, ZooCount> zoo_counts() {
   std::map<std::string, ZooCount> all;
@@ -32,6 +33,7 @@ std::map<std::string, ZooCount> zoo_counts() {
     std::string id;
     ZooCount count;
     words >> id >> count.computed >> count.published;
+    if (!words.eof()) words >> count.active;
     all[id] = count;
   }
   return all;
@@ -64,6 +66,9 @@ TEST(Zoo, EveryModelHasItsNumberOfParameters) {
     ASSERT_TRUE(expected.contains(p.id)) << p.id;
     EXPECT_EQ(p.parameters, expected.at(p.id).computed) << p.id;
     EXPECT_THAT(p.title, Not(IsEmpty())) << p.id;
+    const int64_t active = expected.at(p.id).active;
+    EXPECT_EQ(active > 0, p.config.model.moe.experts > 0) << p.id;
+    EXPECT_EQ(model::active_parameters(p.config.model), active > 0 ? active : p.parameters) << p.id;
     // The count of the whole table, and another way to it: that of the published weights.
     const std::string& published = expected.at(p.id).published;
     if (published != "-") {

@@ -44,7 +44,7 @@ TEST_P(GoldenCheckpoint, ThroughACheckpointAndBackIsTheSameFile) {
   EXPECT_TRUE(log.warnings().empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenCheckpoint, ::testing::ValuesIn(testing::kGolden),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenCheckpoint, ::testing::ValuesIn(testing::golden_folders()),
                          [](const auto& folder) { return std::string(folder.param); });
 
 TEST(HfCheckpoint, ClassDtypeAndContextCanBeChosen) {

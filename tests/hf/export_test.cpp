@@ -157,7 +157,7 @@ TEST(HfExport, AnotherClassThatHasTheSameModel) {
 }
 
 TEST(HfExport, TheClassIsChosenFromTheAxes) {
-  for (const char* folder : testing::kGolden) {
+  for (const char* folder : testing::golden_folders()) {
     const HfConfig config = read_golden(folder);
     EXPECT_TRUE(obstacles(*config.family, config.model).empty()) << folder;
     EXPECT_TRUE(obstacles(choose_family(config.model, nullptr), config.model).empty()) << folder;
@@ -181,7 +181,7 @@ std::vector<std::string> other_values(const config::KeySpec& spec, const model::
 
 TEST(HfExport, EveryAxisOfEveryClassIsWrittenOrRefusedByName) {
   int written = 0, refused = 0;
-  for (const char* folder : testing::kGolden) {
+  for (const char* folder : testing::golden_folders()) {
     const HfConfig golden = read_golden(folder);
     for (const config::KeySpec& spec : config::schema()) {
       const bool of_the_class = config::is_weights_key(spec) || std::string_view(spec.section) == "dropout";
@@ -204,6 +204,9 @@ TEST(HfExport, EveryAxisOfEveryClassIsWrittenOrRefusedByName) {
           continue;
         }
         const HfConfig again = parse_hf_config(write_hf_config(changed, "float32"), "x");
+        // Granite's files have its inverse, of which none may give these very bits.
+        EXPECT_DOUBLE_EQ(again.model.logit_scale, changed.model.logit_scale);
+        changed.model.logit_scale = again.model.logit_scale;
         EXPECT_EQ(with_shortest_cycle(again.model), with_shortest_cycle(changed.model));
         ++written;
       }

@@ -19,6 +19,7 @@ struct At {
   int64_t row = 0;
   int64_t col = 0;
   bool transposed = false;  ///< stored [in, out]
+  int64_t expert = -1;      ///< which matrix or vector of a stack whose name has no .weight; -1: no stack
 };
 
 /// The layout of one class, told element by element. `part` is ours without `.weight`/`.bias`.
@@ -91,6 +92,10 @@ struct Layout {
       if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
       return llama(b, what, row, col);
     }
+    if (what.starts_with("moe.")) return of_experts(b, what.substr(4), row, col);
+    if (type == "llama4_text" && what.starts_with("ffn."))
+      return {b + "feed_forward." + what.substr(4) + "_proj", row, col};
+    if (type == "deepseek_v2" && what.starts_with("attn.")) return of_latents(b + "self_attn.", what, row, col);
     if (type == "glm4") {
       if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
       if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
@@ -102,9 +107,47 @@ struct Layout {
   }
 
  private:
+  At of_experts(const std::string& b, const std::string& what, int64_t row, int64_t col) const {
+    const bool fused = type == "granitemoe" || type == "gpt_oss" || type == "llama4_text";
+    std::string layer = "mlp.", router = "gate";
+    if (type == "mixtral" || type == "granitemoe") layer = "block_sparse_moe.";
+    if (type == "llama4_text") layer = "feed_forward.";
+    if (type == "gpt_oss" || type == "llama4_text") router = "router";
+    if (type == "granitemoe") router = "router.layer";
+    if (what == "router") return {b + layer + router, row, col};
+    if (what == "shared_gate") return {b + "mlp.shared_expert_gate", row, col};
+    if (what.starts_with("shared.")) {
+      const std::string shared = type == "deepseek_v2" ? "shared_experts." : "shared_expert.";
+      return {b + layer + shared + what.substr(7) + "_proj", row, col};
+    }
+    const size_t dot = what.find('.', 8);
+    const std::string number = what.substr(8, dot - 8), matrix = what.substr(dot + 1);
+    if (!fused) {
+      std::string name = matrix + "_proj";
+      if (type == "mixtral") name = matrix == "gate" ? "w1" : matrix == "up" ? "w3" : "w2";
+      return {b + layer + "experts." + number + "." + name, row, col};
+    }
+    const bool down = matrix == "down";
+    if (!down) row = type == "gpt_oss" ? 2 * row + (matrix == "up") : row + (matrix == "up" ? m.moe.d_ff : 0);
+    const int64_t expert = std::stoll(number);
+    if (type == "granitemoe")
+      return {b + layer + (down ? "output_linear" : "input_linear") + ".weight", row, col, false, expert};
+    return {b + layer + "experts." + (down ? "down_proj" : "gate_up_proj"), row, col, true, expert};
+  }
+  /// The rotated rows of a query head come first here, and last in the file; a head has its keys, then its values.
+  At of_latents(const std::string& b, const std::string& what, int64_t row, int64_t col) const {
+    const int64_t D = m.head_dim, R = m.rope.dims, P = D - R, V = m.attn.v_head_dim;
+    if (what == "attn.q_a") return {b + "q_a_proj", row, col};
+    if (what == "attn.q_b") return {b + "q_b_proj", row / D * D + (row % D < R ? row % D + P : row % D - R), col};
+    if (what == "attn.kv_a") return {b + "kv_a_proj_with_mqa", row, col};
+    if (what == "attn.k_b") return {b + "kv_b_proj", row / P * (P + V) + row % P, col};
+    if (what == "attn.v_b") return {b + "kv_b_proj", row / V * (P + V) + P + row % V, col};
+    if (what == "attn.out") return {b + "o_proj", row, col};
+    return {b + (what == "attn.q_a_norm" ? "q_a_layernorm" : "kv_a_layernorm"), row, col};
+  }
   static At llama(const std::string& b, const std::string& what, int64_t row, int64_t col) {
     if (what == "attn.out") return {b + "self_attn.o_proj", row, col};
-    if (what.ends_with("_norm")) return {b + "self_attn." + what.substr(5), row, col};
+    if (what.ends_with("_norm") || what == "attn.sinks") return {b + "self_attn." + what.substr(5), row, col};
     if (what.starts_with("attn.")) return {b + "self_attn." + what.substr(5) + "_proj", row, col};
     if (what.starts_with("ffn.")) return {b + "mlp." + what.substr(4) + "_proj", row, col};
     return {b + (what == "norm1" ? "input_layernorm" : "post_attention_layernorm"), row, col};
@@ -139,23 +182,31 @@ TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
   for (const io::TensorSpec& spec : model.tensors()) {
     EXPECT_EQ(spec.dtype, io::FileDType::kF32);
     const std::vector<float> ours = testing::floats(testing::read_tensor(model, spec.name));
-    const size_t dot = spec.name.rfind('.');
+    // Sinks have neither .weight nor .bias.
+    const size_t dot = spec.name.ends_with("sinks") ? spec.name.size() : spec.name.rfind('.');
     const std::string part = spec.name.substr(0, dot), kind = spec.name.substr(dot);
     const int64_t cols = spec.shape.size() > 1 ? spec.shape[1] : 1;
     ASSERT_EQ(static_cast<int64_t>(ours.size()), spec.num_elems());
     for (int64_t i = 0; i < spec.num_elems(); ++i) {
       const At at = layout.locate(part, i / cols, i % cols);
-      const auto found = file.find(at.tensor + kind);
-      ASSERT_NE(found, file.end()) << at.tensor + kind;
-      const std::vector<int64_t>& shape = found->second.shape;
+      const bool stack = at.expert >= 0;
+      const std::string name = at.tensor + (stack ? (kind == ".bias" ? "_bias" : "") : kind);
+      const auto found = file.find(name);
+      ASSERT_NE(found, file.end()) << name;
+      std::vector<int64_t> shape = found->second.shape;
+      int64_t index = 0;
+      if (stack) {
+        shape.erase(shape.begin());
+        index = at.expert * shape[0] * (shape.size() > 1 ? shape[1] : 1);
+      }
       ASSERT_EQ(shape.size(), spec.shape.size()) << spec.name;
       const bool turned = at.transposed && shape.size() == 2;
       const int64_t width = shape.size() > 1 ? shape[1] : 1;
-      const int64_t index = turned ? at.col * width + at.row : at.row * width + at.col;
+      index += turned ? at.col * width + at.row : at.row * width + at.col;
       float expected = 0;
       std::memcpy(&expected, found->second.bytes.data() + index * 4, 4);
       ASSERT_EQ(ours[static_cast<size_t>(i)], expected) << spec.name << " element " << i;
-      used.insert(at.tensor + kind);
+      used.insert(name);
     }
     elements += spec.num_elems();
   }
@@ -208,7 +259,7 @@ TEST_P(GoldenImport, HalfPrecisionFilesComeBackBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenImport, ::testing::ValuesIn(kGolden),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenImport, ::testing::ValuesIn(testing::golden_folders()),
                          [](const auto& folder) { return std::string(folder.param); });
 
 /// What each folder holds, read off its config.json by hand.

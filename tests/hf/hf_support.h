@@ -39,6 +39,17 @@ inline constexpr std::array kGolden = {"gpt2",       "gptj",
                                        "falcon_rw",  "falcon_mha_parallel",
                                        "qwen3",      "glm4"};
 
+/// The folders of models with experts.
+inline constexpr std::array kGoldenExperts = {"mixtral",    "qwen2_moe",   "qwen3_moe", "olmoe",
+                                              "granitemoe", "deepseek_v2", "gpt_oss",   "llama4_text"};
+
+/// Both.
+inline std::vector<const char*> golden_folders() {
+  std::vector<const char*> all(kGolden.begin(), kGolden.end());
+  all.insert(all.end(), kGoldenExperts.begin(), kGoldenExperts.end());
+  return all;
+}
+
 inline std::filesystem::path golden_dir(const std::string& name) {
   return std::filesystem::path(ASHLAR_SOURCE_DIR) / "tests/reference/golden" / name;
 }

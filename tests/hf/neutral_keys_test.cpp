@@ -71,6 +71,16 @@ TEST(NeutralKeys, OfPublishedFiles) {
       {"gptj", R"({"rope_scaling": {"rope_type": "gptj"}})"},
       {"llama", R"({"internal_version": "7b-alpha-v2.33.0.30"})"},
       {"exaone4", R"({"sliding_window": null, "sliding_window_pattern": 0, "layer_types": null})"},
+      {"mixtral", R"({"router_aux_loss_coef": 0.02, "output_router_logits": false, "sliding_window": null})"},
+      {"qwen2_moe", R"({"use_sliding_window": false, "sliding_window": 32768, "max_window_layers": 21,
+         "decoder_sparse_step": 1})"},
+      {"qwen3_moe", R"({"max_window_layers": 48, "sliding_window": null, "use_sliding_window": false})"},
+      {"deepseek_v2", R"({"aux_loss_alpha": 0.001, "auto_map": {"AutoConfig": "x"}, "ep_size": 1, "moe_layer_freq": 1,
+         "n_group": 1, "topk_group": 1, "scoring_func": "softmax", "seq_aux": true, "pretraining_tp": 1})"},
+      {"gpt_oss", R"({"experts_per_token": 2, "initial_context_length": 4096, "swiglu_limit": 7.0,
+         "router_aux_loss_coef": 0.9})"},
+      {"llama4_text", R"({"for_llm_compressor": false, "attn_temperature_tuning": 4, "no_rope_layers": [],
+         "cache_implementation": "hybrid"})"},
   };
   for (const Published& row : rows) {
     SCOPED_TRACE(row.golden);

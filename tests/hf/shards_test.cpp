@@ -172,7 +172,7 @@ TEST_P(GoldenShards, HoldWhatOneFileHolds) {
     EXPECT_EQ(testing::read_tensor(again, spec.name), testing::read_tensor(model, spec.name)) << spec.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenShards, ::testing::ValuesIn(testing::kGolden),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenShards, ::testing::ValuesIn(testing::golden_folders()),
                          [](const auto& folder) { return std::string(folder.param); });
 
 /// A source that does something before it gives the rows of its last tensor.

@@ -41,6 +41,7 @@ struct Axes {
   int64_t q_latent = 0;        ///< and queries from one so wide
   bool bias_by_layer = false;  ///< T5's, else one for all layers
   int64_t full_kv_heads = 0;   ///< not 0: every second layer is full, with heads of its own whose keys are its values
+  model::MoeConfig moe = {};
 };
 
 /// One of these models in a dtype.
@@ -125,6 +126,11 @@ inline const Axes kAxes[] = {
      .pos = model::PosType::kT5Bias,
      .windows = true,
      .bias_by_layer = true},
+    {.name = "ByRotation",
+     .n_kv_heads = 4,
+     .qk_norm = {.kind = model::QkNorm::kHead, .layers = model::RotationKind::kRotated},
+     .sinks = true,
+     .rope = {.base_cycle = {1e4, 0.0}}},
     {.name = "SinksTemperature", .n_kv_heads = 4, .tied = true, .dropout = true, .biases = true, .sinks = true},
     {.name = "Ends",
      .pos = model::PosType::kLearned,
@@ -171,6 +177,30 @@ inline const Axes kAxes[] = {
      .placement = model::NormPlacement::kSandwich,
      .qk_norm = {.kind = model::QkNorm::kHead},
      .full_kv_heads = 2},
+    {.name = "Experts",
+     .n_kv_heads = 2,
+     .dropout = true,
+     .moe = {.experts = 6, .top_k = 2, .d_ff = 16, .shared_d_ff = 8, .balance_coef = 0.3, .z_coef = 0.1}},
+    {.name = "ExpertsBySigmoid",
+     .biases = true,
+     .recompute = Recompute::kBlock,
+     .moe = {.experts = 8,
+             .top_k = 3,
+             .d_ff = 8,
+             .first_layer = 1,
+             .shared_d_ff = 16,
+             .shared_gate = true,
+             .score = RouterScore::kSigmoid,
+             .sum_eps = 1e-20,
+             .scale = 2.5,
+             .groups = 4,
+             .top_groups = 2,
+             .router_bias = true,
+             .balance_coef = 0.2}},
+    {.name = "ExpertsScaledInputs",
+     .topology = model::Topology::kParallel,
+     .recompute = Recompute::kSelective,
+     .moe = {.experts = 5, .top_k = 1, .d_ff = 8, .scale_input = true, .renormalize = false, .z_coef = 0.2}},
     {.name = "FusedOfTwoKinds",
      .topology = model::Topology::kParallel,
      .n_kv_heads = 2,
@@ -201,6 +231,7 @@ inline model::ModelConfig config_of(const Axes& a) {
   c.bias = {.qkv = a.biases, .attn_out = a.biases, .ffn = a.biases, .lm_head = a.biases};
   c.ffn = a.ffn;
   c.ffn.gated = a.gated;
+  c.moe = a.moe;
   c.pos = {.type = a.pos, .max_positions = a.pos == model::PosType::kLearned ? 16 : 0, .learned_offset = a.offset};
   if (a.pos == model::PosType::kT5Bias)
     c.pos = {.type = a.pos, .t5_num_buckets = 5, .t5_max_distance = 6, .t5_shared = !a.bias_by_layer};
@@ -249,6 +280,10 @@ inline model::ModelConfig config_of(const Axes& a) {
     if (a.pos == model::PosType::kRope) {
       c.attn.temperature_beta = 0.5;
       c.attn.temperature_positions = 2;
+      if (a.qk_norm.layers != model::RotationKind::kAll) {
+        c.attn.temperature_layers = model::RotationKind::kUnrotated;
+        c.attn.temperature_offset = 1;
+      }
     }
   }
   c.loss.z_coef = 1e-3;

@@ -38,7 +38,8 @@ class OneRank {
           {.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = source.valid_targets()});
       valid_targets_ += batches_.back().valid_targets;
     }
-    whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_)});
+    whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_),
+                        .inv_tokens = 1.0 / static_cast<double>(std::ssize(batches_) * c.B * c.T)});
   }
 
   /// Sums of a forward pass; with dropout and main gradients when training.

@@ -65,19 +65,26 @@ std::vector<PipelineCase> pipeline_cases() {
   const std::pair<pipeline::PipelineSchedule, int64_t> kSchedules[] = {
       {kGpipe, 1}, {k1F1B, 1}, {kInterleaved, 2}, {kZbH1, 1}};
   std::vector<PipelineCase> all;
-  int64_t turn = 0, schedule = 0;
-  for (const auto& [kind, chunks] : kSchedules) {
-    ++schedule;
-    for (size_t i = 0; i < std::size(kAxes); ++i, ++turn) {
-      if (turn % 2 == 1 && kind == kGpipe) continue;
-      all.push_back({.axes = kAxes[i],
-                     .kind = kind,
-                     .virtual_stages = chunks,
-                     .micro_batches = 1 + (turn * 5) % 7,
-                     .dtype = turn % 5 < 2 ? DType::kFloat64 : DType::kFloat32,
-                     .turn = turn + schedule});
+  int64_t turn = 0;
+  const auto add = [&](bool experts) {
+    int64_t schedule = 0;
+    for (const auto& [kind, chunks] : kSchedules) {
+      ++schedule;
+      for (const Axes& axes : kAxes) {
+        if ((axes.moe.experts > 0) != experts) continue;
+        const int64_t number = turn++;
+        if (number % 2 == 1 && kind == kGpipe) continue;
+        all.push_back({.axes = axes,
+                       .kind = kind,
+                       .virtual_stages = chunks,
+                       .micro_batches = 1 + (number * 5) % 7,
+                       .dtype = number % 5 < 2 ? DType::kFloat64 : DType::kFloat32,
+                       .turn = number + schedule});
+      }
     }
-  }
+  };
+  add(false);
+  add(true);
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "parallel/model/parameter_count.h"
 #include "parallel/model/rope_frequencies.h"
 #include "tests/parallel/model_fixture.h"
 
@@ -46,6 +47,67 @@ TEST(LayerKinds, BasesFollowTheKind) {
   by_layer.attn.window_kind = model::WindowKind::kChunked;
   by_layer.rope.base_cycle = {1e4, 0.0};
   EXPECT_EQ(logits_of(c), logits_of(by_layer));
+}
+
+/// The first layer rotates, the second does not.
+ModelConfig one_rotates() {
+  ModelConfig c = tiny_config();
+  c.rope.base_cycle = {1e4, 0.0};
+  return c;
+}
+
+TEST(LayerKinds, TheQkNormIsThatOfLayersThatRotate) {
+  using model::RotationKind;
+  for (const QkNorm kind : {QkNorm::kL2, QkNorm::kHead}) {
+    ModelConfig c = one_rotates();
+    const std::vector<double> without = logits_of(c);
+    c.qk_norm = {.kind = kind, .order = QkNormOrder::kAfterRope};
+    const std::vector<double> all = logits_of(c);
+    c.qk_norm.layers = RotationKind::kRotated;
+    const std::vector<double> rotated = logits_of(c);
+    c.qk_norm.layers = RotationKind::kUnrotated;
+    const std::vector<double> unrotated = logits_of(c);
+    EXPECT_GT(worst_difference(rotated, without), 1e-6);
+    EXPECT_GT(worst_difference(rotated, all), 1e-6);
+    EXPECT_GT(worst_difference(rotated, unrotated), 1e-6);
+    c.rope.base_cycle = {0.0};
+    EXPECT_EQ(model::has_qk_norm(c, 1), true);
+    const std::vector<double> all_unrotated = logits_of(c);
+    c.qk_norm.layers = RotationKind::kAll;
+    EXPECT_EQ(logits_of(c), all_unrotated);
+    c.qk_norm.layers = RotationKind::kRotated;
+    const std::vector<double> none = logits_of(c);
+    c.qk_norm = {};
+    EXPECT_EQ(logits_of(c), none);
+  }
+  ModelConfig c = one_rotates();
+  c.qk_norm = {.kind = QkNorm::kHead, .layers = RotationKind::kRotated};
+  EXPECT_EQ(model::count_parameters(c).norms, 5 * c.d_model + 2 * c.head_dim);
+}
+
+TEST(LayerKinds, TheTemperatureIsThatOfLayersThatDoNotRotate) {
+  using model::RotationKind;
+  ModelConfig c = one_rotates();
+  const std::vector<double> cold = logits_of(c);
+  c.attn.temperature_beta = 0.5;
+  c.attn.temperature_positions = 2;
+  const std::vector<double> all = logits_of(c);
+  c.attn.temperature_layers = RotationKind::kUnrotated;
+  const std::vector<double> unrotated = logits_of(c);
+  c.attn.temperature_layers = RotationKind::kRotated;
+  const std::vector<double> rotated = logits_of(c);
+  EXPECT_GT(worst_difference(unrotated, cold), 1e-6);
+  EXPECT_GT(worst_difference(unrotated, all), 1e-6);
+  EXPECT_GT(worst_difference(unrotated, rotated), 1e-6);
+  c.rope.base_cycle.clear();
+  const std::vector<double> everywhere = logits_of(c);
+  c.attn.temperature_layers = RotationKind::kAll;
+  EXPECT_EQ(logits_of(c), everywhere);
+  c.attn.temperature_layers = RotationKind::kUnrotated;
+  const std::vector<double> nowhere = logits_of(c);
+  c.attn.temperature_positions = 0;
+  c.attn.temperature_beta = 0;
+  EXPECT_EQ(logits_of(c), nowhere);
 }
 
 // Of dynamic scaling, which is another base: 10^(4/2) times.

@@ -114,7 +114,8 @@ class TinyModel {
     store_.initialize(ctx_, seed, store_.values());
     stage_.make_tables(ctx_, std::max<int64_t>(2 * T, 64));
     tokens_.emplace(ctx_, config, B, T, seed);
-    set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(tokens_->valid_targets())});
+    set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(tokens_->valid_targets()),
+                 .inv_tokens = 1.0 / static_cast<double>(B * T)});
   }
 
   /// The rows as they are now, in device memory of this model.

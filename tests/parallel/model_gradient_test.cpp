@@ -28,6 +28,11 @@ void make_latent(ModelConfig& c) {
   c.rope.dims = 2;
 }
 
+/// Experts without terms of the loss that TinyModel::loss leaves out.
+model::MoeConfig experts(int64_t number, int64_t top_k) {
+  return {.experts = number, .top_k = top_k, .d_ff = 6, .balance = model::Balance::kNone};
+}
+
 const ModelAxis kAxes[] = {
     {"Default", [](ModelConfig&) {}},
     {"LayerNormAllBiases",
@@ -332,6 +337,15 @@ const ModelAxis kAxes[] = {
        c.attn.temperature_positions = 2;
        c.n_kv_heads = 1;
      }},
+    {"QkNormAndTemperatureByRotation",
+     [](ModelConfig& c) {
+       c.rope.base_cycle = {1e4, 0.0};
+       c.qk_norm = {.kind = model::QkNorm::kHead, .layers = model::RotationKind::kRotated};
+       c.attn.temperature_beta = 0.7;
+       c.attn.temperature_positions = 3;
+       c.attn.temperature_offset = 1;
+       c.attn.temperature_layers = model::RotationKind::kUnrotated;
+     }},
     {"Xielu",
      [](ModelConfig& c) {
        c.ffn = {Activation::kXielu, false};
@@ -417,6 +431,51 @@ const ModelAxis kAxes[] = {
      [](ModelConfig& c) {
        c.attn.v_norm = true;
        c.n_kv_heads = 1;
+     }},
+    {"Experts", [](ModelConfig& c) { c.moe = experts(5, 2); }},
+    {"ExpertsOfOneLayerChosenBySigmoidInGroups",
+     [](ModelConfig& c) {
+       c.moe = experts(6, 3);
+       c.moe.first_layer = 1;
+       c.moe.score = model::RouterScore::kSigmoid;
+       c.moe.sum_eps = 1e-20;
+       c.moe.scale = 2.5;
+       c.moe.groups = 3;
+       c.moe.top_groups = 2;
+       c.moe.shared_d_ff = 4;
+     }},
+    {"ExpertsNotRenormalizedGatedShared",
+     [](ModelConfig& c) {
+       c.moe = experts(4, 2);
+       c.moe.renormalize = false;
+       c.moe.shared_d_ff = 7;
+       c.moe.shared_gate = true;
+       c.norm.placement = model::NormPlacement::kSandwich;
+       c.dropout.resid = 0.25;
+     }},
+    {"ExpertsScaledInputs",
+     [](ModelConfig& c) {
+       c.moe = experts(3, 1);
+       c.moe.renormalize = false;
+       c.moe.score = model::RouterScore::kSigmoid;
+       c.moe.scale_input = true;
+       c.moe.shared_d_ff = 5;
+       c.block = {model::Topology::kParallel, 1};
+     }},
+    {"ExpertsWithBiasesAndLimits",
+     [](ModelConfig& c) {
+       c.moe = experts(4, 3);
+       c.moe.router_bias = true;
+       c.bias.ffn = true;
+       c.ffn = {Activation::kQuickGelu, true, 0.3, 1.0};
+     }},
+    {"ExpertsUngatedMaxOfGroups",
+     [](ModelConfig& c) {
+       c.moe = experts(4, 2);
+       c.moe.groups = 2;
+       c.moe.group_score = model::GroupScore::kMax;
+       c.moe.sum_floor = 0.9;
+       c.ffn = {Activation::kGeluTanh, false};
      }},
     {"HeadsOfFive",
      [](ModelConfig& c) {

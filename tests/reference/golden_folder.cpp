@@ -306,6 +306,17 @@ std::vector<double> LoadedEngine::logits(const training::DeviceBatch& batch) {
   return all;
 }
 
+std::vector<double> LoadedEngine::stream(const training::DeviceBatch& batch, int64_t layers) {
+  engine_->wait_param_sync();
+  const Ctx ctx = engine_->ctx();
+  const model::Stage& stage = *engine_->chunks().front();
+  std::vector<double> rows;
+  stage.blocks(ctx, stage.embed(ctx, batch.view()), batch.view(), [&](int64_t behind, const Tensor& x) {
+    if (behind == layers) rows = to_host(ctx, x);
+  });
+  return rows;
+}
+
 double norm(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) sum += v * v;

@@ -79,6 +79,8 @@ class LoadedEngine {
   NamedValues weights();
   /// [B * T, vocab_size] of all replicas, then of what fills up the last one.
   std::vector<double> logits(const training::DeviceBatch& batch);
+  /// The residual stream [B * T, d_model] behind a number of blocks; on one rank only.
+  std::vector<double> stream(const training::DeviceBatch& batch, int64_t layers);
 
  private:
   NamedValues gather(const nn::FlatTensor& buffer);

@@ -38,7 +38,7 @@ Family granite_swa() {
           .base = {.norm = kRmsNorm, .attn = {.sinks = true}},
           .rows = joined(
               llama_rows({100352, 8192, 2560, 24, 20, 8192}, "silu", "rms_norm_eps", 1e-5),
-              joined({kv_heads(4), head_dim(HeadDim::kWrittenIfNeeded), attention_bias()},
+              joined({kv_heads(4), head_dim(HeadDim::kWrittenIfNeeded), attention_bias(), mlp_bias()},
                      joined(granite_multipliers(),
                             joined(granite_scales(), {windows({.absent = 128, .full_every = 4, .first_is_full = true}),
                                                       bases_by_layer()})))),

@@ -31,11 +31,11 @@ Row logit_divisor(const char* key, double fallback) {
 
 Rows granite_rows() {
   return joined(llama_rows({32000, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
-                {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias()});
+                {kv_heads(), head_dim(HeadDim::kWrittenIfNeeded), attention_bias(), mlp_bias()});
 }
 
 Rows granite_multipliers() {
-  return {mlp_bias(), number("embedding_multiplier", {FIELD(embed_scale)}, 1.0),
+  return {number("embedding_multiplier", {FIELD(embed_scale)}, 1.0),
           number("residual_multiplier", {FIELD(block.residual_multiplier)}, 1.0), rope({.whole_heads = true})};
 }
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "launch/hf/shared/rows.h"
+#include "launch/hf/shared/tables.h"
 #include "parallel/model/rope_frequencies.h"
 
 namespace ashlar::hf {
@@ -411,6 +411,41 @@ Row unread_rope_keys(const char* base_key, const char* fraction_key) {
                " dimensions and ignores this key; remove the key");
     }
   }};
+}
+
+Row layers_without_rope(bool empty_list) {
+  constexpr const char *kList = "no_rope_layers", *kInterval = "no_rope_layer_interval";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    ModelConfig& m = c.model;
+    const nlohmann::json* list = r.raw(kList);
+    const int64_t interval = r.optional_size({kInterval}).value_or(4);
+    if (empty_list && list != nullptr && list->is_array() && list->empty()) list = nullptr;
+    std::vector<double> bases;
+    for (int64_t layer = 0; layer < m.n_layers; ++layer) {
+      bool turns = (layer + 1) % interval != 0;
+      if (list != nullptr) {
+        const bool good = list->is_array() && std::ssize(*list) >= m.n_layers && (*list)[layer].is_number_integer();
+        if (!good) return r.refuse(kList, "expected a list of 0 and 1, one for each layer; correct the list");
+        turns = (*list)[layer].get<int64_t>() != 0;
+      }
+      bases.push_back(turns ? m.rope.base : 0.0);
+    }
+    m.rope.base_cycle = model::shortest_cycle(bases);
+    if (m.rope.base_cycle == std::vector<double>{m.rope.base}) m.rope.base_cycle.clear();
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    double base = 0;  // of the layers that rotate; rope() has written rope.base, which base_cycle replaces
+    j[kList] = Json::array();
+    for (int64_t layer = 0; layer < c.model.n_layers; ++layer) {
+      const double of_layer = model::rope_of(c.model, layer).base;
+      if (base == 0) base = of_layer;
+      j[kList].push_back(of_layer > 0 ? 1 : 0);
+    }
+    if (base == 0) return;
+    j["rope_theta"] = j["rope_parameters"]["rope_theta"] = base;
+    if (j["rope_scaling"].is_object()) j["rope_scaling"]["rope_theta"] = base;
+  };
+  return {.read = read, .write = write};
 }
 
 }  // namespace ashlar::hf

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "launch/hf/shared/rows.h"
 
 // Tables that several families use. Shared by the files of this folder; not part of its interface. Source of all
@@ -21,6 +24,11 @@ inline constexpr model::FfnConfig kUngated = {.act = Activation::kSilu, .gated =
 inline constexpr model::FfnConfig kUngatedGelu = {.act = Activation::kGeluErf, .gated = false};
 inline constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
 inline constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
+
+/// Forms of experts (TensorNames::expert_forms) of Qwen's line: as in published files, and as transformers 5 has them
+/// in memory.
+inline constexpr ExpertForm kEachExpert = {};
+inline constexpr ExpertForm kFusedExperts = {.fused = true};
 
 // -- Functions that return the rows or tensor names of several families.
 
@@ -50,7 +58,7 @@ TensorNames gpt_tensors(TensorNames own);
 Rows gemma2_rows();
 Rows gemma_rows(const Sizes& sizes, int64_t kv_heads);
 /// Rows that families share (granite_rows.cpp). granite_rows(): Granite and HyperCLOVA X. granite_multipliers():
-/// Granite, HyperCLOVA X and Granite SWA. granite_scales(): Granite and Granite SWA.
+/// also Granite SWA and Granite MoE. granite_scales(): Granite, Granite SWA and Granite MoE.
 Rows granite_rows();
 Rows granite_multipliers();
 Rows granite_scales();
@@ -79,6 +87,33 @@ Row clip_qkv();
 /// Row for the windows of Qwen 2 and 3. If use_sliding_window is true, the layers that layer_types marks as
 /// sliding_attention have windows; without layer_types, these are the layers from max_window_layers on.
 Row qwen2_windows();
+
+// Rows of families with experts (expert_rows.cpp). A family with experts has moe.balance = none, because its class has
+// no balance loss, or one that depends on the micro-batch.
+
+/// Row for the number of experts.
+Row experts(const Keys& keys, int64_t fallback);
+/// Row that makes intermediate_size, which llama_rows() reads, the width of an expert too.
+Row expert_width();
+/// norm_topk_prob: the weights of the chosen experts are divided by their sum.
+Row renormalized(bool fallback);
+/// output_router_logits and router_aux_loss_coef, which only change the training loss.
+Row router_losses();
+/// router_jitter_noise must be 0.
+Row router_noise();
+/// decoder_sparse_step and mlp_only_layers: which layers have experts.
+Row sparse_layers();
+/// Sets the keys of moe that say which layers have experts. `layers` is ascending.
+void set_expert_layers(model::ModelConfig& m, const std::vector<int64_t>& layers);
+std::vector<int64_t> expert_layers_of(const model::ModelConfig& m);
+/// Reads a list of layers: ascending, each once, without numbers that are no layer. Nothing if the key is absent or
+/// null.
+std::optional<std::vector<int64_t>> layer_list(JsonReader& r, const char* key, int64_t n_layers);
+
+/// Row for no_rope_layers and no_rope_layer_interval (rotary_rows.cpp). The first has a 1 for each layer with rotary
+/// positions, and a 0 for each other layer. Without it, every no_rope_layer_interval-th layer has no rotary positions.
+/// `empty_list`: an empty list means the same as no list. This row must follow rope().
+Row layers_without_rope(bool empty_list);
 
 /// scale_attn_weights = false: the attention scores are not scaled.
 Row scale_attn_weights();

@@ -1,0 +1,108 @@
+// Keys of config.json that several classes with experts share.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launch/hf/shared/tables.h"
+
+namespace ashlar::hf {
+
+using model::ModelConfig;
+
+Row experts(const Keys& keys, int64_t fallback) {
+  // Limits the list of tensors that an import makes before it reads the weights.
+  constexpr int64_t kMost = 4096;
+  return {.read =
+              [=](JsonReader& r, HfConfig& c) {
+                c.model.moe.experts = r.size(keys, fallback);
+                if (c.model.moe.experts <= kMost) return;
+                r.refuse(keys[0], "expected at most ", kMost, " experts; correct this key");
+                c.model.moe.experts = 1;
+              },
+          .write = [=](Json& j, const HfConfig& c) { j[keys[0]] = c.model.moe.experts; }};
+}
+
+Row expert_width() {
+  return {.read = [](JsonReader&, HfConfig& c) { c.model.moe.d_ff = c.model.d_ff; },
+          .write = [](Json& j, const HfConfig& c) { j["intermediate_size"] = c.model.moe.d_ff; }};
+}
+
+Row renormalized(bool fallback) { return flag("norm_topk_prob", {FIELD(moe.renormalize)}, fallback); }
+
+Row router_losses() {
+  return {.read = [](JsonReader& r, HfConfig& c) {
+    r.ignore({"router_aux_loss_coef"});
+    if (r.boolean({"output_router_logits"}, false))
+      r.add_note(str_cat("output_router_logits = true: the balance loss of ", c.family->class_name,
+                         " depends on the size of the micro-batch and is left out; set moe.balance = \"sequence\" and "
+                         "moe.balance_coef to train with one that does not"));
+  }};
+}
+
+Row router_noise() {
+  return always_zero("router_jitter_noise",
+                     "expected 0: noise on the input of the router is not supported; set it to 0, which changes no "
+                     "logit");
+}
+
+void set_expert_layers(ModelConfig& m, const std::vector<int64_t>& layers) {
+  model::MoeConfig& moe = m.moe;
+  const auto matches = [&] {
+    for (int64_t layer = 0; layer < m.n_layers; ++layer)
+      if (m.has_experts(layer) != std::ranges::binary_search(layers, layer)) return false;
+    return true;
+  };
+  moe.dense_layers.clear();
+  moe.first_layer = 0;
+  for (moe.every = 1; moe.every <= std::min<int64_t>(m.n_layers, 16); ++moe.every)
+    if (matches()) return;
+  moe.every = 1;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer)
+    if (!std::ranges::binary_search(layers, layer)) moe.dense_layers.push_back(layer);
+}
+
+std::vector<int64_t> expert_layers_of(const ModelConfig& m) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer)
+    if (m.has_experts(layer)) layers.push_back(layer);
+  return layers;
+}
+
+std::optional<std::vector<int64_t>> layer_list(JsonReader& r, const char* key, int64_t n_layers) {
+  const nlohmann::json* list = r.raw(key);
+  if (list == nullptr) return std::nullopt;
+  std::vector<int64_t> layers;
+  const auto is_layer = [](const nlohmann::json& layer) { return layer.is_number_integer(); };
+  const bool good = list->is_array() && std::all_of(list->begin(), list->end(), is_layer);
+  if (!good) {
+    r.refuse(key, "expected a list of layers such as [0, 5]; correct the list");
+    return std::nullopt;
+  }
+  for (const nlohmann::json& layer : *list) {
+    // The class compares layers with the list, so other numbers have no effect.
+    const auto number = layer.get<int64_t>();
+    if (number >= 0 && number < n_layers) layers.push_back(number);
+  }
+  std::ranges::sort(layers);
+  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  return layers;
+}
+
+Row sparse_layers() {
+  constexpr const char *kStep = "decoder_sparse_step", *kDense = "mlp_only_layers";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    c.model.moe.every = r.optional_size({kStep}).value_or(1);
+    c.model.moe.dense_layers = layer_list(r, kDense, c.model.n_layers).value_or(std::vector<int64_t>{});
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    std::vector<int64_t> dense = c.model.moe.dense_layers;
+    for (int64_t layer = 0; layer < std::min(c.model.moe.first_layer, c.model.n_layers); ++layer)
+      dense.push_back(layer);
+    std::ranges::sort(dense);
+    dense.erase(std::ranges::unique(dense).begin(), dense.end());
+    j[kStep] = c.model.moe.every;
+    j[kDense] = dense;
+  };
+  return {.read = read, .write = write};
+}
+
+}  // namespace ashlar::hf

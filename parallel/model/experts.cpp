@@ -1,0 +1,125 @@
+#include "parallel/model/experts.h"
+
+#include "core/ops/activation.h"
+#include "core/ops/residual.h"
+#include "parallel/model/init.h"
+#include "parallel/tensor/collectives.h"
+
+namespace ashlar::model {
+
+Experts::Experts(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
+    : config_(config),
+      moe_(config.moe),
+      layer_(layer),
+      tp_(tp),
+      width_(nn::DimShard::part(config.moe.d_ff, tp.size(), tp.rank())),
+      name_(str_cat("blocks.", layer, ".moe.")) {
+  if (moe_.shared_d_ff > 0)
+    shared_ = std::make_unique<FeedForward>(
+        config, tp, FeedForward::Place{.layer = layer, .name = "moe.shared", .d_ff = moe_.shared_d_ff});
+}
+
+nn::Parameter* Experts::small_matrix(nn::ParameterStore& store, const char* name, int64_t out) {
+  const int64_t C = config_.d_model;
+  const nn::ShardedTensor tensor{.name = str_cat(name_, name, ".weight"),
+                                 .role = nn::Role::kMatrix,
+                                 .global_shape = {out, C},
+                                 .rows = out,
+                                 .cols = C,
+                                 .init = matrix_init(config_, {.out = out, .in = C}),
+                                 .axes = nn::replicated_and_summed_over(Axis::kTensor)};
+  return &store.add(tensor.name, {out, C}, {tensor});
+}
+
+void Experts::add_inputs(nn::ParameterStore& store) {
+  const auto metric = [&](const char* key) {
+    return store.sums().declare(
+        {.metric = key, .per = nn::Per::kToken, .divisor = config_.expert_layers(), .replicated_over = Axis::kTensor});
+  };
+  balance_ = metric("moe_balance");
+  z_ = metric("moe_z");
+  entropy_ = metric("moe_entropy");
+  router_ = small_matrix(store, "router", moe_.experts);
+  if (moe_.router_bias) {
+    const nn::ShardedTensor bias{.name = name_ + "router.bias",
+                                 .role = nn::Role::kBias,
+                                 .global_shape = Shape{moe_.experts},
+                                 .rows = 1,
+                                 .cols = moe_.experts,
+                                 .init = {.rule = "0"},
+                                 .axes = nn::replicated_and_summed_over(Axis::kTensor)};
+    router_bias_ = &store.add(bias.name, Shape{moe_.experts}, {bias});
+  }
+  std::vector<LinearPart> parts;
+  for (int64_t e = 0; e < moe_.experts; ++e) {
+    const auto part = [&](const char* name) {
+      parts.push_back({.name = str_cat(name_, "experts.", e, ".", name),
+                       .rows = width_,
+                       .bias = config_.bias.ffn,
+                       .init = matrix_init(config_, {.out = moe_.d_ff, .in = config_.d_model}),
+                       .axes = nn::kTensorSharded});
+    };
+    if (config_.ffn.gated) part("gate");
+    part("up");
+  }
+  in_ = input_product(store, config_, name_ + "experts.in", parts, tp_.size());
+  if (shared_ != nullptr) shared_->add_inputs(store);
+  if (moe_.shared_gate) shared_gate_ = small_matrix(store, "shared_gate", 1);
+}
+
+void Experts::add_outputs(nn::ParameterStore& store) {
+  std::vector<LinearPart> parts;
+  for (int64_t e = 0; e < moe_.experts; ++e)
+    parts.push_back(residual_part(config_, {.name = str_cat(name_, "experts.", e, ".down"),
+                                            .cols = width_,
+                                            .bias = config_.bias.ffn,
+                                            .tensor_rank = tp_.rank(),
+                                            .layer = layer_}));
+  down_ = LinearLayer(store, name_ + "experts.down", width_, parts);
+  if (shared_ != nullptr) shared_->add_outputs(store);
+}
+
+ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) const {
+  const auto layers = static_cast<double>(config_.expert_layers());
+  return {.top_k = moe_.top_k,
+          .rule = router_rule(moe_),
+          .balance = {.sequence_rows = sequence_rows,
+                      .factor = moe_.balance == Balance::kNone ? 0 : moe_.balance_coef / layers,
+                      .z_factor = moe_.z_coef / layers,
+                      .loss = balance_.slot(ctx),
+                      .z = z_.slot(ctx),
+                      .entropy = entropy_.slot(ctx),
+                      .adds_gradient = tp_.rank() == 0}};
+}
+
+Var Experts::routed(const Ctx& ctx, const Var& x, const Rows& rows) const {
+  const Var logits =
+      ops::router_logits(ctx, x, router_->weight, router_bias_ == nullptr ? nullptr : &router_bias_->weight);
+  const ops::Routing routing = ops::route(ctx, logits, route_options(ctx, rows.batch.T));
+  const ops::ExpertSlots at = ops::sort_choices(ctx, routing.choices, 0, moe_.experts);
+  const Var* const in_weights = moe_.scale_input ? &routing.weights : nullptr;
+  const Var* const out_weights = moe_.scale_input ? nullptr : &routing.weights;
+  std::vector<Var> inputs = split_columns(ctx, in_.grouped(ctx, ops::dispatch(ctx, x, at, in_weights), at.offsets),
+                                          std::vector<int64_t>(config_.ffn.gated ? 2 : 1, width_.size));
+  const Var hidden = ffn_activation(ctx, inputs, config_.ffn);
+  return ops::combine(ctx, down_.grouped(ctx, hidden, at.offsets), at, out_weights);
+}
+
+Var Experts::shared(const Ctx& ctx, const Var& x, const Rows& rows) const {
+  const Var y = shared_->of_entered(ctx, x, rows);
+  if (shared_gate_ == nullptr) return y;
+  // A router with one expert gives the weight sigmoid(g x) of each row, and slot n to row n.
+  const ops::Routing gate = ops::route(ctx, ops::router_logits(ctx, x, shared_gate_->weight, nullptr),
+                                       {.top_k = 1, .rule = {.score = RouterScore::kSigmoid}});
+  return ops::combine(ctx, y, ops::sort_choices(ctx, gate.choices, 0, 1), &gate.weights);
+}
+
+Var Experts::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
+  const Var all = tensor::enter(ctx, x, tp);
+  const Var y = routed(ctx, all, rows);
+  if (shared_ == nullptr) return y;
+  const ops::Branch both = {.value = shared(ctx, all, rows)};
+  return ops::residual(ctx, nullptr, {.value = y}, &both);
+}
+
+}  // namespace ashlar::model

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/nn/layer_metrics.h"
+#include "core/ops/expert_rows.h"
+#include "core/ops/routing.h"
+#include "parallel/model/feed_forward.h"
+
+namespace ashlar::model {
+
+/// A mixture of experts: each token is processed by moe.top_k of moe.experts feed-forward networks, and by the shared
+/// one if there is one:
+///   y = sum over the chosen experts e of w_e FFN_e(x) + [sigmoid(g x)] FFN_shared(x)
+/// with the choice and the weights w of RouterRule. With moe.scale_input, FFN_e(w_e x) replaces w_e FFN_e(x). No token
+/// is dropped. The router computes in the accumulate dtype. Every tensor rank computes the same choices, and a slice of
+/// each expert; its gradient of the router's weights is partial.
+/// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
+/// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers.
+/// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;
+/// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Dai et al. 2024 (arXiv:2401.06066): shared experts.
+class Experts final : public Branch {
+ public:
+  Experts(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
+
+  std::string_view name() const override { return "moe"; }
+  void add_inputs(nn::ParameterStore& store) override;
+  void add_outputs(nn::ParameterStore& store) override;
+  Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const override;
+
+ private:
+  /// Adds a matrix that multiplies whole rows on every tensor rank, with a partial gradient.
+  nn::Parameter* small_matrix(nn::ParameterStore& store, const char* name, int64_t out);
+  ops::RouteOptions route_options(const Ctx& ctx, int64_t sequence_rows) const;
+  Var routed(const Ctx& ctx, const Var& x, const Rows& rows) const;
+  Var shared(const Ctx& ctx, const Var& x, const Rows& rows) const;
+
+  const ModelConfig& config_;
+  const MoeConfig& moe_;
+  int64_t layer_;
+  tensor::TensorParallel tp_;
+  nn::DimShard width_;  ///< this rank's slice of moe.d_ff
+  std::string name_;
+  nn::Parameter* router_ = nullptr;
+  nn::Parameter* router_bias_ = nullptr;
+  nn::Parameter* shared_gate_ = nullptr;
+  LinearLayer in_, down_;
+  std::unique_ptr<FeedForward> shared_;
+  nn::DeclaredMetric balance_, z_, entropy_;
+};
+
+}  // namespace ashlar::model

@@ -1,0 +1,250 @@
+// Experts against a plain computation in fp64, and the gradient of the whole objective with balance loss and z-loss.
+#include "parallel/model/experts.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/parallel/model_fixture.h"
+
+namespace ashlar {
+namespace {
+
+using model::Balance;
+using model::ModelConfig;
+using testing::tiny_config;
+using testing::TinyModel;
+
+using Row = std::vector<double>;
+
+/// The branch of experts of layer 0 in a model, and its weights on the host.
+class ExpertLayer {
+ public:
+  explicit ExpertLayer(const ModelConfig& config)
+      : config_(config), model_(config, DType::kFloat64, 2, 7), x_(static_cast<size_t>(kRows * config.d_model)) {
+    for (size_t i = 0; i < x_.size(); ++i) x_[i] = 2 * Philox::uniform(Philox::block(3, 1, i)[0]) - 1;
+  }
+  static constexpr int64_t kRows = 14;
+
+  Row x(int64_t n) const {
+    const auto begin = x_.begin() + n * config_.d_model;
+    return {begin, begin + config_.d_model};
+  }
+  /// x w^T + b of a tensor blocks.0.moe.NAME; b if the model has one.
+  Row product(const std::string& name, const Row& x) const {
+    const Row w = model_.values("blocks.0.moe." + name + ".weight");
+    const size_t rows = w.size() / x.size();
+    Row y(rows);
+    const std::string bias = "blocks.0.moe." + name + ".bias";
+    if (model_.store().find(bias) != nullptr) y = model_.values(bias);
+    for (size_t r = 0; r < rows; ++r) y[r] += std::inner_product(x.begin(), x.end(), w.begin() + r * x.size(), 0.0);
+    return y;
+  }
+  /// down(silu(gate) * up) with the limits of ffn, of an expert or the shared one.
+  Row network(const std::string& name, const Row& x) const {
+    Row h = product(name + ".up", x);
+    const Row gate = config_.ffn.gated ? product(name + ".gate", x) : Row{};
+    for (size_t i = 0; i < h.size(); ++i) {
+      const double g = config_.ffn.gated ? gate[i] : h[i];
+      h[i] = (config_.ffn.gated ? h[i] + config_.ffn.linear_offset : 1) * g / (1 + std::exp(-g));
+    }
+    return product(name + ".down", h);
+  }
+  /// The choices and weights of a row.
+  std::vector<std::pair<int64_t, double>> choices(const Row& x) const {
+    const model::MoeConfig& m = config_.moe;
+    const Row logits = product("router", x);
+    Row scores(logits.size());
+    for (size_t e = 0; e < logits.size(); ++e)
+      scores[e] = m.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-logits[e])) : std::exp(logits[e]);
+    if (m.score == RouterScore::kSoftmax) {
+      const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+      for (double& s : scores) s /= sum;
+    }
+    std::vector<int64_t> order(scores.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+    double sum = 0;
+    for (int64_t j = 0; j < m.top_k; ++j) sum += scores[order[j]];
+    std::vector<std::pair<int64_t, double>> chosen;
+    for (int64_t j = 0; j < m.top_k; ++j)
+      chosen.emplace_back(order[j], m.scale * scores[order[j]] / (m.renormalize ? sum : 1));
+    return chosen;
+  }
+  Row expected(int64_t n) const {
+    const model::MoeConfig& m = config_.moe;
+    const Row row = x(n);
+    Row y(row.size());
+    const auto add = [&](const Row& part, double factor) {
+      for (size_t c = 0; c < y.size(); ++c) y[c] += factor * part[c];
+    };
+    for (const auto& [e, w] : choices(row)) {
+      Row in = row;
+      if (m.scale_input)
+        for (double& v : in) v *= w;
+      add(network(str_cat("experts.", e), in), m.scale_input ? 1 : w);
+    }
+    if (m.shared_d_ff > 0) {
+      const double gate = m.shared_gate ? 1 / (1 + std::exp(-product("shared_gate", row)[0])) : 1;
+      add(network("shared", row), gate);
+    }
+    return y;
+  }
+  /// What the branch computes: the block's output less its input, with the norm before the branch left out.
+  std::vector<double> actual() {
+    nn::ParameterStore store;
+    comm::SelfComm alone("tensor");
+    const tensor::TensorParallel tp{.group = &alone};
+    model::Experts branch(config_, 0, tp);
+    branch.add_inputs(store);
+    branch.add_outputs(store);
+    const Ctx ctx = model_.ctx();
+    store.allocate(ctx, false);
+    for (const auto& ref : store.sharded_tensors()) {
+      const Row values = model_.values(ref.tensor->name);
+      ctx.backend.write(values.data(), nn::ParameterStore::of(store.values(), ref).mut_view(), ctx.stream);
+    }
+    const Tensor rows = ctx.empty(DType::kFloat64, {kRows, config_.d_model});
+    ctx.backend.write(x_.data(), rows.mut_view(), ctx.stream);
+    const model::BatchView batch{.B = 2, .T = 7};
+    const model::LayerTables tables;
+    const ScoreChange scores;
+    const model::Rows of{.batch = batch, .tables = tables, .scores = scores};
+    return model_.host(branch.forward(ctx, {.value = rows}, of, tp).value);
+  }
+
+ private:
+  ModelConfig config_;
+  TinyModel model_;
+  std::vector<double> x_;
+};
+
+ModelConfig config_with(const model::MoeConfig& moe) {
+  ModelConfig c = tiny_config();
+  c.moe = moe;
+  return c;
+}
+
+void expect_formula(const ModelConfig& c) {
+  ExpertLayer layer(c);
+  const std::vector<double> y = layer.actual();
+  for (int64_t n = 0; n < ExpertLayer::kRows; ++n) {
+    const Row row = layer.expected(n);
+    for (int64_t i = 0; i < c.d_model; ++i)
+      ASSERT_NEAR(y[static_cast<size_t>(n * c.d_model + i)], row[static_cast<size_t>(i)], 1e-12) << n << " " << i;
+  }
+}
+
+TEST(Experts, AreWeightedNetworks) {
+  model::MoeConfig moe{.experts = 5, .top_k = 2, .d_ff = 6};
+  expect_formula(config_with(moe));
+  moe.renormalize = false;
+  moe.shared_d_ff = 4;
+  expect_formula(config_with(moe));
+  moe.score = RouterScore::kSigmoid;
+  moe.shared_gate = true;
+  moe.scale = 1.7;
+  expect_formula(config_with(moe));
+  moe.scale_input = true;
+  ModelConfig c = config_with(moe);
+  c.bias.ffn = c.moe.router_bias = true;
+  c.ffn.linear_offset = 1;
+  expect_formula(c);
+  c.ffn = {Activation::kSilu, false};
+  expect_formula(c);
+}
+
+// All experts chosen and all of them equal: one network.
+TEST(Experts, OfEqualWeightsAreOneNetwork) {
+  ModelConfig c = config_with({.experts = 3, .top_k = 3, .d_ff = 10});
+  ModelConfig dense = c;
+  dense.moe = {};
+  TinyModel with(c, DType::kFloat64, 2, 7), one(dense, DType::kFloat64, 2, 7);
+  testing::copy_weights(one, with);
+  for (const char* layer : {"blocks.0.", "blocks.1."})
+    for (const char* name : {"gate", "up", "down"})
+      for (int64_t e = 0; e < 3; ++e)
+        with.set(str_cat(layer, "moe.experts.", e, ".", name, ".weight"),
+                 one.values(str_cat(layer, "ffn.", name, ".weight")));
+  EXPECT_LT(testing::worst_difference(with.logits(), one.logits()), 1e-12);
+}
+
+/// Loss, balance loss and z-loss, each with its factor.
+double objective(TinyModel& m, Tape& tape) {
+  Ctx ctx = m.ctx();
+  ctx.tape = &tape;
+  m.store().sums().begin_step(ctx);
+  double value = m.loss(ctx);
+  const ModelConfig& c = m.stage().config();
+  const std::vector<double> sums = m.host(m.store().sums().values());
+  const std::vector<nn::LayerMetric>& declared = m.store().sums().declared();
+  const double each = m.scalars().inv_tokens / static_cast<double>(c.expert_layers());
+  for (size_t i = 0; i < declared.size(); ++i) {
+    if (declared[i].metric == "moe_balance") value += c.moe.balance_coef * each * sums[i];
+    if (declared[i].metric == "moe_z") value += c.moe.z_coef * each * sums[i];
+  }
+  return value;
+}
+
+TEST(Experts, GradientOfTheWholeObjective) {
+  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+    TinyModel m(config_with({.experts = 5, .top_k = 2, .d_ff = 6, .score = score, .balance_coef = 0.7, .z_coef = 0.3}),
+                DType::kFloat64, 2, 7);
+    {
+      Tape tape(m.backend(), m.ctx().stream);
+      m.store().begin_step();
+      objective(m, tape);
+      tape.backward();
+    }
+    for (const char* name : {"blocks.0.moe.router.weight", "blocks.1.moe.router.weight", "blocks.0.attn.v.weight",
+                             "blocks.0.moe.experts.2.up.weight", "embed.tokens.weight"}) {
+      const Row gradient = m.gradient(name), values = m.values(name);
+      for (size_t i = 0; i < values.size(); i += 7) {
+        const auto moved = [&](double by) {
+          Row w = values;
+          w[i] += by;
+          m.set(name, w);
+          Tape tape(m.backend(), m.ctx().stream);
+          return objective(m, tape);
+        };
+        constexpr double kStep = 1e-5;
+        const double slope = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+        EXPECT_NEAR(gradient[i], slope, 1e-7 * std::max(1.0, std::abs(slope))) << name << " " << i;
+      }
+      m.set(name, values);
+    }
+  }
+}
+
+// The balance loss is 1 if every sequence is balanced, and more if only all sequences together are.
+TEST(Experts, BalanceIsCountedBySequence) {
+  // One expert a token, by the sign of its first column; rows of a sequence alike or alternating.
+  const auto balance_of = [](bool alternating) {
+    ModelConfig c = config_with({.experts = 2, .top_k = 1, .d_ff = 4});
+    c.n_layers = 1;
+    TinyModel m(c, DType::kFloat64, 2, 6);
+    for (size_t n = 0; n < m.ids().size(); ++n) m.ids()[n] = static_cast<int32_t>(alternating ? n % 2 : n / 6);
+    m.sort();
+    // Ids 0 and 1 are opposite rows, and attention adds nothing.
+    Row table = m.values("embed.tokens.weight");
+    for (int64_t i = 0; i < c.d_model; ++i) table[c.d_model + i] = -table[i];
+    m.set("embed.tokens.weight", table);
+    testing::scale(m, "blocks.0.attn.out.weight", 0);
+    Row router(static_cast<size_t>(2 * c.d_model));
+    for (int64_t i = 0; i < c.d_model; ++i) router[i] = 40 * table[i];
+    m.set("blocks.0.moe.router.weight", router);
+    Tape tape(m.backend(), m.ctx().stream);
+    Ctx ctx = m.ctx();
+    ctx.tape = &tape;
+    m.store().sums().begin_step(ctx);
+    m.loss(ctx);
+    const auto& declared = m.store().sums().declared();
+    EXPECT_EQ(declared[0].metric, "moe_balance");
+    return m.host(m.store().sums().values())[0] * m.scalars().inv_tokens;
+  };
+  EXPECT_NEAR(balance_of(true), 1, 1e-6);
+  EXPECT_NEAR(balance_of(false), 2, 1e-6);
+}
+
+}  // namespace
+}  // namespace ashlar
