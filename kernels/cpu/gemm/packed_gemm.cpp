@@ -18,8 +18,9 @@
 // `b` in L1 while the tiles of the chunk are multiplied by the panel. Source of the scheme: Goto & van de Geijn 2008,
 // "Anatomy of High-Performance Matrix Multiplication", section 4.
 //
-// Of a list of products, all threads compute the large ones together, one after another. The small ones, and parts of
-// their columns, are items that threads take until none is left; each item is computed by one thread, without barriers.
+// Of a list of products, all threads compute those together that are large beside the rest, one after another. The
+// others, and parts of their columns, are items that threads take until none is left, large ones first; one thread
+// computes an item, without barriers.
 
 namespace ashlar::cpu {
 namespace {
@@ -31,8 +32,16 @@ constexpr int64_t kChunkBytes = 256 << 10;    // size of a chunk of packed `a`: 
 constexpr int64_t kRoundBytes = 2 << 20;      // size of the operands that are packed between two barriers
 constexpr int64_t kFlopsPerThread = 200'000;  // below this a second thread costs more than it saves
 
-// Products of a list. Below kTeamFlops per thread, the barriers of a product cost more than uneven items do. An item
-// has at least kItemCols columns, since each item of a product packs all of `a`.
+// With few rows, of which all of packed `a` takes at most kFewRowsBytes, panels of `b` are packed one at a time. Each
+// thread then needs several panels, so that all have about the same number.
+constexpr int64_t kFewRows = 128;
+constexpr int64_t kFewRowsBytes = 512 << 10;
+constexpr int64_t kFewRowsPanels = 8;
+constexpr int64_t kShortSlice = 64;  // groups of a slice that is multiplied along the rows of the result
+constexpr int64_t kLineBytes = 64;
+
+// Products of a list. The barriers of a product cost little from kTeamFlops per thread on. An item has at least
+// kItemCols columns, since each item of a product packs all of `a`.
 constexpr double kTeamFlops = 20e6;
 constexpr int64_t kItemsPerThread = 8;
 constexpr int64_t kItemCols = 256;
@@ -96,8 +105,8 @@ class PackedGemm {
     in_place_ = a_serves_in_place();
     padded_m_ = in_place_ ? 0 : round_up(block_m_, kMaxTileCols);  // keeps the panels of `b` aligned
     group_bytes_ = ceil_div(slice_k_, kernels.k_group) * kernels.panel_elem_bytes;
-    one_tile_ = m_ <= kernels.tile_rows;
-    if (one_tile_) {
+    few_rows_ = has_few_rows();
+    if (few_rows_) {
       block_n_ = round_up(n_, kernels.lanes);
       pack_bytes_ = (num_slices_ * padded_m_ + threads_ * panel_cols_) * group_bytes_;
     } else {
@@ -124,8 +133,8 @@ class PackedGemm {
 
   /// Computes the part of one thread. All `threads` threads of a region call it; `threads` is at most threads().
   void work(int thread, int threads) {
-    if (one_tile_) {
-      work_on_one_tile(thread, threads);
+    if (few_rows_) {
+      work_on_few_rows(thread, threads);
       return;
     }
     for (int64_t row0 = 0; row0 < m_; row0 += block_m_) {
@@ -182,6 +191,12 @@ class PackedGemm {
            rows * std::gcd(stride, kSetPeriod) <= kRowsInOneSet * kSetPeriod;
   }
 
+  bool has_few_rows() const {
+    if (m_ <= kernels_.tile_rows) return true;
+    return m_ <= kFewRows && m_ * num_slices_ * group_bytes_ <= kFewRowsBytes &&
+           (threads_ == 1 || ceil_div(n_, panel_cols_) >= kFewRowsPanels * threads_);
+  }
+
   void widen_bias(Acc* out) {
     bias_ = out;
     const int64_t padded = round_up(n_, panel_cols_);
@@ -196,10 +211,10 @@ class PackedGemm {
     }
   }
 
-  // For few rows (token generation) each panel of `b` is used once. So a thread packs a panel into a buffer that stays
-  // in its L1, and multiplies it immediately. The time is about the time to read `b` from memory. The sums have the
-  // same bits as in `work`.
-  void work_on_one_tile(int thread, int threads) {
+  // For few rows (token generation, small groups) each panel of `b` is used by few tiles. So a thread packs a panel
+  // into a buffer that stays in its L1 or L2, and multiplies it immediately, while it prefetches the source of the next
+  // panel. The time is at least the time to read `b` from memory. The sums have the same bits as in `work`.
+  void work_on_few_rows(int thread, int threads) {
     const Block block{0, m_, 0, n_};
     char* a = pack_;
     char* b = a + (num_slices_ * padded_m_ + thread * panel_cols_) * group_bytes_;
@@ -216,15 +231,38 @@ class PackedGemm {
       if (threads > 1) team_.barrier(thread);
     }
     const Range mine = part_of(num_panels(whole), threads, thread);
+    const int64_t tiles = num_tiles(whole);
     for (int64_t panel = mine.begin; panel < mine.end; ++panel) {
       const Range cols = panel_cols(whole, panel);
       for (int64_t s = 0; s < num_slices_; ++s) {
         Slice slice = slice_of(s);
         pack_columns(block, slice, cols, b);
         slice.first_col = cols.begin;
-        multiply_tile(block, slice, {.rows = {0, m_}, .cols = cols, .prefetch = b});
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          Place place{.rows = tile_rows(whole, tile), .cols = cols, .prefetch = b};
+          if (panel + 1 < mine.end) prefetch_source(slice, cols.end, tile, tiles, place);
+          multiply_tile(block, slice, place);
+        }
       }
     }
+  }
+
+  // Lets one of the `tiles` tiles of a panel and slice prefetch its part of the source of the panel that begins at
+  // column `col`.
+  void prefetch_source(const Slice& slice, int64_t col, int64_t tile, int64_t tiles, Place& place) const {
+    const int64_t row_bytes = args_.b.stride * size_of(args_.b.dtype), k_group = kernels_.k_group;
+    if (args_.transpose_b) {  // whole rows of the source, which the tiles of all slices prefetch one after another
+      const int64_t steps = std::max<int64_t>(1, tiles * ceil_div(k_, k_group));
+      place.prefetch_step = std::min(kLineBytes, ceil_div(panel_cols_ * row_bytes, steps));
+      place.prefetch =
+          element(args_.b, col, 0) + place.prefetch_step * (tiles * (slice.k0 / k_group) + tile * slice.groups);
+      return;
+    }
+    // Some columns of the slice's rows: each tile prefetches one line of each row or of each second row.
+    const int64_t lines = std::max<int64_t>(1, panel_cols_ * size_of(args_.b.dtype) / kLineBytes);
+    if (tile >= lines * k_group) return;
+    place.prefetch_step = k_group * row_bytes;
+    place.prefetch = element(args_.b, slice.k0 + tile / lines, col) + tile % lines * kLineBytes;
   }
 
   Slice slice_at(int64_t index) const {
@@ -315,15 +353,19 @@ class PackedGemm {
                    .dst = dst});
   }
 
-  char* panel_at(char* panels, const Slice& slice, int64_t first) const {
-    return panels + first * slice.groups * kernels_.panel_elem_bytes;
+  int64_t panel_bytes(const Slice& slice, int64_t count) const {
+    return count * slice.groups * kernels_.panel_elem_bytes;
   }
+  char* panel_at(char* panels, const Slice& slice, int64_t first) const { return panels + panel_bytes(slice, first); }
 
   void multiply(const Block& block, const Slice& slice, const Share& share) {
     const int64_t tiles = num_tiles(share);
     const int64_t panels = num_panels(share);
     const int64_t tile_bytes = kernels_.tile_rows * std::max<int64_t>(slice.groups, 1) * kernels_.panel_elem_bytes;
-    const int64_t chunk = std::max<int64_t>(1, kChunkBytes / tile_bytes);
+    // If k is short, all panels of `b` stay in L2. Then one tile of `a` after another is multiplied by all of them, so
+    // that the result, which is most of the traffic, is read and written along its rows.
+    const bool short_slice = slice.groups <= kShortSlice && panel_bytes(slice, share.cols.size()) <= kChunkBytes;
+    const int64_t chunk = short_slice ? 1 : std::max<int64_t>(1, kChunkBytes / tile_bytes);
     for (int64_t begin = 0; begin < tiles; begin += chunk) {
       const int64_t end = std::min(begin + chunk, tiles);
       for (int64_t panel = 0; panel < panels; ++panel) {
@@ -410,7 +452,7 @@ class PackedGemm {
   int64_t block_m_ = 0, padded_m_ = 0, block_n_ = 0;
   int64_t group_bytes_ = 0;  // packed bytes of one row or column of a slice
   bool result_is_bf16_ = false;
-  bool one_tile_ = false;
+  bool few_rows_ = false;  // panels of `b` are packed one at a time
   bool in_place_ = false;  // `a` is read in place
   int64_t round_slices_ = 1;
   int64_t pack_bytes_ = 0, sums_bytes_ = 0, bias_bytes_ = 0;
@@ -429,27 +471,30 @@ void run_by_team(const GemmArgs& args, const GemmKernels<Acc>& kernels, Threads&
 }
 
 /// The division of a list of products into large products and items.
-struct ItemPlan {
-  ItemPlan(std::span<const GemmArgs> products, int threads, int64_t panel_cols)
-      : team_flops(kTeamFlops * threads), panel(panel_cols) {
-    for (const GemmArgs& product : products) {
-      if (!is_large(product)) flops += flops_of(product);
-    }
-    item_flops = flops / static_cast<double>(kItemsPerThread * threads);
+class ItemPlan {
+ public:
+  ItemPlan(std::span<const GemmArgs> products, int threads, int64_t panel_cols) : panel_cols_(panel_cols) {
+    double all = 0;
+    for (const GemmArgs& product : products) all += flops_of(product);
+    large_flops_ = std::max(kTeamFlops * threads, all / (2 * threads));
+    for (const GemmArgs& product : products) item_flops_ += is_large(product) ? 0 : flops_of(product);
+    wanted_threads_ = item_flops_ / kFlopsPerThread;
+    item_flops_ = std::max(1.0, item_flops_ / static_cast<double>(kItemsPerThread * threads));
   }
 
-  bool is_large(const GemmArgs& product) const { return flops_of(product) >= team_flops; }
+  bool is_large(const GemmArgs& product) const { return flops_of(product) >= large_flops_; }
+  double wanted_threads() const { return wanted_threads_; }
   /// Returns the number of items of a product.
   int64_t items(const GemmArgs& product) const {
     if (is_large(product)) return 0;
-    const double wanted = flops_of(product) / std::max(item_flops, 1.0);
-    return std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, std::max<int64_t>(1, product.n() / kItemCols));
+    const auto wanted = static_cast<int64_t>(flops_of(product) / item_flops_);
+    return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, product.n() / kItemCols));
   }
-  /// Returns item `index` of a product, which is a product of some of its columns.
+  /// Returns item `index` of a product: the product of some of its columns. No two items share a panel.
   GemmArgs item(const GemmArgs& product, int64_t index) const {
-    const Range panels = part_of(ceil_div(product.n(), panel), items(product), index);
-    const int64_t begin = panels.begin * panel;
-    const int64_t count = std::min(panels.end * panel, product.n()) - begin;
+    const Range panels = part_of(ceil_div(product.n(), panel_cols_), items(product), index);
+    const int64_t begin = panels.begin * panel_cols_;
+    const int64_t count = std::min(panels.end * panel_cols_, product.n()) - begin;
     GemmArgs part = product;
     part.b = product.transpose_b ? row_range(product.b, begin, count) : column_range(product.b, begin, count);
     part.c = column_range(product.c, begin, count);
@@ -457,40 +502,44 @@ struct ItemPlan {
     return part;
   }
 
-  double team_flops;      // of a large product
-  int64_t panel;          // columns of a panel, which no two items share
-  double flops = 0;       // of all products that are not large
-  double item_flops = 0;  // wanted for an item
+ private:
+  int64_t panel_cols_;
+  double large_flops_ = 0;     // of a product that is not divided into items
+  double wanted_threads_ = 0;  // for all items
+  double item_flops_ = 0;      // wanted for an item
 };
 
 template <typename Acc>
 void run_all(std::span<const GemmArgs> products, const GemmKernels<Acc>& kernels, Threads& team, Allocator& workspace) {
   const ItemPlan plan(products, team.size(), int64_t{2} * kernels.lanes);
-  // 1. large products
+  // 1. the order: the last items of all are small, so that threads end at about the same time
+  const ScopedBlock pointers(workspace, std::ssize(products) * static_cast<int64_t>(sizeof(const GemmArgs*)));
+  const std::span order(pointers.as<const GemmArgs*>(), products.size());
+  for (size_t i = 0; i < products.size(); ++i) order[i] = &products[i];
+  std::sort(order.begin(), order.end(), [](const GemmArgs* x, const GemmArgs* y) {
+    return std::pair(flops_of(*y), x) < std::pair(flops_of(*x), y);
+  });
+  // 2. large products
   int64_t num_items = 0, item_bytes = 0;
-  for (const GemmArgs& product : products) {
-    if (plan.is_large(product)) {
-      run_by_team(product, kernels, team, workspace);
-      continue;
-    }
-    num_items += plan.items(product);
-    for (int64_t i = 0; i < plan.items(product); ++i) {
-      item_bytes = std::max(item_bytes, PackedGemm<Acc>(plan.item(product, i), kernels, team, 1).scratch_bytes());
+  for (const GemmArgs* product : order) {
+    if (plan.is_large(*product)) run_by_team(*product, kernels, team, workspace);
+    for (int64_t i = 0; i < plan.items(*product); ++i, ++num_items) {
+      item_bytes = std::max(item_bytes, PackedGemm<Acc>(plan.item(*product, i), kernels, team, 1).scratch_bytes());
     }
   }
   if (num_items == 0) return;
-  // 2. items of the others. The items that a thread takes ascend, so it walks once through the list.
+  // 3. items of the others; those that a thread takes ascend, so it walks once through the list
   item_bytes = round_up(item_bytes, kScratchAlignment);
-  const double useful = std::min(plan.flops / kFlopsPerThread, static_cast<double>(num_items));
+  const double useful = std::min(plan.wanted_threads(), static_cast<double>(num_items));
   const int threads = static_cast<int>(std::clamp(useful, 1.0, static_cast<double>(team.size())));
   const ScopedBlock scratch(workspace, item_bytes * threads);
   std::atomic<int64_t> next{0};
   team.run(threads, [&](int thread, int /*threads*/) {
-    auto product = products.begin();
+    auto product = order.begin();
     int64_t first = 0;  // item of the product
     for (int64_t i = next.fetch_add(1); i < num_items; i = next.fetch_add(1)) {
-      for (; i >= first + plan.items(*product); ++product) first += plan.items(*product);
-      PackedGemm<Acc> gemm(plan.item(*product, i - first), kernels, team, 1);
+      for (; i >= first + plan.items(**product); ++product) first += plan.items(**product);
+      PackedGemm<Acc> gemm(plan.item(**product, i - first), kernels, team, 1);
       gemm.prepare(scratch.as<char>() + thread * item_bytes);
       gemm.work(0, 1);
     }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm/tile_kernels.h"
 
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/dispatch.h"
@@ -219,22 +220,31 @@ HWY_INLINE void transpose_block(const Src* src, int64_t stride, T* dst, int64_t 
   }
 }
 
+// Writes a block of 4 x `k` elements of the source, transposed; k is a multiple of 4.
+template <typename Src, typename T>
+HWY_INLINE void transpose_rows(const Src* src, int64_t stride, int64_t k, T* dst, int64_t width) {
+  for (int64_t p = 0; p < k; p += 4) transpose_block(src + p, stride, dst + p * width, width);
+}
+
 // Packs one panel whose elements along k are adjacent in the source. The elements of a panel row (one k) are `stride`
 // apart in the source.
 template <typename Src, typename T>
 HWY_ATTR void transpose_panel(const Src* src, int64_t stride, int64_t k, int64_t width, int64_t padded, T* dst) {
-  const int64_t blocked_k = k / 4 * 4;
-  if (width >= 4) {
-    for (int64_t p = 0; p < blocked_k; p += 4) {
-      T* out = dst + p * padded;
-      int64_t i = 0;
-      for (; i + 4 <= width; i += 4) transpose_block(src + i * stride + p, stride, out + i, padded);
-      // The last block overlaps the previous one instead of exceeding the width.
-      const int64_t last = width - 4;
-      if (i < width) transpose_block(src + last * stride + p, stride, out + last, padded);
-    }
+  const int64_t blocked_k = width >= 4 ? k / 4 * 4 : 0;
+  // Rows that map to the same sets of L1 evict each other. Then whole lines of four rows are packed at a time.
+  constexpr int64_t kSetPeriod = 4096, kRowsInOneSet = 8, kLine = 64 / static_cast<int64_t>(sizeof(Src));
+  const int64_t row_bytes = stride * static_cast<int64_t>(sizeof(Src));
+  const int64_t step = width * std::gcd(row_bytes, kSetPeriod) > kRowsInOneSet * kSetPeriod ? kLine : 4;
+  for (int64_t p = 0; p < blocked_k; p += step) {
+    const int64_t count = step == 4 || p + step <= blocked_k ? step : blocked_k - p;
+    T* out = dst + p * padded;
+    int64_t i = 0;
+    for (; i + 4 <= width; i += 4) transpose_rows(src + i * stride + p, stride, count, out + i, padded);
+    // The last block overlaps the previous one instead of exceeding the width.
+    const int64_t last = width - 4;
+    if (i < width) transpose_rows(src + last * stride + p, stride, count, out + last, padded);
   }
-  for (int64_t p = width >= 4 ? blocked_k : 0; p < k; ++p) {
+  for (int64_t p = blocked_k; p < k; ++p) {
     for (int64_t i = 0; i < width; ++i) dst[p * padded + i] = static_cast<T>(src[i * stride + p]);
   }
   if (padded > width) {
