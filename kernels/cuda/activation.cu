@@ -93,7 +93,7 @@ struct QuickGelu : Plain {
   }
 };
 
-struct Sigmoid : Plain {
+struct SigmoidActivation : Plain {
   template <bool kFast, typename A>
   __device__ __forceinline__ static void apply(A x, A& value, A& slope) {
     A s, r;
@@ -121,7 +121,7 @@ __host__ __device__ __forceinline__ void with_kind(Activation kind, const F& f) 
     case Activation::kGeluTanh: return f(GeluTanh());
     case Activation::kQuickGelu: return f(QuickGelu());
     case Activation::kSilu: return f(Silu());
-    case Activation::kSigmoid: return f(Sigmoid());
+    case Activation::kSigmoid: return f(SigmoidActivation());
     case Activation::kIdentity: return f(Identity());
     case Activation::kXielu: return;  // has learned scalars and separate kernels
   }

@@ -12,8 +12,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256;
-
 template <typename T>
 struct ConcatSharedHeadParams {
   Rows<const T> shared, own;

@@ -18,8 +18,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-
 /// The choices of a call, divided into chunks. A warp processes a chunk.
 struct Chunks {
   static constexpr int64_t kSmallest = 256, kMost = 512;

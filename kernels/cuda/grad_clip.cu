@@ -14,9 +14,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
-
 /// SquaresSegment::num_chunks on the device.
 __device__ __forceinline__ int64_t chunks_of(const SquaresSegment& s) {
   constexpr int64_t kChunk = SumSquares::kChunk;

@@ -14,7 +14,6 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int kSumRows = 256;  // number of rows of a tile of dbias
-constexpr int kThreads = 256;
 
 /// A block sums 32 vectors of columns over a tile of rows of one group, and writes the sums to partial[tile, column].
 template <typename T>

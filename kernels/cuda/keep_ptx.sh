@@ -1,14 +1,14 @@
 #!/bin/sh
-# keep_ptx.sh ROOT FOLDER NVCC ARGUMENT...: runs nvcc, which compiles a file below ROOT, for CMake (CUDA_COMPILER_LAUNCHER).
-# Keeps its PTX as FOLDER/TARGET/NAME.ptx and what ptxas says of registers and spills as FOLDER/NAME.resources; the NAME
-# of ROOT/attention/forward.cu is attention_forward.cu.
+# keep_ptx.sh FOLDER NVCC ARGUMENT...: runs nvcc, which compiles a file of a kernels/cuda, for CMake
+# (CUDA_COMPILER_LAUNCHER). Keeps its PTX as FOLDER/TARGET/NAME.ptx and what ptxas says of registers and spills as
+# FOLDER/NAME.resources; the NAME of kernels/cuda/attention/forward.cu is attention_forward.cu.
 set -eu
-root=$1 folder=$2
-shift 2
+folder=$1
+shift
 for argument; do
-  case $argument in "$root"/*.cu) source=$argument ;; esac
+  case $argument in */kernels/cuda/*.cu) source=$argument ;; esac
 done
-name=$(printf '%s' "${source#"$root"/}" | tr / _)
+name=$(printf '%s' "${source##*/kernels/cuda/}" | tr / _)
 stem=$(basename "$source" .cu)
 kept=$folder/kept/$name  # nvcc's intermediate files: tens of MiB, of which only the PTX is kept
 rm -rf "$kept"

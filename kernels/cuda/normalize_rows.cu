@@ -12,8 +12,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256;
-
 /// For each row:  1. computes its length  2. writes the scaled row
 template <typename T>
 __global__ void __launch_bounds__(kThreads)

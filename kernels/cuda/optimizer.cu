@@ -12,7 +12,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int64_t kPart = 8192;  // elements of the packed state that a block processes at a time
 
 /// Hyper-parameters of a rule in the form of a kernel argument. From them `prepared` computes the constants for one

@@ -14,7 +14,6 @@ namespace ashlar::ASHLAR_DEV {
 namespace {
 
 constexpr int64_t kMaxRopeDims = 1024;
-constexpr int kThreads = 256;
 
 template <typename T>
 struct RopeParams {

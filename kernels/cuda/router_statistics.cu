@@ -13,7 +13,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kRows = 32;  // number of rows of a block
 constexpr int kBalanceThreads = 512;
 

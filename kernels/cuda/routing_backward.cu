@@ -17,7 +17,6 @@
 namespace ashlar::ASHLAR_DEV {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kChoices = 1024;  // number of choices of a block of expert_scale_partials
 
 template <typename A>

@@ -13,9 +13,6 @@ using test::Integers;
 using test::random_matrix;
 using test::view_of;
 
-constexpr int64_t kSector = 32;  // what a single number costs
-constexpr auto kStorage = DType::kBFloat16;
-
 void measure_rows(WatchedDevice& device, std::vector<KernelRow>& rows) {
   constexpr int64_t kN = 300, kChoices = 4, kCols = 1024, kBytes = kN * kCols * 2, kSurplus = 60;
   const HostMatrix x = random_matrix(kStorage, kN, kCols, 1);

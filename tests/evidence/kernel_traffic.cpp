@@ -15,8 +15,6 @@ using test::random_matrix;
 using test::view_of;
 
 constexpr int64_t kRows = 700, kCols = 1024, kBytes = kRows * kCols * 2;
-constexpr int64_t kSector = 32;  // what a single number of a row costs
-constexpr auto kStorage = DType::kBFloat16;
 
 double ratio(int64_t sectors, int64_t bytes) {
   return bytes == 0 ? 1.0 : static_cast<double>(sectors * kSector) / static_cast<double>(bytes);

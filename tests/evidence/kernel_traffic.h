@@ -4,9 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "core/base/dtype.h"
 #include "tests/evidence/watched_device.h"
 
 namespace ashlar::evidence {
+
+inline constexpr int64_t kSector = 32;  ///< bytes that a single number of a row costs
+inline constexpr auto kStorage = DType::kBFloat16;
 
 /// A kernel on one problem: what it must move by its formula, and what it moved.
 struct KernelRow {

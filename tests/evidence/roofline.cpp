@@ -5,11 +5,12 @@
 
 #include "parallel/model/flops.h"
 #include "parallel/model/parameter_count.h"
+#include "tests/evidence/kernel_traffic.h"
 
 namespace ashlar::evidence {
 namespace {
 
-constexpr double kStorage = 2, kSector = 32;   // bytes
+constexpr double kElement = 2;                 // bytes
 constexpr int64_t kLaunchesBesideBlocks = 20;  // embedding, head, loss in chunks, norm and update: counted, rounded up
 
 int by_head_dim(const model::ModelConfig& c) { return c.head_dim <= 64 ? 0 : 1; }
@@ -90,20 +91,20 @@ std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c
   const double statistics = kSector * (layer_norm ? 2 : 1), joined = serial ? 1 : 0;
   const double norms = 1 + (serial || c.block.parallel_norms == 2 ? 1 : 0);
   std::map<std::string, double> bytes;
-  bytes["norm_forward"] = (norms - joined) * (2 * C * kStorage + statistics);
-  if (serial) bytes["residual_norm_forward"] = 4 * C * kStorage + statistics;
-  bytes["residual_forward"] = (serial ? 3 : 4) * C * kStorage;
-  bytes["norm_backward"] = norms * (4 * C * kStorage + 2 * statistics);
-  if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * kStorage + dims * 4 * 2 + kSector);
-  if (c.ffn.gated) bytes["activation_forward"] = 3 * F * kStorage;
-  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * F * kStorage;
+  bytes["norm_forward"] = (norms - joined) * (2 * C * kElement + statistics);
+  if (serial) bytes["residual_norm_forward"] = 4 * C * kElement + statistics;
+  bytes["residual_forward"] = (serial ? 3 : 4) * C * kElement;
+  bytes["norm_backward"] = norms * (4 * C * kElement + 2 * statistics);
+  if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * kElement + dims * 4 * 2 + kSector);
+  if (c.ffn.gated) bytes["activation_forward"] = 3 * F * kElement;
+  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * F * kElement;
   const double ffn_in = (c.ffn.gated ? 2 : 1) * F;
   const bool fused = !serial && c.block.parallel_norms == 1;  // one product in, with one bias
   const double biases_in = fused ? (c.bias.qkv || c.bias.ffn ? Q + 2 * KV + ffn_in : 0)
                                  : (c.bias.qkv ? Q + 2 * KV : 0) + (c.bias.ffn ? ffn_in : 0);
   const double biases_out = (c.bias.attn_out ? C : 0) + (c.bias.ffn ? C : 0);
-  bytes["column_partials"] = (biases_in + biases_out) * kStorage;
-  bytes["attention_delta"] = 2 * Q * kStorage + 4 * H;
+  bytes["column_partials"] = (biases_in + biases_out) * kElement;
+  bytes["attention_delta"] = 2 * Q * kElement + 4 * H;
   std::erase_if(bytes, [](const auto& kernel) { return kernel.second == 0; });
   return bytes;
 }
@@ -141,8 +142,8 @@ Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a
     if (kernel == "column_partials" || kernel == "attention_delta") lines["sums of biases, delta"] += bytes;
   }
   for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / rates.copy);
-  add("loss: two reads, one write", 3 * V * kStorage * tokens / rates.copy);
-  add("embedding, last norm", 16 * C * kStorage * tokens / rates.copy);
+  add("loss: two reads, one write", 3 * V * kElement * tokens / rates.copy);
+  add("embedding, last norm", 16 * C * kElement * tokens / rates.copy);
   add("main gradients, added to", 8 * P / rates.copy);
   add("gaps between launches",
       rates.launch_gap * (L * static_cast<double>(launches_of_a_block) + kLaunchesBesideBlocks));

@@ -17,6 +17,8 @@
 
 namespace ashlar::emulator {
 
+inline constexpr uint32_t kAllLanes = 0xffffffffU;  ///< the mask of a whole warp
+
 /// Runs the threads of one block after the other, block by block. What the functions of device_calls.h do for the
 /// thread that runs is here: scheduling in block.cpp, barriers, warps, copies and mbarriers in files of their names.
 class Block {

@@ -21,7 +21,7 @@ namespace ashlar::emulator {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kPage = 4096;
+constexpr int64_t kSystemPage = 4096;
 constexpr unsigned char kNan = 0xFF;  // as bf16, fp32 and fp64; -1 as an integer
 
 // The window of all device memory: slots of 64 GiB, far from where systems put programs, heaps and stacks. Slot 0 is
@@ -191,7 +191,7 @@ void* DeviceMemory::allocate(int64_t bytes) {
   open();
   if (at + block.size > high_water_) {  // in whole pages: they are opened and closed together
     const int64_t before = high_water_;
-    high_water_ = (at + block.size + kPage - 1) / kPage * kPage;
+    high_water_ = (at + block.size + kSystemPage - 1) / kSystemPage * kSystemPage;
     mprotect(base_ + before, static_cast<size_t>(high_water_ - before), PROT_READ | PROT_WRITE);
   }
   settle();

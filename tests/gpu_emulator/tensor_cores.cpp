@@ -9,8 +9,6 @@
 namespace ashlar::emulator {
 namespace {
 
-constexpr uint32_t kAllLanes = 0xffffffffU;
-
 float low_bf16(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 float high_bf16(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000U); }
 

@@ -8,8 +8,6 @@
 namespace ashlar::emulator {
 namespace {
 
-constexpr uint32_t kAllLanes = 0xffffffffU;
-
 std::string mask_text(uint32_t mask) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text = "0x";

@@ -11,16 +11,16 @@
 namespace ashlar::test {
 namespace {
 
-using Case = testing::AttentionCase;
+using testing::AttentionCase;
 
 template <typename S>
-void expect_same_bits(const std::vector<Case>& cases) {
+void expect_same_bits(const std::vector<AttentionCase>& cases) {
   std::vector<BackendUnderTest> pair;
   for (BackendUnderTest& b : backends_under_test()) {
     if (b.bits == "without contraction") pair.push_back(std::move(b));
   }
   ASSERT_EQ(pair.size(), 2U);
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : cases) {
     SCOPED_TRACE(::testing::PrintToString(c));
     testing::AttentionCall<S> first(c), second(c);
     first.under_test = pair[0];
@@ -33,7 +33,7 @@ void expect_same_bits(const std::vector<Case>& cases) {
   }
 }
 
-std::vector<Case> few() {
+std::vector<AttentionCase> few() {
   return {
       {.T_q = 70, .T_kv = 70, .H = 2, .G = 1, .D = 12, .p = 0.3},
       {.T_q = 5, .T_kv = 75, .H = 2, .G = 1, .D = 16, .q_start = 70},
@@ -47,7 +47,7 @@ std::vector<Case> few() {
 }
 
 TEST(AttentionBits, Bf16) {
-  std::vector<Case> cases = few();
+  std::vector<AttentionCase> cases = few();
   for (const int64_t D : {16, 32, 64, 96, 128, 256}) {
     cases.push_back({.T_q = 33, .T_kv = 33, .H = 1, .G = 1, .D = D, .p = D == 64 ? 0.2 : 0, .align = 8});
   }

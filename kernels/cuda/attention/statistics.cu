@@ -13,8 +13,6 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-constexpr int kThreads = 256;
-
 constexpr int kDeltaRows = 8;  // number of rows of a warp: their fp32 sums fill a memory sector of 32 bytes
 
 /// A warp processes the rows of 8 adjacent queries of one head. `lanes` (4 to 32) lanes process one row, and the warp

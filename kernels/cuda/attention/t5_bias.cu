@@ -19,7 +19,6 @@
 namespace ashlar::ASHLAR_DEV::attention {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kDiagonals = 2 * kSimtTile - 1;
 static_assert(kBiasQueries == kSimtTile);
 

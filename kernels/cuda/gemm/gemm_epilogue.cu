@@ -11,8 +11,6 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int kThreads = 256;
-
 /// For each element:  1. adds product, bias and the previous content of c  2. rounds once and stores
 template <typename T, typename B>
 __global__ void finish_gemm_kernel(const AccumulateOf<T, B>* sums, int64_t sums_stride, const B* bias, T* c,

@@ -100,6 +100,8 @@ __device__ __forceinline__ RowTile find_row_tile(const Groups& groups, int tile)
   return found;
 }
 
+inline int tiles_of(int extent, int size) { return (extent + size - 1) / size; }
+
 /// The order in which blocks take the tiles of a result: strips of kStrip row tiles, within a strip by columns. The
 /// blocks that run at the same time then share most of their rows and weights in the L2 cache.
 struct TileGrid {
@@ -130,6 +132,8 @@ struct GroupedRows {
 /// Queues the kernel. `weights` is the layout of the right factor.
 template <typename T>
 void grouped_rows(const GroupedRows<T>& args, Layout weights, Stream& stream);
+template <>
+void grouped_rows(const GroupedRows<BF16>& args, Layout weights, Stream& stream);
 
 /// dw[g] (+)= dy[rows of g]^T x[rows of g].
 template <typename T>
@@ -143,5 +147,7 @@ struct GroupedWeights {
 };
 template <typename T>
 void grouped_weights(const GroupedWeights<T>& args, Stream& stream);
+template <>
+void grouped_weights(const GroupedWeights<BF16>& args, Stream& stream);
 
 }  // namespace ashlar::ASHLAR_DEV

@@ -11,18 +11,18 @@ namespace ashlar::ASHLAR_DEV {
 
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kTile = 64;   // number of rows, and of columns, of a block
 constexpr int kTerms = 16;  // number of terms in shared memory
 constexpr int kHeld = 4;    // a thread has rows y, y + 16, ... and columns x, x + 16, ...
 
 /// Terms of the rows of one factor. One column of padding avoids bank conflicts.
 template <typename T>
-using Slice = T[kTerms][kTile + 1];
+using TermSlice = T[kTerms][kTile + 1];
 
 /// Copies terms [first, first + kTerms) of a factor; adjacent threads read adjacent elements.
 template <typename T, Layout kLayout>
-__device__ __forceinline__ void load_slice(Slice<T>& slice, const Factor<T, kLayout>& factor, int first, int terms) {
+__device__ __forceinline__ void load_slice(TermSlice<T>& slice, const Factor<T, kLayout>& factor, int first,
+                                           int terms) {
   for (auto i = static_cast<int>(threadIdx.x); i < kTerms * kTile; i += kThreads) {
     const int row = kLayout == Layout::kByRow ? i / kTerms : i % kTile;
     const int term = kLayout == Layout::kByRow ? i % kTerms : i / kTile;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void load_slice(Slice<T>& slice, const Factor<T, kLay
 /// c = left times the transpose of right. All threads of the block must call it.
 template <typename T, Layout kLeft, Layout kRight>
 __device__ __forceinline__ void multiply_slices(T (&c)[kHeld][kHeld], const Factor<T, kLeft>& left,
-                                                const Factor<T, kRight>& right, int terms, Slice<T> (&shared)[2]) {
+                                                const Factor<T, kRight>& right, int terms, TermSlice<T> (&shared)[2]) {
   const auto x = static_cast<int>(threadIdx.x % 16), y = static_cast<int>(threadIdx.x / 16);
   ASHLAR_UNROLL
   for (int i = 0; i < kHeld; ++i) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void multiply_slices(T (&c)[kHeld][kHeld], const Fact
 /// and stores.
 template <typename T, Layout kWeights>
 __global__ void __launch_bounds__(kThreads, 2) grouped_rows_simt_kernel(GroupedRows<T> a, TileGrid grid) {
-  ASHLAR_SHARED(Slice<T>, shared, [2]);
+  ASHLAR_SHARED(TermSlice<T>, shared, [2]);
   // 1. rows and columns
   const int2 tile = grid.tile(blockIdx.x);
   const RowTile rows = find_row_tile<kTile>(a.groups, tile.x);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped_rows_simt_kernel(GroupedR
 /// adds its part of dw.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 2) grouped_weights_simt_kernel(GroupedWeights<T> a, TileGrid grid) {
-  ASHLAR_SHARED(Slice<T>, shared, [2]);
+  ASHLAR_SHARED(TermSlice<T>, shared, [2]);
   // 1. the block's part of dw
   const auto tiles = static_cast<unsigned>(grid.blocks());
   const auto group = static_cast<int>(blockIdx.x / tiles);
@@ -135,14 +135,12 @@ __global__ void __launch_bounds__(kThreads, 2) grouped_weights_simt_kernel(Group
   }
 }
 
-int tiles_of(int extent) { return (extent + kTile - 1) / kTile; }
-
 }  // namespace
 
 template <typename T>
 void grouped_rows(const GroupedRows<T>& args, Layout weights, Stream& stream) {
   const TileGrid grid{.row_tiles = static_cast<int>(args.groups.most_tiles(kTile)),
-                      .column_tiles = tiles_of(args.columns)};
+                      .column_tiles = tiles_of(args.columns, kTile)};
   const bool forward = weights == Layout::kByRow;
   run_kernel(stream,
              {.name = forward ? "grouped_linear_forward" : "grouped_linear_backward_input",
@@ -156,7 +154,7 @@ template void grouped_rows(const GroupedRows<double>&, Layout, Stream&);
 
 template <typename T>
 void grouped_weights(const GroupedWeights<T>& args, Stream& stream) {
-  const TileGrid grid{.row_tiles = tiles_of(args.outputs), .column_tiles = tiles_of(args.inputs)};
+  const TileGrid grid{.row_tiles = tiles_of(args.outputs, kTile), .column_tiles = tiles_of(args.inputs, kTile)};
   run_kernel(stream,
              {.name = "grouped_linear_backward_weight",
               .grid = dim3(static_cast<unsigned>(grid.blocks() * args.groups.count)),

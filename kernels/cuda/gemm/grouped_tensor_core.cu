@@ -137,14 +137,12 @@ __global__ void __launch_bounds__(Plan::kThreads, 2) grouped_weights_kernel(Grou
   }
 }
 
-int tiles_of(int extent) { return (extent + Plan::kExtent - 1) / Plan::kExtent; }
-
 }  // namespace
 
 template <>
 void grouped_rows(const GroupedRows<BF16>& args, Layout weights, Stream& stream) {
   const TileGrid grid{.row_tiles = static_cast<int>(args.groups.most_tiles(Plan::kExtent)),
-                      .column_tiles = tiles_of(args.columns)};
+                      .column_tiles = tiles_of(args.columns, Plan::kExtent)};
   const bool forward = weights == Layout::kByRow;
   run_kernel(stream,
              {.name = forward ? "grouped_linear_forward" : "grouped_linear_backward_input",
@@ -156,7 +154,8 @@ void grouped_rows(const GroupedRows<BF16>& args, Layout weights, Stream& stream)
 
 template <>
 void grouped_weights(const GroupedWeights<BF16>& args, Stream& stream) {
-  const TileGrid grid{.row_tiles = tiles_of(args.outputs), .column_tiles = tiles_of(args.inputs)};
+  const TileGrid grid{.row_tiles = tiles_of(args.outputs, Plan::kExtent),
+                      .column_tiles = tiles_of(args.inputs, Plan::kExtent)};
   run_kernel(stream,
              {.name = "grouped_linear_backward_weight",
               .grid = dim3(static_cast<unsigned>(grid.blocks() * args.groups.count)),

@@ -15,6 +15,9 @@
 /// Launches of kernels.
 namespace ashlar::ASHLAR_DEV {
 
+/// Threads and warps of a block of a kernel that has no other number of them.
+inline constexpr int kThreads = 256, kWarps = kThreads / 32;
+
 /// Launch parameters of a kernel.
 struct Launch {
   const char* name;  ///< name of the kernel in reports and errors
