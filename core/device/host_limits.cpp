@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <memory>
+#include <new>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -147,6 +149,20 @@ void read_memory_limit(const FileReader& read, const Groups& groups, CgroupLimit
     apply(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_");
 }
 
+constexpr size_t kMaskBytes = CPU_ALLOC_SIZE(kMostCpus);
+
+struct FreeMask {
+  void operator()(cpu_set_t* mask) const { CPU_FREE(mask); }
+};
+using CpuMask = std::unique_ptr<cpu_set_t, FreeMask>;
+
+CpuMask empty_mask() {
+  CpuMask mask(CPU_ALLOC(kMostCpus));
+  if (mask == nullptr) throw std::bad_alloc();
+  CPU_ZERO_S(kMaskBytes, mask.get());
+  return mask;
+}
+
 }  // namespace
 
 std::optional<std::string> read_host_file(const std::string& path) {
@@ -169,13 +185,28 @@ CgroupLimits cgroup_limits(const FileReader& read) {
   return limits;
 }
 
+int read_affinity(size_t bytes, void* mask) { return sched_getaffinity(0, bytes, static_cast<cpu_set_t*>(mask)); }
+
+std::vector<int> allowed_cpus(const AffinityReader& read) {
+  const CpuMask mask = empty_mask();
+  std::vector<int> cpus;
+  if (read(kMaskBytes, mask.get()) != 0) return cpus;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu)
+    if (CPU_ISSET_S(cpu, kMaskBytes, mask.get())) cpus.push_back(cpu);
+  return cpus;
+}
+
+bool set_allowed_cpus(std::span<const int> cpus) {
+  const CpuMask mask = empty_mask();
+  for (const int cpu : cpus) CPU_SET_S(cpu, kMaskBytes, mask.get());
+  return sched_setaffinity(0, kMaskBytes, mask.get()) == 0;
+}
+
 int64_t usable_cores(const FileReader& read) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const bool known = sched_getaffinity(0, sizeof(mask), &mask) == 0;
   CgroupLimits limits;
   read_core_limit(read, Groups(read), limits);
-  return std::max<int64_t>(1, std::min<int64_t>(known ? CPU_COUNT(&mask) : 1, limits.cores.value_or(kMost)));
+  const auto allowed = static_cast<int64_t>(allowed_cpus().size());
+  return std::max<int64_t>(1, std::min(allowed, limits.cores.value_or(kMost)));
 }
 
 int64_t memory_left_bytes(const FileReader& read) {

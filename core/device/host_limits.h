@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace ashlar {
 
@@ -19,6 +22,20 @@ struct CgroupLimits {
 };
 /// Reads the limits from /proc/self/cgroup, /proc/self/mountinfo and the cgroup files to which they refer.
 CgroupLimits cgroup_limits(const FileReader& read = read_host_file);
+
+/// One more than the highest CPU number that these functions know. Linux is built for at most 8,192 CPUs; the type
+/// cpu_set_t has room for 1,024.
+inline constexpr int kMostCpus = 1 << 16;
+
+/// Writes the affinity mask of the calling thread to `mask` (`bytes` bytes); returns 0, or -1 if the system refuses.
+using AffinityReader = std::function<int(size_t bytes, void* mask)>;
+int read_affinity(size_t bytes, void* mask);
+
+/// Returns the numbers of the CPUs on which the calling thread may run, ascending; empty if the system does not tell.
+std::vector<int> allowed_cpus(const AffinityReader& read = read_affinity);
+/// Restricts the calling thread, and threads that it starts later, to those of `cpus` that its cgroup allows. Returns
+/// false if none is left or the system refuses.
+bool set_allowed_cpus(std::span<const int> cpus);
 
 /// Returns how many cores this process may use at once: the size of its affinity mask, or the CPU limit of its control
 /// groups if that is lower.

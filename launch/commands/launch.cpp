@@ -1,6 +1,5 @@
 #include "launch/commands/subcommands.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/device/host_limits.h"
 #include "core/io/posix_file.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/commands.h"
@@ -78,17 +78,14 @@ std::string version_of(const std::string& mpirun) {
 
 // Returns the number of physical cores that this process may use, as Open MPI counts them.
 int64_t whole_cores() {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
   std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
+  for (const int cpu : allowed_cpus()) {
     std::ifstream file(str_cat("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
     std::string siblings;
     if (!std::getline(file, siblings)) siblings = str_cat("cpu", cpu);
     cores.insert(siblings);
   }
-  return static_cast<int64_t>(cores.size());
+  return std::max<int64_t>(1, static_cast<int64_t>(cores.size()));
 }
 
 LocalMpirun look_around() {

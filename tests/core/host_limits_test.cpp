@@ -6,13 +6,17 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <string>
 
 namespace ashlar {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -121,6 +125,25 @@ TEST(HostLimits, MemoryOfBothVersions) {
   old["/sys/fs/cgroup/memory/batch/job/memory.usage_in_bytes"] = "1500\n";
   old["/sys/fs/cgroup/memory/batch/job/memory.stat"] = "total_inactive_file 100\ninactive_file 7\n";
   EXPECT_EQ(cgroup_limits(reader_of(old)).memory_left_bytes, 600);
+}
+
+// A kernel built for 8,192 CPUs, which refuses masks that have no room for as many as the machine may have.
+TEST(HostLimits, MachinesWithMoreThan1024Cpus) {
+  const auto read = [](size_t bytes, void* mask) {
+    if (bytes < 2048 / 8) return errno = EINVAL, -1;
+    std::memset(mask, 0, bytes);
+    for (const int cpu : {0, 1023, 1024, 2047}) static_cast<unsigned char*>(mask)[cpu / 8] |= 1 << cpu % 8;
+    return 0;
+  };
+  EXPECT_THAT(allowed_cpus(read), ElementsAre(0, 1023, 1024, 2047));
+  EXPECT_THAT(allowed_cpus([](size_t, void*) { return -1; }), IsEmpty());
+  const std::vector<int> before = allowed_cpus();
+  ASSERT_FALSE(before.empty());
+  EXPECT_TRUE(set_allowed_cpus(std::vector<int>{before.back()}));
+  EXPECT_THAT(allowed_cpus(), ElementsAre(before.back()));
+  EXPECT_FALSE(set_allowed_cpus({}));
+  EXPECT_TRUE(set_allowed_cpus(before));
+  EXPECT_EQ(allowed_cpus(), before);
 }
 
 TEST(HostLimits, ThisProcess) {
