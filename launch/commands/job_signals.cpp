@@ -30,12 +30,17 @@ void JobSignals::next(Stage stage, int signal, Clock::time_point at) {
   send_at_ = at;
 }
 
+void JobSignals::end_mpirun(Clock::time_point now) {
+  ending_since_ = now;
+  next(Stage::kEnding, SIGTERM, now);
+}
+
 std::string JobSignals::handle(int signal, bool mpirun_has_it, Clock::time_point now) {
   if (!ends_the_job(signal)) {
     if (!mpirun_has_it) passed_ = signal;
     return "";
   }
-  if (first_ == 0) first_ = signal;
+  if (first_ == 0) first_ = signal, first_at_ = now;
   switch (stage_) {
     case Stage::kTraining:
       if (saves_) {
@@ -44,8 +49,7 @@ std::string JobSignals::handle(int signal, bool mpirun_has_it, Clock::time_point
       }
       [[fallthrough]];
     case Stage::kNotified:
-      ending_since_ = now;
-      next(Stage::kEnding, SIGTERM, now);
+      end_mpirun(now);
       if (mpirun_has_it) next(Stage::kEndingAgain, SIGTERM, now + kAgain);
       return ranks_ended(signal, saves_);
     case Stage::kEnding:

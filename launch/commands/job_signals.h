@@ -10,14 +10,15 @@ namespace ashlar::launch {
 /// inputs are signals, the time and the ranks' answers, and the caller sends the signals that due() returns.
 ///   If the job saves checkpoints (train), the first SIGTERM, SIGINT, SIGHUP or SIGUSR1 is passed to mpirun as SIGUSR1.
 /// SIGUSR1 is repeated until a rank answers, because mpirun loses signals that arrive before its ranks are running;
-/// ranks started by `launch` treat a repeated SIGUSR1 as one signal. A second signal, or the first to a job that saves
-/// nothing, is passed to mpirun as SIGTERM. If mpirun is still running kAgain after that signal, it gets another
-/// SIGTERM; if it is still running kKill after that signal, mpirun and its ranks get SIGKILL. Each further signal
-/// triggers the next of these steps at once.
+/// ranks started by `launch` treat a repeated SIGUSR1 as one signal. If none has answered after kAnswer and the caller
+/// finds none, mpirun hangs without ranks and is ended. A second signal, or the first to a job that saves nothing, is
+/// passed to mpirun as SIGTERM. If mpirun is still running kAgain after that signal, it gets another SIGTERM; if it is
+/// still running kKill after that signal, mpirun and its ranks get SIGKILL. Each further signal triggers the next of
+/// these steps at once.
 class JobSignals {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kResend{250}, kAgain{5000}, kKill{10000};
+  static constexpr std::chrono::milliseconds kResend{250}, kAnswer{5000}, kAgain{5000}, kKill{10000};
 
   explicit JobSignals(bool saves) : saves_(saves) {}
 
@@ -25,6 +26,11 @@ class JobSignals {
   /// Returns the line to print, without "ashlar: "; empty: nothing to print.
   std::string handle(int signal, bool mpirun_has_it, Clock::time_point now);
   void acknowledged() { acknowledged_ = true; }  ///< a rank has answered SIGUSR1
+  /// True if no rank has answered SIGUSR1 for kAnswer.
+  bool unanswered(Clock::time_point now) const {
+    return stage_ == Stage::kNotified && !acknowledged_ && now >= first_at_ + kAnswer;
+  }
+  void end_mpirun(Clock::time_point now);  ///< continues as after a second signal
   /// Returns the signal to send to mpirun now, if any. If it is SIGKILL, the caller sends it to the ranks too. Call
   /// due() until it returns nothing.
   std::optional<int> due(Clock::time_point now);
@@ -45,7 +51,7 @@ class JobSignals {
   int first_ = 0;    ///< the first signal that ends the job
   int passed_ = 0;   ///< a signal that does not end the job, to be forwarded to mpirun; 0: none
   int to_send_ = 0;  ///< signal to send at send_at_
-  Clock::time_point send_at_, ending_since_;
+  Clock::time_point send_at_, first_at_, ending_since_;
   bool acknowledged_ = false;
 };
 

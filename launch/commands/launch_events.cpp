@@ -19,6 +19,10 @@ std::string ranks_ended(int signal, bool saves) {
                  saves ? "; unsaved steps are lost" : "");
 }
 
+std::string mpirun_without_ranks(std::chrono::milliseconds time) {
+  return str_cat("no rank runs on this machine and none has answered for ", time.count() / 1000, " s; ending mpirun");
+}
+
 std::string mpirun_killed(int signal) {
   return str_cat("[launch] mpirun was killed by ", signal_name(signal),
                  ", and its ranks with it; the job ends here: run the command again");

@@ -17,6 +17,9 @@ std::string ranks_asked_to_stop(int signal);
 /// A signal ends the ranks. `saves`: true if the job saves checkpoints; the line then says that unsaved steps are lost.
 std::string ranks_ended(int signal, bool saves);
 
+/// No rank has answered a signal for this time and none runs here: mpirun hangs, and is ended.
+std::string mpirun_without_ranks(std::chrono::milliseconds time);
+
 /// A signal has killed mpirun, and so its ranks.
 std::string mpirun_killed(int signal);
 

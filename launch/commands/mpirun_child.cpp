@@ -121,6 +121,10 @@ void MpirunChild::take_signals() {
 }
 
 void MpirunChild::send(pid_t child) {
+  if (job_signals_.unanswered(Clock::now()) && processes_.living(child).empty()) {
+    print(mpirun_without_ranks(JobSignals::kAnswer));
+    job_signals_.end_mpirun(Clock::now());
+  }
   while (const auto signal = job_signals_.due(Clock::now())) {
     kill(child, *signal);
     if (*signal == SIGKILL) processes_.end_all(child);

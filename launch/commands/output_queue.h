@@ -23,7 +23,7 @@ class OutputQueue {
   explicit OutputQueue(int fd);
   OutputQueue(const OutputQueue&) = delete;
   OutputQueue& operator=(const OutputQueue&) = delete;
-  ~OutputQueue();  ///< does not wait: a blocked thread ends with the process
+  ~OutputQueue();  ///< does not wait: a blocked thread ends with the process, and uses the descriptor until then
 
   void add(std::string_view bytes);
   bool full() const;        ///< a caller that must not lose bytes waits while this is true

@@ -78,6 +78,26 @@ TEST(JobSignals, ASecondOneAlwaysEnds) {
   EXPECT_EQ(impatient.due(kStart), SIGKILL);
 }
 
+TEST(JobSignals, AnMpirunWithoutRanksIsEnded) {
+  JobSignals signals(true);
+  EXPECT_FALSE(signals.unanswered(kStart)) << "nothing is asked";
+  signals.handle(SIGINT, false, kStart);
+  EXPECT_EQ(signals.due(kStart), SIGUSR1);
+  EXPECT_FALSE(signals.unanswered(kStart + 4999ms));
+  EXPECT_TRUE(signals.unanswered(kStart + 5s));
+  signals.end_mpirun(kStart + 5s);
+  EXPECT_FALSE(signals.unanswered(kStart + 6s));
+  EXPECT_EQ(signals.due(kStart + 5s), SIGTERM);
+  EXPECT_EQ(signals.due(kStart + 9s), std::nullopt);
+  EXPECT_EQ(signals.due(kStart + 10s), SIGTERM);
+  EXPECT_EQ(signals.due(kStart + 15s), SIGKILL);
+  EXPECT_EQ(signals.exit_code(1), 77);
+  JobSignals answered(true);
+  answered.handle(SIGTERM, false, kStart);
+  answered.acknowledged();
+  EXPECT_FALSE(answered.unanswered(kStart + 60s)) << "a save may take its time";
+}
+
 TEST(JobSignals, WhatSavesNothingEndsAtOnce) {
   JobSignals signals(false);
   signals.handle(SIGUSR2, false, kStart);
@@ -133,6 +153,14 @@ TEST_F(LaunchSignals, AHangupLetsTheRunSaveButNotUnderNohup) {
                                      "done; kill -HUP $pid; sleep 0.3; kill -TERM $pid" +
                                      result);
   EXPECT_THAT(kept.out, AllOf(HasSubstr("code 76\n"), Not(HasSubstr("SIGHUP"))));
+}
+
+// Open MPI's mpirun outlives its ranks when its own writes fail (ulimit -f): before, only a second signal ended it.
+TEST_F(LaunchSignals, AnMpirunThatHangsWithoutRanksEndsAtTheFirst) {
+  mkfifo((scratch_.path() / "never").c_str(), 0600);
+  const ShellResult r = run("trap '' USR1; trap 'exit 1' TERM; echo up; read -t 60 <>never; exit 3",
+                            "train x >log 2>&1", "up; kill -TERM $pid; wait $pid; echo code $?; cat log");
+  EXPECT_THAT(r.out, AllOf(HasSubstr("code 76\n"), HasSubstr("no rank runs on this machine and none has answered")));
 }
 
 // A stopped mpirun answers nothing; its job ends all the same.
