@@ -85,54 +85,95 @@ constexpr RefusedClasses kRefusedClasses[] = {
 
 constexpr TokenizerClass kNoClass = {.pairs = Steps::kGpt2, .model = ModelRule::kLibrary};
 
-/// The tokenizer class for a `model_type` in config.json, for files that name no class.
-struct ModelType {
-  std::string_view type, name;
+/// The class (without "Tokenizer") for each `model_type` in config.json, for files that name no class: as the auto
+/// classes of transformers 4.56 and 5.23 choose it, of two different choices the one that is not supported. Types whose
+/// files are read like those without a class are left out.
+struct ModelTypes {
+  std::string_view name;
+  const char* types;
 };
-constexpr ModelType kModelTypes[] = {
-    {"qwen2", "Qwen2Tokenizer"},
-    {"qwen2_moe", "Qwen2Tokenizer"},
-    {"qwen3", "Qwen2Tokenizer"},
-    {"qwen3_moe", "Qwen2Tokenizer"},
-    {"gpt_neox", "GPTNeoXTokenizer"},
-    {"cohere", "CohereTokenizer"},
-    {"cohere2", "CohereTokenizer"},
-    {"roberta", "RobertaTokenizer"},
-    {"bart", "BartTokenizer"},
-    {"longformer", "LongformerTokenizer"},
-    {"led", "LEDTokenizer"},
-    {"mvp", "MvpTokenizer"},
-    {"deberta", "DebertaTokenizer"},
-    {"blenderbot", "BlenderbotTokenizer"},
-    {"clip", "CLIPTokenizer"},
-    {"openai-gpt", "OpenAIGPTTokenizer"},
-    {"ctrl", "CTRLTokenizer"},
-    {"xlm", "XLMTokenizer"},
-    {"biogpt", "BioGptTokenizer"},
-    {"whisper", "WhisperTokenizer"},
-    {"t5", "T5Tokenizer"},
-    {"mt5", "MT5Tokenizer"},
-    {"umt5", "T5Tokenizer"},
-    {"gemma", "GemmaTokenizer"},
-    {"gemma2", "GemmaTokenizer"},
-    {"gemma3", "GemmaTokenizer"},
-    {"gemma3_text", "GemmaTokenizer"},
-    {"xlm-roberta", "XLMRobertaTokenizer"},
-    {"camembert", "CamembertTokenizer"},
-    {"albert", "AlbertTokenizer"},
-    {"xlnet", "XLNetTokenizer"},
-    {"mbart", "MBartTokenizer"},
-    {"pegasus", "PegasusTokenizer"},
-    {"big_bird", "BigBirdTokenizer"},
-    {"reformer", "ReformerTokenizer"},
-    {"rembert", "RemBertTokenizer"},
-    {"deberta-v2", "DebertaV2Tokenizer"},
-    {"m2m_100", "M2M100Tokenizer"},
-    {"marian", "MarianTokenizer"},
-    {"xglm", "XGLMTokenizer"},
-    {"gpt-sw3", "GPTSw3Tokenizer"},
-    {"seamless_m4t", "SeamlessM4TTokenizer"},
+constexpr ModelTypes kModelTypes[] = {
+    {"Albert", "albert nystromformer yoso"},
+    {"Bart", "bart florence2"},
+    {"Barthez", "barthez"},
+    {"Bartpho", "bartpho"},
+    {"BertGeneration", "bert-generation"},
+    {"BertJapanese", "bert-japanese"},
+    {"Bertweet", "bertweet"},
+    {"BigBird", "big_bird"},
+    {"BioGpt", "biogpt"},
+    {"BlenderbotSmall", "blenderbot-small"},
+    {"Blenderbot", "blenderbot"},
+    {"Bloom", "bloom"},
+    {"CLIP", "aimv2 clip clipseg groupvit omdet-turbo oneformer owlv2 owlvit sam3 sam3_video xclip"},
+    {"CTRL", "ctrl"},
+    {"Camembert", "camembert"},
+    {"Clvp", "clvp"},
+    {"CodeLlama", "code_llama"},
+    {"Cohere", "aya_vision cohere cohere2"},
+    {"Cpm", "cpm"},
+    {"Deberta", "deberta"},
+    {"DebertaV2", "deberta-v2"},
+    {"Esmc", "esmc esmfold2"},
+    {"FNet", "fnet"},
+    {"FSMT", "fsmt"},
+    {"Flaubert", "flaubert"},
+    {"GPTNeoX", "falcon_mamba gpt_neox mamba mamba2 mpt olmo olmo2 olmoe rwkv stablelm xlstm"},
+    {"GPTSw3", "gpt-sw3"},
+    {"Gemma",
+     "diffusion_gemma gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text recurrent_gemma shieldgemma2 siglip2 "
+     "t5gemma zaya"},
+    {"Herbert", "herbert"},
+    {"LED", "led"},
+    {"Lasr", "lasr_ctc lasr_encoder"},
+    {"LayoutLMv3", "layoutlmv3 lilt"},
+    {"LayoutXLM", "layoutxlm"},
+    {"Longformer", "longformer"},
+    {"Luke", "luke"},
+    {"M2M100", "m2m_100"},
+    {"MBart50", "mbart50"},
+    {"MBart", "mbart"},
+    {"MLuke", "mluke"},
+    {"MT5", "mt5"},
+    {"Marian", "marian"},
+    {"MarkupLM", "markuplm"},
+    {"Mvp", "mvp"},
+    {"Nllb", "nllb nllb-moe"},
+    {"Nougat", "nougat pp_formulanet"},
+    {"OpenAIGPT", "openai-gpt"},
+    {"PLBart", "plbart"},
+    {"Parakeet", "granite_speech5_ctc nemotron3_5_asr nemotron_asr_streaming parakeet_ctc parakeet_rnnt parakeet_tdt"},
+    {"Pegasus", "bigbird_pegasus pegasus pegasus_x"},
+    {"Phobert", "phobert"},
+    {"ProphetNet", "prophetnet"},
+    {"Qwen2",
+     "audioflamingo3 colqwen2 cosmos3_omni dots3_note fun_asr_nano hunyuan_vl internvl lighton_ocr "
+     "moss_transcribe_diarize ovis2 qianfan_ocr qwen2 qwen2_5_omni qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3 "
+     "qwen3_asr qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe vibevoice"},
+    {"Qwen3_5", "qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen4_exp"},
+    {"Reformer", "reformer"},
+    {"RemBert", "rembert"},
+    {"Roberta", "bridgetower clap data2vec-text ibert mega mra roberta roberta-prelayernorm"},
+    {"SeamlessM4T", "seamless_m4t seamless_m4t_v2"},
+    {"Siglip", "siglip"},
+    {"Speech2Text", "speech_to_text"},
+    {"SpeechT5", "speecht5"},
+    {"T5", "longt5 musicgen musicgen_melody pix2struct switch_transformers t5 umt5"},
+    {"Tipsv2", "tipsv2"},
+    {"Udop", "udop"},
+    {"VideoPrism", "videoprism"},
+    {"Whisper", "whisper"},
+    {"XGLM", "xglm"},
+    {"XLMProphetNet", "xlm-prophetnet"},
+    {"XLMRoberta", "gte jina_embeddings_v3 kosmos-2 metaclip_2 trocr xlm-roberta xlm-roberta-xl xmod"},
+    {"XLM", "xlm"},
+    {"XLNet", "xlnet"},
 };
+
+bool lists(const char* words, std::string_view word) {
+  const std::vector<std::string> all = absl::StrSplit(words, ' ');
+  return std::find(all.begin(), all.end(), word) != all.end();
+}
 
 std::optional<TokenizerClass> find_class(std::string_view name) {
   if (name.ends_with("Fast")) name.remove_suffix(4);
@@ -140,10 +181,8 @@ std::optional<TokenizerClass> find_class(std::string_view name) {
     if (known.name == name) return known;
   }
   if (name.ends_with("Tokenizer")) name.remove_suffix(9);
-  for (const RefusedClasses& refused : kRefusedClasses) {
-    const std::vector<std::string> names = absl::StrSplit(refused.names, ' ');
-    if (std::find(names.begin(), names.end(), name) != names.end()) return TokenizerClass{.why = refused.why};
-  }
+  for (const RefusedClasses& refused : kRefusedClasses)
+    if (lists(refused.names, name)) return TokenizerClass{.why = refused.why};
   return std::nullopt;
 }
 
@@ -155,9 +194,9 @@ std::string text_under(const json& object, const char* key) {
 std::string class_in_config(const json& config) {
   if (std::string name = text_under(config, "tokenizer_class"); !name.empty()) return name;
   const std::string type = text_under(config, "model_type");
-  const auto* const at =
-      std::find_if(std::begin(kModelTypes), std::end(kModelTypes), [&](const ModelType& m) { return m.type == type; });
-  return at == std::end(kModelTypes) ? "" : std::string(at->name);
+  const auto* const at = std::find_if(std::begin(kModelTypes), std::end(kModelTypes),
+                                      [&](const ModelTypes& m) { return lists(m.types, type); });
+  return at == std::end(kModelTypes) ? "" : str_cat(at->name, "Tokenizer");
 }
 
 Error refusal(const TokenizerFiles& files, const std::string& name, std::string_view why, bool pairs) {

@@ -233,6 +233,31 @@ TEST(TokenizerFolders, ConfigJsonSaysTheClassWhereNothingElseDoes) {
   EXPECT_EQ(tokenizer_from_json(qwen2->to_json())->encode(text), qwen2->encode(text));
   std::ofstream(folder + "/config.json") << R"({"model_type": "clip"})";
   EXPECT_THROW(open_tokenizer(folder), Error);
+  std::ofstream(folder + "/config.json") << R"({"model_type": "qwen3_next"})";
+  EXPECT_EQ(open_tokenizer(folder)->encode(text), qwen2->encode(text));
+}
+
+// Before: types that were not in a list of some 40 read the model as the SentencePiece library does.
+TEST(TokenizerFolders, AModelTypeRefusesAModelOfItsClass) {
+  const ashlar::testing::ScratchDir scratch;
+  const std::string folder = scratch.file("folder");
+  fs::create_directory(folder);
+  fs::copy_file(kFixtures / "sentencepiece_bpe_identity/model.model", fs::path(folder) / "tokenizer.model");
+  const auto read_as = [&](const std::string& type) -> std::string {
+    std::ofstream(folder + "/config.json") << R"({"model_type": ")" << type << "\"}";
+    try {
+      open_tokenizer(folder);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const char* type : {"llama", "mistral", "paligemma", "of nobody"}) EXPECT_EQ(read_as(type), "") << type;
+  const std::pair<const char*, const char*> refused[] = {
+      {"plbart", "PLBart"},          {"fnet", "FNet"},          {"nllb-moe", "Nllb"},
+      {"t5gemma", "Gemma"},          {"udop", "Udop"},          {"code_llama", "CodeLlama"},
+      {"xlm-roberta", "XLMRoberta"}, {"gemma3n_text", "Gemma"}, {"siglip", "Siglip"}};
+  for (const auto& [type, name] : refused) EXPECT_THAT(read_as(type), HasSubstr(str_cat(name, "Tokenizer"))) << type;
 }
 
 /// Datasets and checkpoints of before do not say by which rules their files are read: by those of then.
