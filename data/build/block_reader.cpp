@@ -67,8 +67,8 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
     if (found) more.resize(newline + 1);
     end += static_cast<int64_t>(more.size());
     if (end - line > kMaxLineBytes) {
-      throw input_error("data build", shown, ": the line at byte offset ", std::max<int64_t>(0, line),
-                        " is longer than ", kMaxLineBytes,
+      throw input_error("input", shown, ": the line at byte offset ", std::max<int64_t>(0, line), " is longer than ",
+                        kMaxLineBytes,
                         " bytes; expected one JSON object per line: split the line, or set another --format");
     }
   }
@@ -84,7 +84,7 @@ Loaded load_lines(SourceBytes& file, const std::string& shown, const Block& bloc
 }
 
 Error changed(const SourceFile& source) {
-  return input_error("data build", source.shown, " changed while it was read: its size was ", source.bytes,
+  return input_error("input", source.shown, " changed while it was read: its size was ", source.bytes,
                      " bytes at the start of the build; run the build again when it no longer changes");
 }
 
@@ -300,7 +300,7 @@ void BlockReader::visit_mended(const DocumentPiece& piece, Reading& reading) con
 void BlockReader::read_whole(const Block& block, SourceBytes& file, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (source.bytes > kMaxDocumentBytes) {
-    throw input_error("data build", source.shown, " is one document of ", source.bytes, " bytes, but this tokenizer",
+    throw input_error("input", source.shown, " is one document of ", source.bytes, " bytes, but this tokenizer",
                       " cannot split a document: expected at most ", kMaxDocumentBytes,
                       " bytes; split the file, or make it JSONL");
   }
@@ -368,7 +368,7 @@ void BlockReader::read_lines(const Block& block, Reading& reading) const {
 void BlockReader::read_array(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
   if (block.end - block.begin > kMaxLineBytes)
-    throw input_error("data build", source.shown, ": an element of its JSON array is longer than ", kMaxLineBytes,
+    throw input_error("input", source.shown, ": an element of its JSON array is longer than ", kMaxLineBytes,
                       " bytes; split that element");
   if (block.end - block.begin > kLongBytes) reading.turn();
   const std::shared_ptr<SourceBytes> file = open(block.file);
@@ -429,8 +429,8 @@ void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   std::vector<int32_t> ids;
   if (const auto outside = append_ids(own, layout.type, rules_.vocab_size, ids)) {
     const int64_t token = first + outside->index;
-    throw input_error("data build", source.shown, ": token ", token, " (byte ", layout.offset + token * size,
-                      ") is id ", outside->id, ", outside the vocabulary of ", rules_.vocab_size,
+    throw input_error("input", source.shown, ": token ", token, " (byte ", layout.offset + token * size, ") is id ",
+                      outside->id, ", outside the vocabulary of ", rules_.vocab_size,
                       "; give the tokenizer that made the ids (the file is read as ", layout.form, ", ",
                       name_of(layout.type), ") with --tokenizer");
   }
@@ -498,7 +498,7 @@ Error BlockReader::place_error(const SourceFile& source, int64_t offset, const s
                      : source.shape != TextShape::kText                ? " (--bad-lines skip leaves out such documents)"
                      : utf8 ? " (--bad-lines replace writes U+FFFD instead; --tokenizer bytes accepts any file)"
                             : "";
-  return input_error("data build", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);
+  return input_error("input", source.shown, ", line ", line, ", byte offset ", offset, ": ", reason, hint);
 }
 
 }  // namespace ashlar::data

@@ -150,7 +150,9 @@ std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& cor
   return tokenizer_json(trained, training.special_tokens);
 }
 
-TrainedTokenizer train(const TokenizerTraining& training) {
+}  // namespace
+
+TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
   check(training);
   const Corpus corpus(training);
   TrainedTokenizer result;
@@ -180,20 +182,6 @@ TrainedTokenizer train(const TokenizerTraining& training) {
     result.files.push_back(path);
   }
   return result;
-}
-
-}  // namespace
-
-TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
-  try {
-    return train(training);
-  } catch (const Error& e) {
-    // The code of `data build` reads the inputs, so the command name in its errors is replaced.
-    constexpr std::string_view kOther = "[data build] ";
-    const std::string_view text = e.what();
-    if (!text.starts_with(kOther)) throw;
-    throw Error(e.code(), "tokenizer train", text.substr(kOther.size()));
-  }
 }
 
 }  // namespace ashlar::data

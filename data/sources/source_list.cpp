@@ -27,7 +27,7 @@ constexpr int64_t kSample = 65536;
 
 struct stat stat_of(const std::string& path) {
   struct stat st;
-  if (::stat(path.c_str(), &st) != 0) throw io::system_error("data build", "read", path, errno);
+  if (::stat(path.c_str(), &st) != 0) throw io::system_error("input", "read", path, errno);
   return st;
 }
 
@@ -69,7 +69,7 @@ std::vector<Candidate> pair_megatron(std::vector<Candidate> candidates) {
     if (extension == ".idx" && holds_megatron_index(candidate.path)) {
       const std::string bin = with_extension(candidate.path, ".bin");
       if (!fs::exists(bin)) {
-        throw input_error("data build", candidate.shown, " is a Megatron index, but ", bin,
+        throw input_error("input", candidate.shown, " is a Megatron index, but ", bin,
                           " with its ids is missing; put it in the folder of the index");
       }
       candidate = {.path = bin, .shown = bin};
@@ -190,15 +190,14 @@ std::string binary_in(const Content& content) {
 void copy_shape(const Candidate& from, Content& content, SourceFile& out) {
   const ShapeFound& shape = content.shape;
   if (!shape.doubt.empty()) {
-    throw input_error("data build", from.shown, " ", shape.doubt,
-                      ", which is neither prose nor one object per line; set",
+    throw input_error("input", from.shown, " ", shape.doubt, ", which is neither prose nor one object per line; set",
                       " --format text (prose), jsonl or json-array");
   }
   out.shape = shape.shape;
   out.element_starts = std::move(content.element_starts);
   if (out.shape == TextShape::kJsonArray && out.element_starts.empty()) {
-    throw input_error("data build", from.shown,
-                      " holds no element of a JSON array; expected [{...}, {...}], or another", " --format");
+    throw input_error("input", from.shown, " holds no element of a JSON array; expected [{...}, {...}], or another",
+                      " --format");
   }
 }
 
@@ -216,8 +215,7 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   const bool raw = format == SourceFormat::kUint16 || format == SourceFormat::kUint32;
   if (raw && claimed == Packing::kNone) out.packing = Packing::kNone;  // ids may look like a compressed file
   if (claimed != Packing::kNone && out.packing == Packing::kNone) {
-    throw input_error("data build", from.shown, " is named ", extension,
-                      ", but does not begin like a compressed file; ",
+    throw input_error("input", from.shown, " is named ", extension, ", but does not begin like a compressed file; ",
                       "download the file again, or rename it to match its content");
   }
   Content content;
@@ -269,7 +267,7 @@ void add_folder(const std::string& folder, bool hidden, std::vector<Candidate>& 
       ++list.other_entries;
     }
   }
-  if (error) throw io::system_error("data build", "read folder", folder, error.value());
+  if (error) throw io::system_error("input", "read folder", folder, error.value());
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) candidates.push_back({.path = path, .shown = path, .index = ""});
 }
@@ -286,7 +284,7 @@ int64_t refuse_twice(const std::vector<Candidate>& candidates) {
     bytes += st.st_size;
     if (fresh) continue;
     const std::string& first = at->second->shown;
-    throw input_error("data build", candidate.shown, " is an input twice",
+    throw input_error("input", candidate.shown, " is an input twice",
                       first == candidate.shown ? "" : str_cat(": it is the same file as ", first),
                       "; give each input once (to weight a file, build a dataset of it and train on a mixture)");
   }
@@ -308,15 +306,15 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
     const struct stat st = stat_of(input);
     if (S_ISDIR(st.st_mode)) {
       if (lies_inside(fs::weakly_canonical(query.out), fs::canonical(input))) {
-        throw input_error("data build", "the output folder ", query.out, " lies inside the input folder ", input,
+        throw input_error("input", "the output folder ", query.out, " lies inside the input folder ", input,
                           "; choose --out elsewhere");
       }
       add_folder(input, query.hidden, candidates, list);
     } else if (S_ISREG(st.st_mode)) {
       candidates.push_back({.path = input, .shown = input});
     } else {
-      throw input_error("data build", input,
-                        " is neither a file nor a folder; pipe its content into `data build -` instead");
+      throw input_error("input", input,
+                        " is neither a file nor a folder; give - and pipe its content into standard input");
     }
   }
   if (query.format == SourceFormat::kAuto) candidates = pair_megatron(std::move(candidates));
@@ -327,7 +325,7 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
 
 SourceList list_sources(const SourceQuery& query) {
   if (query.inputs.empty()) {
-    throw input_error("data build",
+    throw input_error("input",
                       "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
   }
   SourceList list;
@@ -351,12 +349,12 @@ SourceList list_sources(const SourceQuery& query) {
   if (list.binary_files > 0 && !query.skip_binary) {
     const std::string more =
         list.binary_files > 1 ? str_cat(" (and ", list.binary_files - 1, " more files are not text)") : "";
-    throw input_error("data build", binary, ", not text", more,
+    throw input_error("input", binary, ", not text", more,
                       "; leave it out (--skip-binary leaves out all such files), or read every file byte by byte with ",
                       "--format bytes");
   }
   if (list.files.empty()) {
-    throw input_error("data build", "expected input with text, got no text (", list.empty_files, " empty files",
+    throw input_error("input", "expected input with text, got no text (", list.empty_files, " empty files",
                       list.binary_files > 0 ? str_cat(", ", list.binary_files, " binary files") : "",
                       list.hidden_files > 0
                           ? str_cat(", ", list.hidden_files, " hidden files, which --include-hidden would read")
@@ -372,7 +370,7 @@ void spool_descriptor(int descriptor, const std::string& path) {
   for (;;) {
     const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw io::system_error("data build", "read", "standard input", errno);
+    if (n < 0) throw io::system_error("input", "read", "standard input", errno);
     if (n == 0) break;
     file.write(std::span(buffer).first(static_cast<size_t>(n)));
   }

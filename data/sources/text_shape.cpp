@@ -124,10 +124,9 @@ ShapeFound shape_of(std::string_view head, bool whole, const std::string& name) 
     const ShapeFound found = of_array(text, whole, hint);
     if (found.shape == TextShape::kJsonArray || hint != Hint::kJsonLines) return found;
   }
-  if (hint == Hint::kJsonLines) return {TextShape::kJsonLines, ""};
+  if (hint == Hint::kJsonLines || (hint == Hint::kJson && first == '\0')) return {TextShape::kJsonLines, ""};
   if (first == '{') return of_objects(text, whole, hint);
-  if (first != '[' && hint == Hint::kJson && first != '\0')
-    return {TextShape::kText, "is named .json and begins with neither { nor ["};
+  if (first != '[' && hint == Hint::kJson) return {TextShape::kText, "is named .json and begins with neither { nor ["};
   return {};
 }
 

@@ -70,7 +70,7 @@ std::optional<int64_t> numpy_items(std::string_view shape) {
 }
 
 TokenLayout numpy_tokens(std::string_view head, int64_t bytes, const std::string& shown) {
-  const auto refuse = [&](const auto&... what) { return input_error("data build", shown, ": NumPy array ", what...); };
+  const auto refuse = [&](const auto&... what) { return input_error("input", shown, ": NumPy array ", what...); };
   const size_t prefix = kNumpyMagic.size() + 2;
   const int version = head.size() > prefix ? static_cast<uint8_t>(head[kNumpyMagic.size()]) : 0;
   const size_t length_bytes = version == 1 ? 2 : 4;
@@ -115,7 +115,7 @@ constexpr int64_t kLlmcHeader = 1024;
 constexpr int32_t kLlmcGpt2 = 20240520, kLlmcLlama3 = 20240801;
 
 TokenLayout llmc_tokens(std::string_view head, int64_t bytes, const std::string& shown) {
-  const auto refuse = [&](const auto&... what) { return input_error("data build", shown, ": llm.c shard ", what...); };
+  const auto refuse = [&](const auto&... what) { return input_error("input", shown, ": llm.c shard ", what...); };
   if (bytes < kLlmcHeader) throw refuse("is truncated in its header; copy or download the file again");
   const bool gpt2 = value_at<int32_t>(head, 0) == kLlmcGpt2;
   const auto version = value_at<int32_t>(head, 4);
@@ -155,7 +155,7 @@ std::optional<TokenLayout> recognised_tokens(std::string_view head, int64_t byte
 TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, const std::string& shown) {
   if (bytes % bytes_of(type) != 0) {
     throw input_error(
-        "data build", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
+        "input", shown, ": expected ", form, " ids of ", name_of(type), ", but its ", bytes,
         " bytes are not a multiple of ", bytes_of(type),
         ": the file is truncated or has another format; copy or download the file again, or set --format");
   }
@@ -166,7 +166,7 @@ TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::
   const MegatronIndex reader(index);
   const int64_t size = bytes_of(reader.type());
   if (bytes != reader.tokens() * size) {
-    throw input_error("data build", shown,
+    throw input_error("input", shown,
                       bytes < reader.tokens() * size ? " is truncated: " : " does not match its index: ", index,
                       " says ", reader.tokens(), " ids of ", name_of(reader.type()), ", the file has ", bytes,
                       " bytes; copy or download both files again");
@@ -177,9 +177,7 @@ TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::
 bool is_megatron_index(std::string_view head) { return head.starts_with(kMegatronMagic); }
 
 MegatronIndex::MegatronIndex(const std::string& path) : file_(path) {
-  const auto refuse = [&](const auto&... what) {
-    return input_error("data build", path, ": Megatron index ", what...);
-  };
+  const auto refuse = [&](const auto&... what) { return input_error("input", path, ": Megatron index ", what...); };
   std::string head(kMegatronHeader, '\0');
   if (file_.read_at_most(0, std::as_writable_bytes(std::span(head))) < kMegatronHeader)
     throw refuse("is truncated in its header; copy or download the file again");

@@ -87,7 +87,7 @@ class Unpacker::GzipStream : public Stream {
     full_ = z_.avail_out == 0;
     if (code == Z_STREAM_END) between_members_ = true;
     if (code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END) return "";
-    if (code == Z_MEM_ERROR) throw resource_error("data build", "no memory to decompress gzip; use fewer threads");
+    if (code == Z_MEM_ERROR) throw resource_error("input", "no memory to decompress gzip; use fewer threads");
     return str_cat("is not a valid gzip file (", z_.msg == nullptr ? "broken" : z_.msg, ")");
   }
   bool complete() const override { return between_members_; }
@@ -101,7 +101,7 @@ class Unpacker::GzipStream : public Stream {
 class Unpacker::ZstdStream : public Stream {
  public:
   ZstdStream() : z_(ZSTD_createDStream()) {
-    if (z_ == nullptr) throw resource_error("data build", "no memory to decompress zstd; use fewer threads");
+    if (z_ == nullptr) throw resource_error("input", "no memory to decompress zstd; use fewer threads");
     ZSTD_DCtx_setParameter(z_, ZSTD_d_windowLogMax, kLargestWindowLog);
   }
   ~ZstdStream() override { ZSTD_freeDStream(z_); }
@@ -120,7 +120,7 @@ class Unpacker::ZstdStream : public Stream {
         return str_cat("needs a zstd window of ", window >> 20, " MiB, and at most ", 1 << (kLargestWindowLog - 20),
                        " MiB are allowed per file (compress it again: zstd -d --long=31 <FILE | zstd --long=27)");
       }
-      if (out_of_memory(left)) throw resource_error("data build", "no memory to decompress zstd; use fewer threads");
+      if (out_of_memory(left)) throw resource_error("input", "no memory to decompress zstd; use fewer threads");
       return str_cat("is not a valid zstd file (", ZSTD_getErrorName(left), ")");
     }
     in.remove_prefix(from.pos);
@@ -168,8 +168,8 @@ size_t Unpacker::read(std::span<char> out) {
   while (!left.empty()) {
     if (used_ == packed_.size() && !stream_->holds_more() && !refill()) {
       if (stream_->complete()) break;
-      throw input_error("data build", shown_, " is truncated: its compressed data stops at byte ", next_offset_,
-                        ", after ", unpacked_ + static_cast<int64_t>(out.size() - left.size()),
+      throw input_error("input", shown_, " is truncated: its compressed data stops at byte ", next_offset_, ", after ",
+                        unpacked_ + static_cast<int64_t>(out.size() - left.size()),
                         " bytes of text; copy or download the file again");
     }
     std::string_view in = std::string_view(packed_).substr(used_);
@@ -177,7 +177,7 @@ size_t Unpacker::read(std::span<char> out) {
     used_ = packed_.size() - in.size();
     if (!wrong.empty()) {
       const bool refused = wrong.starts_with("needs");
-      throw input_error("data build", shown_, " ", wrong,
+      throw input_error("input", shown_, " ", wrong,
                         refused ? ""
                                 : str_cat(" near byte ", next_offset_ - static_cast<int64_t>(in.size()),
                                           "; copy or download the file again"));

@@ -74,12 +74,16 @@ TEST(TextShapes, AreToldByTheBytes) {
         {"\xef\xbb\xbf{\"text\":\"one\"}\r\n\r\n{\"text\":NaN}\r\n", "a.txt"},
         {"{\"text\":\"one\"}\n", "a.md"},
         {"nothing of it", "a.JSONL"},
+        {"", "a.json"},
+        {"\xef\xbb\xbf", "a.json"},
+        {"\xef\xbb\xbf \r\n", "a.json"},
         {"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n{\"a\":4}\n{\"a\":5}\nbroken\n", ""}}},
       {"array",
        {{"[{\"text\":\"one\"}]", "a.json"}, {" [\n {\"text\": \"one\"},\n {\"text\": \"two\"}\n]\n", "a.jsonl"}}},
       {"text",
        {{"plain", ""},
-        {"", "a.json"},
+        {"", "a"},
+        {"\xef\xbb\xbf", "a.txt"},
         {"{\n  int x = 1;\n}\n", "a.c"},
         {"[1] A. Author, A title.\n[2] Another.\n", "a.md"},
         {"[link](there) and more", ""},
@@ -307,7 +311,7 @@ TEST_F(InputShape, TrainingATokenizerReadsTheSame) {
     trained(dir_.file("absent"), "c");
     FAIL() << "no error";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("[tokenizer train] "));
+    EXPECT_THAT(e.what(), HasSubstr("[input] cannot read "));
   }
 }
 
