@@ -43,7 +43,8 @@ class LineWriter {
   LineWriter(int fd, const Options& options);
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
-  /// Does not wait for the writer thread. The thread ends when all lines are written, or with the process.
+  /// Does not wait for the writer thread. The thread ends when all lines are written, or with the process; until then
+  /// it uses the descriptor.
   ~LineWriter();
 
   /// Adds a line, which must end with a line break. Thread-safe.
