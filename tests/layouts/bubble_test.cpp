@@ -3,6 +3,7 @@
 // then with a model: what the schedule gives with the durations that were measured, each for itself, so that a machine
 // that slows one action down slows it down in both. What is left, the time between actions, others on the machine can
 // only add to: of many runs the least disturbed must show it within 2 points, and none may idle less than the schedule.
+// If none shows it and others have used the cores meanwhile, the test is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,9 +33,25 @@ using pipeline::ActionKind;
 using pipeline::BoundaryValues;
 
 constexpr double kPoints = 0.02;
-constexpr double kLate = 0.03;      ///< of a row of sleeps: the timer alone is 50 us late, 1.7% of the shortest
 constexpr size_t kUndisturbed = 3;  ///< runs within kPoints that show it
 constexpr int kMostRuns = 24;
+constexpr double kOthers = 0.1;  ///< cores that others may use where so many runs must be undisturbed
+
+/// How many cores others of this machine keep busy from its construction on. Asked by all ranks together.
+class OtherWork {
+ public:
+  double cores() const {
+    const double own = comm::sum_of(bootstrap().control(), cpu_seconds() - own_);
+    const double all = comm::max_of(bootstrap().control(), machine_cpu_seconds() - machine_);
+    const double took =
+        comm::max_of(bootstrap().control(), std::chrono::duration<double>(Clock::now() - start_).count());
+    return (all - own) / took;
+  }
+
+ private:
+  const double own_ = cpu_seconds(), machine_ = machine_cpu_seconds();
+  const Clock::time_point start_ = Clock::now();
+};
 
 struct Computed {
   ActionKind kind;
@@ -270,14 +287,14 @@ double span_of(const pipeline::ScheduleSpec& spec, Sending sending, const Durati
 }
 
 /// The shares that runs of `measure` (the same number on all ranks) gave, ascending: until kUndisturbed are within
-/// `limit`, or kMostRuns are done.
+/// kPoints, or kMostRuns are done.
 template <typename Measure>
-std::vector<double> least_disturbed(double limit, const Measure& measure) {
+std::vector<double> least_disturbed(const Measure& measure) {
   std::vector<double> found;
   for (int run = 0; run < kMostRuns; ++run) {
     found.push_back(measure());
     std::sort(found.begin(), found.end());
-    if (found.size() >= kUndisturbed && found[kUndisturbed - 1] <= limit) break;
+    if (found.size() >= kUndisturbed && found[kUndisturbed - 1] <= kPoints) break;
   }
   return found;
 }
@@ -362,38 +379,6 @@ class Bubble : public ::testing::TestWithParam<BubbleCase> {
             .micro_batches = 8,
             .virtual_stages = stages > 1 ? GetParam().virtual_stages : 1};
   }
-  /// The control experiments exchange nothing, and are repeated like what they control: they tell whether this machine
-  /// gives as many undisturbed runs as are asked for.
-
-  /// The shares by which sleeping takes longer than asked for; the worst rank's of each row of sleeps.
-  static std::vector<double> oversleeping(comm::Communicator& stages, const pipeline::Costs& costs) {
-    return least_disturbed(kLate, [&] {
-      SynchronousStream here;
-      stages.barrier(here).wait();
-      const Clock::time_point start = Clock::now();
-      double asked = 0;
-      for (int i = 0; i < 8; ++i) {
-        asked += costs.forward[0];
-        std::this_thread::sleep_for(std::chrono::duration<double>(costs.forward[0]));
-      }
-      const double took = std::chrono::duration<double>(Clock::now() - start).count();
-      return comm::max_of(bootstrap().control(), took / asked - 1);
-    });
-  }
-
-  /// The shares of its time that a rank waits for a core while all of them compute; the worst rank's of each run.
-  static std::vector<double> waiting_for_a_core(comm::Communicator& stages, TinyModel& model) {
-    return least_disturbed(kPoints, [&] {
-      SynchronousStream here;
-      stages.barrier(here).wait();
-      const double cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
-      const Clock::time_point start = Clock::now();
-      for (int i = 0; i < 4; ++i) model.loss_and_gradients(model.ctx());
-      const double wall = std::chrono::duration<double>(Clock::now() - start).count();
-      return comm::max_of(bootstrap().control(), 1 - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu) / wall);
-    });
-  }
-
   const std::unique_ptr<Backend> backend_ = kernels::make_backend({.threads = 1});
   const std::unique_ptr<Stream> stream_ = backend_->make_stream();
 };
@@ -453,14 +438,15 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesSleep) {
   const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = DType::kFloat64};
   const TimedStep step{.ctx = ctx, .spec = spec, .stages = stages, .boundary = TimeRunner::boundary()};
   const pipeline::Costs costs = costs_of(spec, GetParam().seconds, true);
-  const std::vector<double> excess = least_disturbed(kPoints, [&] {
+  const OtherWork others;
+  const std::vector<double> excess = least_disturbed([&] {
     TimeRunner sleeping({.ctx = ctx, .spec = spec, .costs = costs, .stage = stages.rank(), .sleeps = true});
     const std::vector<Computed> computed = step.run(sleeping);
     return step.excess(computed);
   });
   if (excess[kUndisturbed - 1] <= kPoints) return;
-  const std::vector<double> late = oversleeping(stages, costs);
-  if (late[kUndisturbed - 1] > kLate) GTEST_SKIP() << "sleepers wake late: " << ::testing::PrintToString(late);
+  const double busy = others.cores();
+  if (busy > kOthers) GTEST_SKIP() << "others keep " << busy << " cores busy";
   FAIL() << "stages idle longer than the schedule, by these shares: " << ::testing::PrintToString(excess);
 }
 
@@ -488,7 +474,8 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
   const Ctx ctx = engine.ctx();
   const TimedStep step{
       .ctx = ctx, .spec = spec, .stages = stages, .boundary = {{"residual stream", {kTokens, config.d_model}}}};
-  const std::vector<double> excess = least_disturbed(kPoints, [&] {
+  const OtherWork others;
+  const std::vector<double> excess = least_disturbed([&] {
     engine.store().begin_step();
     const Tensor stats = ctx.make_struct(LossStats{});
     pipeline::ChunkRunner runner(ctx, engine.chunks(), batches, stats.mut_view());
@@ -496,8 +483,8 @@ TEST_P(Bubble, SlowIsThatOfTheScheduleWhereStagesCompute) {
     return step.excess(computed);
   });
   if (excess[kUndisturbed - 1] <= kPoints) return;
-  const std::vector<double> waits = waiting_for_a_core(stages, source);
-  if (waits[kUndisturbed - 1] > kPoints) GTEST_SKIP() << "others use the cores: " << ::testing::PrintToString(waits);
+  const double busy = others.cores();
+  if (busy > kOthers) GTEST_SKIP() << "others keep " << busy << " cores busy";
   FAIL() << "stages idle longer than the schedule, by these shares: " << ::testing::PrintToString(excess);
 }
 
