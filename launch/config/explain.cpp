@@ -1,5 +1,9 @@
 #include "launch/config/explain.h"
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
 #include "core/base/nearest.h"
 #include "core/base/strings.h"
 #include "launch/config/schema.h"
@@ -31,6 +35,17 @@ std::string explain_section(const SectionDoc& section) {
   return text;
 }
 
+/// Returns the few keys whose text has `word`, such as a published model: "; the text of moe.score has that word".
+std::string keys_that_name(std::string_view word) {
+  constexpr size_t kFewest = 4, kMost = 8;
+  std::vector<std::string> keys;
+  for (const KeySpec& spec : schema())
+    if (absl::AsciiStrToLower(spec.doc).find(absl::AsciiStrToLower(std::string(word))) != std::string::npos)
+      keys.push_back(spec.name());
+  if (word.size() < kFewest || keys.empty() || keys.size() > kMost) return "";
+  return str_cat("; the text of ", comma_list(keys), keys.size() == 1 ? " has" : " have", " that word");
+}
+
 std::string cell(std::string text) {
   for (size_t i = 0; (i = text.find('|', i)) != text.npos; i += 2) text.replace(i, 1, "\\|");
   return text;
@@ -57,7 +72,7 @@ std::string explain(std::string_view what) {
     const bool section_is_nearer = !near_section.empty() && edit_distance(near_section, what) <= far;
     if (section_is_nearer || !is_slip(far, name, what)) guess = section_guess(what);
   }
-  throw input_error("explain", "expected a key, a section or `all`, got `", what, "`; ", guess);
+  throw input_error("explain", "expected a key, a section or `all`, got `", what, "`; ", guess, keys_that_name(what));
 }
 
 std::string schema_markdown() {

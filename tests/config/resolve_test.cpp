@@ -559,6 +559,9 @@ TEST(Explain, GuessesAreNeverWild) {
   EXPECT_NE(guess("warmup").find("did you mean schedule.warmup_steps?"), std::string::npos) << guess("warmup");
   for (const char* what : {"quantum", "quantum.foam", "zz"})
     EXPECT_NE(guess(what).find("expected one of run, model, vocab,"), std::string::npos) << guess(what);
+  EXPECT_NE(guess("mixtral").find("; the text of moe.renormalize has that word"), std::string::npos)
+      << guess("mixtral");
+  EXPECT_EQ(guess("layer").find("the text of"), std::string::npos) << "too many have it";
   EXPECT_EQ(nearest_key("quantum", "foam"), "");
   EXPECT_EQ(nearest_key("quantum", "d_model"), "model.d_model");
   expect_one(errors_of({}, std::string(kMinimal) + "[quantum]\nfoam = 1\n"), "quantum.foam", "unknown section");
