@@ -24,7 +24,7 @@ Run::Run(TrainerArgs& args)
       directory(config.run.dir) {
   const mesh::MeshShape shape = shape_of(config.mesh);
   const mesh::Coordinates at = mesh::coordinates_of(shape, ranks.rank());
-  recorder().place(at[Axis::kPipeline], mesh::index_of(shape, at, kSampleAxes), at[Axis::kTensor]);
+  recorder().place(at);
   for (const auto& d : args.resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_directory();
   make_device(args);

@@ -62,10 +62,9 @@ void FlightRecorder::operation(const comm::OperationInfo& info, std::string_view
   tick();
 }
 
-void FlightRecorder::place(int64_t pipeline, int64_t data, int64_t tensor) {
-  publish(page_.pipeline, static_cast<int32_t>(pipeline));
-  publish(page_.data, static_cast<int32_t>(data));
-  publish(page_.tensor, static_cast<int32_t>(tensor));
+void FlightRecorder::place(const PerAxis& at) {
+  for (const auto& [axis, name] : kAxisNames)
+    publish(page_.at[static_cast<size_t>(axis)], static_cast<int32_t>(at[axis]));
 }
 
 void FlightRecorder::beat() {

@@ -36,7 +36,7 @@ class FlightRecorder {
   void enter(Phase phase, int64_t micro_batch = -1);
   void tick();  ///< counts a unit of progress
   void operation(const comm::OperationInfo& info, std::string_view communicator);
-  void place(int64_t pipeline, int64_t data, int64_t tensor);
+  void place(const PerAxis& at);
 
   void beat();                           ///< publishes the heartbeat of this rank and the time of its last progress
   void stalled(const FileStall& stall);  ///< publishes the longest current stall; since_ms is 0 if there is none

@@ -37,7 +37,7 @@ bool is_message(comm::OperationKind kind) {
 
 // Identifies a group of ranks that share a communicator: the communicator's name, and the mesh coordinates or the
 // machine that the ranks have in common.
-using Group = std::tuple<std::string, int32_t, int32_t, int32_t, uint64_t>;
+using Group = std::tuple<std::string, std::array<int32_t, kNumAxes>, uint64_t>;
 Group group_of(const RankPage& page, std::string_view full_name) {
   // A name may have a suffix: "tensor check" belongs to the tensor group.
   const std::string_view name = full_name.substr(0, full_name.find(' '));
@@ -45,11 +45,10 @@ Group group_of(const RankPage& page, std::string_view full_name) {
   AxisSet axes;
   for (const auto& [axis, axis_name] : kAxisNames)
     if (parts.find(str_cat("+", axis_name, "+")) != std::string::npos) axes = axes | axis;
-  const auto common = [&](AxisSet along, int32_t coordinate) {
-    return axes.empty() || !(axes & along).empty() ? -2 : coordinate;
-  };
-  return {std::string(full_name), common(Axis::kPipeline, page.pipeline), common(kSampleAxes, page.data),
-          common(Axis::kTensor, page.tensor), name == "machine" ? page.machine : 0};
+  std::array<int32_t, kNumAxes> common = page.at;
+  for (const auto& [axis, axis_name] : kAxisNames)
+    if (axes.empty() || axes.has(axis)) common[static_cast<size_t>(axis)] = -2;
+  return {std::string(full_name), common, name == "machine" ? page.machine : 0};
 }
 
 // Returns the last operations of a rank on all communicators, newest first.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/fixed_text.h"
+#include "core/base/mesh_axis.h"
 #include "parallel/comm/operation.h"
 
 namespace ashlar::watch {
@@ -62,6 +63,11 @@ struct FileStall {
 /// The record of an operation is complete once `operations` counts it.
 struct RankPage {
   static constexpr uint64_t kRecords = 16;
+  static constexpr std::array<int32_t, kNumAxes> unplaced() {
+    std::array<int32_t, kNumAxes> at{};
+    at.fill(-1);
+    return at;
+  }
 
   RankState state = RankState::kRunning;
   Phase phase = Phase::kStarting;
@@ -70,7 +76,7 @@ struct RankPage {
   int32_t rank = 0, ranks = 1;
   int32_t pid = 0;  ///< 0: not written yet
   int32_t micro_batch = -1;
-  int32_t pipeline = -1, data = -1, tensor = -1;  ///< coordinates in the mesh, once known
+  std::array<int32_t, kNumAxes> at = unplaced();  ///< coordinate along each axis of the mesh, -1 until it is known
   uint32_t waiting = 0;                           ///< 1: the main thread waits for other ranks
   uint32_t found_dead = 0;                        ///< 1: another rank has found that this process is dead
   uint64_t started = 0;                           ///< start of the process, in clock ticks since boot

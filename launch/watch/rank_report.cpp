@@ -16,7 +16,7 @@ constexpr void each_field(Report& report, const Visit& visit) {
   visit(report.version), visit(report.state), visit(report.answers), visit(report.printed), visit(report.stall);
   auto& page = report.page;
   visit(page.state), visit(page.phase), visit(page.machine), visit(page.rank), visit(page.ranks), visit(page.pid);
-  visit(page.micro_batch), visit(page.pipeline), visit(page.data), visit(page.tensor), visit(page.waiting);
+  visit(page.micro_batch), visit(page.at), visit(page.waiting);
   visit(page.step), visit(page.operations), visit(page.host);
   for (auto& record : page.recent) {
     auto& info = record.info;

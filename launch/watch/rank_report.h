@@ -12,7 +12,7 @@ namespace ashlar::watch {
 
 /// Report on a rank that its node sends to all other nodes when the job hangs.
 struct RankReport {
-  static constexpr uint32_t kForm = 2;  ///< version of the message format
+  static constexpr uint32_t kForm = 3;  ///< version of the message format
   static const size_t kBytes;           ///< size of the encoded message
 
   int64_t version = 0;            ///< creation time by machine_ms(); increases with each report of the rank

@@ -1,5 +1,7 @@
 #include "parallel/mesh/mesh.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace ashlar::mesh {
@@ -65,9 +67,14 @@ Mesh::Mesh(comm::Communicator& world, const MeshShape& shape)
 comm::Communicator& Mesh::group(AxisSet axes) {
   const auto [at, is_new] = groups_.try_emplace(axes);
   if (is_new) {
+    // Groups of the same ranks (over "expert" and over "replica+expert" with one replica) have different names.
+    const std::string name = name_of_group(shape_, axes);
+    const auto same = std::ranges::count_if(
+        groups_, [&](const auto& group) { return group.first != axes && name_of_group(shape_, group.first) == name; });
     // Ranks of one color have the same coordinates along all other axes.
-    at->second = world_.split(
-        {.color = static_cast<int>(index(kAllAxes - axes)), .key = world_.rank(), .name = name_of_group(shape_, axes)});
+    at->second = world_.split({.color = static_cast<int>(index(kAllAxes - axes)),
+                               .key = world_.rank(),
+                               .name = same == 0 ? name : str_cat(name, " ", same + 1)});
   }
   return *at->second;
 }

@@ -20,14 +20,7 @@ class Hang : public ::testing::Test {
   Hang() : pages_(4) {
     for (int r = 0; r < 4; ++r) {
       RankPage& page = pages_[static_cast<size_t>(r)];
-      page = {.rank = r,
-              .ranks = 4,
-              .pid = 100 + r,
-              .pipeline = r / 2,
-              .data = 0,
-              .tensor = r % 2,
-              .waiting = 1,
-              .step = 7};
+      page = {.rank = r, .ranks = 4, .pid = 100 + r, .at = {r / 2, 0, 0, 0, r % 2}, .waiting = 1, .step = 7};
       std::string("node7").copy(page.host.data(), 10);
       issue(r, {.kind = comm::OperationKind::kAllReduce, .op = comm::ReduceOp::kSum, .size = 64, .number = 3},
             "tensor");
@@ -115,8 +108,7 @@ TEST_F(Hang, TheChecksOfAGroupAreComparedWithinIt) {
 
 TEST_F(Hang, ReplicasAreComparedWithinTheirStage) {
   for (int r = 0; r < 4; ++r) {
-    pages_[static_cast<size_t>(r)].data = r % 2;
-    pages_[static_cast<size_t>(r)].tensor = 0;
+    pages_[static_cast<size_t>(r)].at = {r / 2, r % 2, 0, 0, 0};
     for (const char* name : {"replica", "replica+tensor"})
       issue(r, {.kind = comm::OperationKind::kReduceScatter, .size = 8 + r / 2, .number = 0}, name);
   }
@@ -124,6 +116,20 @@ TEST_F(Hang, ReplicasAreComparedWithinTheirStage) {
   issue(2, {.kind = comm::OperationKind::kReduceScatter, .size = 5, .number = 1}, "replica");
   issue(3, {.kind = comm::OperationKind::kReduceScatter, .size = 6, .number = 1}, "replica");
   EXPECT_EQ(suspects().size(), 2u) << "one bucket has one size on its replicas";
+}
+
+// Replica 2 x expert 2: ranks 0 and 2 hold the same experts.
+TEST_F(Hang, ReplicasOfExpertsAreComparedAmongThemselves) {
+  for (int r = 0; r < 4; ++r) {
+    pages_[static_cast<size_t>(r)].at = {0, r / 2, 0, r % 2, 0};
+    issue(r, {.kind = comm::OperationKind::kReduceScatter, .size = 8 + r % 2, .number = 0}, "replica");
+    issue(r, {.kind = comm::OperationKind::kAllToAll, .size = r, .number = r < 2 ? 0U : 1U}, "expert");
+    issue(r, {.kind = comm::OperationKind::kAllReduce, .size = 7, .number = 0}, "replica+expert");
+  }
+  EXPECT_TRUE(suspects().empty()) << "a rank with more experts has larger buckets";
+  issue(2, {.kind = comm::OperationKind::kBarrier, .number = 2}, "expert");
+  issue(3, {.kind = comm::OperationKind::kAllToAll, .number = 2}, "expert");
+  EXPECT_EQ(suspects().size(), 2u);
 }
 
 TEST_F(Hang, RanksMaySendDifferentCountsInAnAllToAll) {

@@ -27,9 +27,7 @@ RankReport report_of(int32_t rank, int64_t version = 1000) {
           .ranks = kRanks,
           .pid = 4711,
           .micro_batch = 3,
-          .pipeline = 1,
-          .data = 2,
-          .tensor = 4,
+          .at = {1, 2, 0, 3, 4},
           .waiting = 1,
           .step = 17,
           .operations = 1'000'005};
@@ -66,7 +64,7 @@ TEST(RankReport, ArrivesAsItWasSent) {
   EXPECT_STREQ(got->stall.data(), sent.stall.data());
   EXPECT_EQ(message_of(*got), message_of(sent)) << "all other fields";
   EXPECT_EQ(got->page.machine, 99u);
-  EXPECT_EQ(got->page.tensor, 4);
+  EXPECT_EQ(got->page.at, sent.page.at);
   for (size_t i = 0; i < RankPage::kRecords; ++i) {
     const OperationRecord &a = got->page.recent[i], &b = sent.page.recent[i];
     EXPECT_EQ(comm::describe(a.info, a.communicator.data()), comm::describe(b.info, b.communicator.data()));

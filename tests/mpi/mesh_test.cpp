@@ -73,6 +73,8 @@ TEST(MeshGroups, AreMadeOfAnySetOfAxes) {
   EXPECT_EQ(gather_values(mesh.group(kSampleAxes), world.rank()), along_two);
   EXPECT_EQ(gather_values(mesh.group(kReplicaAxes), world.rank()), along_all);
   EXPECT_EQ(mesh.group(kSampleAxes).name(), "replica+expert");
+  const bool same = shape[Axis::kContext] == 1;
+  EXPECT_EQ(mesh.group(kReplicaAxes).name(), same ? "replica+expert 2" : "replica+context+expert");
   EXPECT_EQ(mesh.group(kSampleAxes).rank(), mesh.index(kSampleAxes));
   EXPECT_EQ(&mesh.group(kSampleAxes), &mesh.group(kSampleAxes)) << "made once";
   // Some ranks know of a group, all make it.
