@@ -8,6 +8,7 @@
 
 namespace ashlar {
 
+class KeptValues;
 class Tape;
 
 /// Activation recomputation: which values backward recomputes instead of reading them from memory. kSelective: the
@@ -35,6 +36,7 @@ struct Ctx {
   Recompute recompute = Recompute::kNone;
   ConstView scalars;  ///< StepScalars in device memory; absent if neither a training loss nor dropout is computed
   DropoutState dropout;
+  KeptValues* kept = nullptr;  ///< inside a function that backward runs again (recompute), else null
 
   DType accumulate() const { return accumulate_dtype(dtype); }
   Tensor empty(DType type, const Shape& shape, MemoryKind kind = MemoryKind::kActivations) const {

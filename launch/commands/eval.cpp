@@ -32,7 +32,8 @@ const char* const kEvalHelp =
     "  --dtype T              bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N            threads of each rank (default: cores of the machine / ranks on it)\n"
     "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or\n"
-    "                         whole models); the remaining ranks are data parallel replicas\n";
+    "                         whole models); the remaining ranks are data parallel replicas\n"
+    "  --expert N             of which N divide the experts of a layer (default: as trained, or 1)\n";
 
 namespace {
 
@@ -56,7 +57,8 @@ EvalArguments parse(std::span<const std::string> words) {
                       " are both given: expected only one; remove --batches");
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
-                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536)};
+                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
+                 .expert = arguments.integer("--expert", 0, 0, 65536)};
   std::vector<std::string> paths = arguments.positionals();
   a.load.device = take_device("eval", paths);
   arguments.expect(paths, 1, "one checkpoint or run directory", "; usage: ashlar eval CHECKPOINT [options]");

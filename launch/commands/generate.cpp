@@ -36,7 +36,8 @@ const char* const kGenerateHelp =
     "  --no-cache          recompute the whole text for every token; slow, same tokens\n"
     "  --dtype T           bf16, fp32 or fp64 (default: as trained)\n"
     "  --threads N         threads of each rank (default: cores of the machine / ranks on it)\n"
-    "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or what fits)\n";
+    "  --tensor N --pipeline N --expert N  under mpirun: tensor, pipeline and expert parallel sizes (default: as\n"
+    "                      trained, or what fits)\n";
 
 namespace {
 
@@ -76,6 +77,7 @@ GenerateArguments parse_generate(std::span<const std::string> words) {
   a.load.threads = arguments.integer("--threads", 0, 0, 4096);
   a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
                  .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
+                 .expert = arguments.integer("--expert", 0, 0, 65536),
                  .one_replica = true};
   std::vector<std::string> paths = arguments.positionals();
   a.load.device = take_device("generate", paths);

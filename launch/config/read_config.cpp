@@ -410,8 +410,13 @@ void RawConfig::found_in_run(const std::string& dir, int64_t ranks) {
   if (!overridden("run.dir")) values_->given[key_index("run.dir")] = dir;
   if (overridden("mesh.data")) return;
   values_->given[key_index("mesh.data")].reset();
-  if (overridden("train.micro_batch")) return;
   const int64_t replicas = ranks / (integer("mesh.tensor", 1) * integer("mesh.pipeline", 1));
+  if (given("mesh.expert") && !overridden("mesh.expert") && replicas > 0) {
+    int64_t expert = std::min(integer("mesh.expert", 1), replicas);
+    while (replicas % expert != 0) --expert;
+    values_->given[key_index("mesh.expert")] = expert;
+  }
+  if (overridden("train.micro_batch")) return;
   const int64_t global = integer("train.global_batch", 0);
   if (replicas == 0 || global == 0 || global % replicas != 0) return;  // resolve() reports this error
   int64_t micro_batch = std::min(integer("train.micro_batch", 1), global / replicas);

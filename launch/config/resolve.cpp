@@ -52,6 +52,24 @@ void resolve_mesh(Resolver& r) {
             "; change mesh.tensor, mesh.pipeline, mesh.data or the number of ranks");
 }
 
+/// Checks mesh.expert against the replicas and the model's experts.
+void check_expert_axis(Resolver& r) {
+  const RunConfig& c = r.config();
+  const int64_t expert = c.mesh.expert, experts = c.model.moe.experts;
+  if (expert == 1 || !r.valid({"mesh.expert", "mesh.data", "moe.experts", "model.n_layers"})) return;
+  if (c.model.expert_layers() == 0) {
+    r.error("mesh.expert = ", expert, ": expected 1, since no layer has experts (moe.experts = ", experts,
+            "); set mesh.expert = 1, or moe.experts");
+    return;
+  }
+  std::string choices;
+  for (int64_t n = 1; n <= std::min(c.mesh.data, experts); ++n)
+    if (c.mesh.data % n == 0) choices += str_cat(choices.empty() ? "" : ", ", n);
+  if (c.mesh.data % expert != 0 || expert > experts)
+    r.error("mesh.expert = ", expert, ": expected a divisor of mesh.data = ", c.mesh.data,
+            " that is at most moe.experts = ", experts, "; choose from ", choices, ", or change mesh.data");
+}
+
 void resolve_train(Resolver& r) {
   const TrainSection& t = r.config().train;
   const MeshSection& mesh = r.config().mesh;
@@ -108,6 +126,7 @@ void check_mesh(Resolver& r) {
     const std::string problem = pipeline::chunks_problem(c.model.n_layers, c.mesh.pipeline, c.mesh.virtual_stages);
     if (!problem.empty()) r.error(problem);
   }
+  check_expert_axis(r);
   const int64_t rows = c.train.micro_batch * c.train.sequence_length;
   if (c.mesh.sequence_parallel && rows % c.mesh.tensor != 0 &&
       r.valid({"mesh.tensor", "train.micro_batch", "train.sequence_length"}))

@@ -54,6 +54,7 @@ struct MeshSection {
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t data = 1;
+  int64_t expert = 1;  ///< divides data
   bool sequence_parallel = false;
   pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;
@@ -184,9 +185,9 @@ class RawConfig {
   /// True when an override names the key, even with `default`.
   bool overridden(std::string_view key) const;
   /// Adapts the configuration of a run in `dir` that is resumed on `ranks` ranks: sets run.dir to `dir`, makes
-  /// mesh.data a derived value, and sets train.micro_batch to the largest divisor of a replica's batch that is at most
-  /// the old value. Keys that an override names are not changed; if an override names mesh.data, train.micro_batch is
-  /// not changed either.
+  /// mesh.data a derived value, sets mesh.expert to the largest divisor of mesh.data that is at most the old value, and
+  /// likewise train.micro_batch to a divisor of a replica's batch. Keys that an override names are not changed; if an override names mesh.data, mesh.expert
+  /// and train.micro_batch are not changed either.
   void found_in_run(const std::string& dir, int64_t ranks);
 
   RawValues& values() { return *values_; }

@@ -111,6 +111,10 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "mesh", .key = "data", .member = MEMBER(mesh.data), .need = kDerived,
      .rule = "ranks / (mesh.tensor * mesh.pipeline)", .low = 1, .high = 65536, .example = "1", .unit = "ranks",
      .doc = "Data parallel size: replicas over which the batch is split."},
+    {.section = "mesh", .key = "expert", .member = MEMBER(mesh.expert), .fallback = "1", .low = 1, .high = 4096,
+     .unit = "ranks",
+     .doc = "Expert parallel size: ranks over which the experts of each layer are divided. Their tokens differ, so it "
+            "divides mesh.data; each group of that many replicas sends every token to the ranks of its experts."},
     {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel), .fallback = "false",
      .doc = "Sequence parallel: activations between the sharded layers are sharded over the tensor ranks too."},
     {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule), .fallback = "1f1b",

@@ -80,11 +80,19 @@ LoadedModel load_from(checkpoint::CheckpointReader& reader, const LoadOptions& o
 
 mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, const mesh::MeshShape& trained,
                                const InferenceMesh& wish) {
-  const auto fits = [&](int64_t tensor, int64_t pipeline) {
-    const int64_t replica = tensor * pipeline;
-    return (wish.one_replica ? ranks == replica : ranks % replica == 0) && pipeline <= model.n_layers &&
-           model::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
-           (wish.pipeline == 0 || wish.pipeline == pipeline);
+  // Returns the ranks over which experts are divided; 0 if the mesh does not fit.
+  const auto expert_ranks = [&](int64_t tensor, int64_t pipeline) -> int64_t {
+    const bool fits = ranks % (tensor * pipeline) == 0 && pipeline <= model.n_layers &&
+                      model::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
+                      (wish.pipeline == 0 || wish.pipeline == pipeline);
+    if (!fits) return 0;
+    const int64_t data = ranks / (tensor * pipeline), most = model.expert_layers() > 0 ? model.moe.experts : 1;
+    std::vector<int64_t> choices = {trained[Axis::kExpert], 1};
+    if (wish.expert > 0) choices = {wish.expert};
+    if (wish.one_replica) choices = {data};
+    for (const int64_t n : choices)
+      if (n <= most && data % n == 0 && (wish.expert == 0 || n == wish.expert)) return n;
+    return 0;
   };
   std::vector<std::pair<int64_t, int64_t>> candidates = {{trained[Axis::kTensor], trained[Axis::kPipeline]}};
   if (!wish.one_replica) candidates.push_back({1, 1});
@@ -93,19 +101,25 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
       if (ranks % (tensor * pipeline) == 0) candidates.push_back({tensor, pipeline});
   }
   for (const auto& [tensor, pipeline] : candidates) {
-    if (fits(tensor, pipeline)) {
-      return {{Axis::kPipeline, pipeline}, {Axis::kReplica, ranks / (tensor * pipeline)}, {Axis::kTensor, tensor}};
+    if (const int64_t expert = expert_ranks(tensor, pipeline); expert > 0) {
+      return {{Axis::kPipeline, pipeline},
+              {Axis::kReplica, ranks / (tensor * pipeline * expert)},
+              {Axis::kExpert, expert},
+              {Axis::kTensor, tensor}};
     }
   }
+  const bool experts = model.expert_layers() > 0 || wish.expert > 0;
   std::string problem;
   if (wish.tensor > 0)
     for (const std::string& text : model::slicing_problems(model, wish.tensor)) problem += text + "; ";
-  throw input_error("mesh", ranks, " ranks cannot share this model", wish.one_replica ? " as one replica" : "",
-                    wish.tensor > 0 ? str_cat(" with --tensor ", wish.tensor) : "",
-                    wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "", ": ", problem,
-                    "expected tensor * pipeline to ", wish.one_replica ? "equal" : "divide",
-                    " the number of ranks, and at most ", model.n_layers,
-                    " pipeline stages; start another number of ranks, or change --tensor or --pipeline");
+  throw input_error(
+      "mesh", ranks, " ranks cannot share this model", wish.one_replica ? " as one replica" : "",
+      wish.tensor > 0 ? str_cat(" with --tensor ", wish.tensor) : "",
+      wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "",
+      wish.expert > 0 ? str_cat(" with --expert ", wish.expert) : "", ": ", problem, "expected tensor * pipeline",
+      experts ? " * expert" : "", " to ", wish.one_replica ? "equal" : "divide", " the number of ranks, and at most ",
+      model.n_layers, " pipeline stages", experts ? str_cat(" and ", model.moe.experts, " expert ranks") : "",
+      "; start another number of ranks, or change --tensor", experts ? ", --pipeline or --expert" : " or --pipeline");
 }
 
 LoadedModel load_model(const LoadOptions& options, comm::Bootstrap& bootstrap, Log& log) {

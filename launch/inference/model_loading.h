@@ -30,8 +30,8 @@ struct LoadedModel {
 
 /// The mesh that the user requests for inference.
 struct InferenceMesh {
-  int64_t tensor = 0, pipeline = 0;  ///< 0: not requested; inference_mesh() chooses the size
-  bool one_replica = false;          ///< all ranks must form one replica
+  int64_t tensor = 0, pipeline = 0, expert = 0;  ///< 0: not requested; inference_mesh() chooses the size
+  bool one_replica = false;                      ///< all ranks must process the same samples
 };
 
 /// Returns the mesh for `ranks` ranks: the first of the following meshes that has the requested sizes and fits the
@@ -39,6 +39,7 @@ struct InferenceMesh {
 /// 1. the tensor and pipeline sizes of `trained`, the training mesh
 /// 2. unless one_replica is set, the whole model on each rank
 /// 3. as many tensor ranks as possible, with as few pipeline stages as possible
+/// Of the ranks that are then left, as many divide the experts as in training, if that fits; with one_replica, all.
 /// If none fits, throws an input error that says what was expected.
 mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, const mesh::MeshShape& trained,
                                const InferenceMesh& wish);

@@ -34,7 +34,9 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
       device_scalars_(ctx_.make_struct(scalars_)),
       clip_(ctx_.make_struct(ClipState{})),
       stats_(ctx_.make_struct(LossStats{})),
-      tp_{.group = &mesh.group(Axis::kTensor), .sequence_parallel = options.sequence_parallel},
+      tp_{.group = &mesh.group(Axis::kTensor),
+          .expert_group = mesh.shape()[Axis::kExpert] > 1 ? &mesh.group(Axis::kExpert) : nullptr,
+          .sequence_parallel = options.sequence_parallel},
       schedules_(mesh.at()[Axis::kPipeline]) {
   ctx_.scalars = device_scalars_.view();
   const int64_t stages = mesh.shape()[Axis::kPipeline];
@@ -284,10 +286,32 @@ void Engine::update_after(Event* state_read) {
   if (state_read != nullptr) state_read_ = state_read;
 }
 
+Engine::Padded Engine::padded(std::span<const pipeline::MicroBatch> micro_batches) {
+  Padded all{.batches = {micro_batches.begin(), micro_batches.end()}, .memory = {}};
+  if (mesh_.shape()[Axis::kExpert] == 1) return all;
+  const int64_t most = comm::max_of(mesh_.control(), std::ssize(all.batches));
+  if (std::ssize(all.batches) == most) return all;
+  // One sequence of a token on each tensor rank, unless the stages exchange another number of rows in this call.
+  model::BatchView view{.B = tp_.size(), .T = 1};
+  if (!all.batches.empty()) view = all.batches.front().view;
+  const auto put = [&](int32_t value) {
+    const std::vector<int32_t> host(static_cast<size_t>(view.rows()), value);
+    all.memory.push_back(ctx_.empty(DType::kInt32, {view.rows()}));
+    ctx_.backend.write(host.data(), all.memory.back().mut_view(), ctx_.stream);
+    return all.memory.back().view();
+  };
+  view.ids = view.positions = put(0);
+  view.targets = put(-1);
+  view.doc_start = {};
+  while (std::ssize(all.batches) < most) all.batches.push_back({.view = view});
+  return all;
+}
+
 void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats) {
-  if (micro_batches.empty()) return;
+  const Padded all = padded(micro_batches);
+  if (all.batches.empty()) return;
   ctx_.set_struct(stats, stats_);
-  run(pipeline::PipelineSchedule::kForwardOnly, micro_batches);
+  run(pipeline::PipelineSchedule::kForwardOnly, all.batches);
   stats = ctx_.read_struct<LossStats>(stats_);
 }
 

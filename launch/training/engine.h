@@ -115,8 +115,9 @@ class Engine {
   /// the losses show this only one step later or never.
   void check_state(int64_t step);
 
-  /// (all ranks of a replica) Adds the losses of the micro-batches to `stats`, without autograd and dropout. Only ranks
-  /// of the last pipeline stage compute losses. Replicas may have different numbers of micro-batches.
+  /// (all ranks of a replica; all if the mesh has an expert axis) Adds the losses of the micro-batches to `stats`,
+  /// without autograd and dropout. Only ranks of the last pipeline stage compute losses. Replicas may have different
+  /// numbers of micro-batches: those with fewer compute further ones without a target for the experts of the others.
   void evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats);
   /// (all) Returns the `stats` of `evaluate`, reduced over all ranks.
   LossStats total(const LossStats& stats) const;
@@ -139,6 +140,13 @@ class Engine {
   int64_t schedules_made() const { return schedules_.made(); }  ///< number of action lists computed so far
 
  private:
+  /// Micro-batches and the memory of those that were added.
+  struct Padded {
+    std::vector<pipeline::MicroBatch> batches;
+    std::vector<Tensor> memory;
+  };
+  /// (all) Adds micro-batches without a target, until all replicas have equally many, if the mesh has an expert axis.
+  Padded padded(std::span<const pipeline::MicroBatch> micro_batches);
   std::string first_non_finite(std::span<const double> sums) const;  ///< first tensor whose sum is not finite, or empty
   /// True on tensor rank 0, which reports the losses for all tensor ranks, since they have the same values. Pipeline
   /// stages before the last one report zeros.

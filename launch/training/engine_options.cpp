@@ -3,7 +3,10 @@
 namespace ashlar::training {
 
 mesh::MeshShape shape_of(const config::MeshSection& mesh) {
-  return {{Axis::kPipeline, mesh.pipeline}, {Axis::kReplica, mesh.data}, {Axis::kTensor, mesh.tensor}};
+  return {{Axis::kPipeline, mesh.pipeline},
+          {Axis::kReplica, mesh.data / mesh.expert},
+          {Axis::kExpert, mesh.expert},
+          {Axis::kTensor, mesh.tensor}};
 }
 
 EngineOptions engine_options(const config::RunConfig& c) {

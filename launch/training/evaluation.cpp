@@ -17,11 +17,13 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
   data::Batch batch;
   LossStats own;
   bool more = true, held = false;  // held: `batch` has another shape and waits for the next round
+  // Replicas exchange the rows of experts, so all take part in every round.
+  const bool together = stop || engine.mesh().size(Axis::kExpert) > 1;
   while (true) {
     // Replicas may have different numbers of batches. A replica without more batches still takes part in every
     // exchange.
     double asked[] = {more || held ? 1.0 : 0.0, stop ? static_cast<double>(stop()) : 0.0};
-    if (stop) comm::max_all(engine.mesh().control(), asked);
+    if (together) comm::max_all(engine.mesh().control(), asked);
     if (asked[1] != 0) return std::nullopt;
     if (asked[0] == 0) break;
     size_t n = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "parallel/model/expert_layout.h"
 #include "parallel/model/flops.h"
 #include "parallel/model/slices.h"
 #include "parallel/pipeline/simulate.h"
@@ -92,11 +93,13 @@ pipeline::Partition partition_of(const model::ModelConfig& model, const Partitio
 
 std::vector<std::string> layout_picture(const Layout& l) {
   const int64_t pipeline = l.mesh[Axis::kPipeline], data = l.mesh.size(kSampleAxes), tensor = l.mesh[Axis::kTensor];
+  const int64_t expert = l.mesh[Axis::kExpert];
   if (l.mesh.ranks() == 1) return {};
   const std::set<std::string> hosts(l.hosts.begin(), l.hosts.end());
-  std::string title = str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(),
-                              hosts.size() == 1 ? " host" : " hosts", " = pipeline ", pipeline, " x data ", data,
-                              " x tensor ", tensor, l.sequence_parallel && tensor > 1 ? " with sequence parallel" : "");
+  std::string title =
+      str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(), hosts.size() == 1 ? " host" : " hosts",
+              " = pipeline ", pipeline, " x data ", data, expert > 1 ? str_cat(" (experts over ", expert, ")") : "",
+              " x tensor ", tensor, l.sequence_parallel && tensor > 1 ? " with sequence parallel" : "");
   if (pipeline > 1) {
     title +=
         absl::StrFormat("; %s, %d micro-batches: %.1f%% of the time is bubble",
@@ -115,6 +118,11 @@ std::vector<std::string> layout_picture(const Layout& l) {
     for (int64_t replica = 0; replica < data; ++replica) {
       Row row = {str_cat("stage ", stage), stage_text(l, stage)};
       if (data > 1) row.insert(row.begin() + 1, str_cat("replica ", replica));
+      if (expert > 1) {
+        const std::vector<int64_t> first = model::first_experts(l.model.moe.experts, expert);
+        const auto at = static_cast<size_t>(replica % expert);
+        row[1] += str_cat(", ", span_text("expert", first[at], first[at + 1]));
+      }
       const int64_t first = (stage * data + replica) * tensor;
       const auto host = [&](int64_t rank) { return hosts.size() > 1 ? str_cat(" ", l.hosts[rank]) : std::string(); };
       if (one_by_one) {

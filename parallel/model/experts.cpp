@@ -1,5 +1,9 @@
 #include "parallel/model/experts.h"
 
+#include <functional>
+#include <utility>
+
+#include "core/autograd/recompute.h"
 #include "core/ops/activation.h"
 #include "core/ops/residual.h"
 #include "parallel/model/init.h"
@@ -12,7 +16,7 @@ Experts::Experts(const ModelConfig& config, int64_t layer, const tensor::TensorP
       moe_(config.moe),
       layer_(layer),
       tp_(tp),
-      width_(nn::DimShard::part(config.moe.d_ff, tp.size(), tp.rank())),
+      layout_(expert_layout(config.moe, tp)),
       name_(str_cat("blocks.", layer, ".moe.")) {
   if (moe_.shared_d_ff > 0)
     shared_ = std::make_unique<FeedForward>(
@@ -51,13 +55,13 @@ void Experts::add_inputs(nn::ParameterStore& store) {
     router_bias_ = &store.add(bias.name, Shape{moe_.experts}, {bias});
   }
   std::vector<LinearPart> parts;
-  for (int64_t e = 0; e < moe_.experts; ++e) {
+  for (int64_t e = layout_.first; e < layout_.first + layout_.count; ++e) {
     const auto part = [&](const char* name) {
       parts.push_back({.name = str_cat(name_, "experts.", e, ".", name),
-                       .rows = width_,
+                       .rows = layout_.width,
                        .bias = config_.bias.ffn,
                        .init = matrix_init(config_, {.out = moe_.d_ff, .in = config_.d_model}),
-                       .axes = nn::kTensorSharded});
+                       .axes = expert_axes(tp_, Axis::kTensor)});
     };
     if (config_.ffn.gated) part("gate");
     part("up");
@@ -69,13 +73,15 @@ void Experts::add_inputs(nn::ParameterStore& store) {
 
 void Experts::add_outputs(nn::ParameterStore& store) {
   std::vector<LinearPart> parts;
-  for (int64_t e = 0; e < moe_.experts; ++e)
+  for (int64_t e = layout_.first; e < layout_.first + layout_.count; ++e) {
     parts.push_back(residual_part(config_, {.name = str_cat(name_, "experts.", e, ".down"),
-                                            .cols = width_,
+                                            .cols = layout_.width,
                                             .bias = config_.bias.ffn,
                                             .tensor_rank = tp_.rank(),
                                             .layer = layer_}));
-  down_ = LinearLayer(store, name_ + "experts.down", width_, parts);
+    parts.back().axes = expert_axes(tp_, {});
+  }
+  down_ = LinearLayer(store, name_ + "experts.down", layout_.width, parts);
   if (shared_ != nullptr) shared_->add_outputs(store);
 }
 
@@ -92,17 +98,17 @@ ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) 
                       .adds_gradient = tp_.rank() == 0}};
 }
 
-Var Experts::routed(const Ctx& ctx, const Var& x, const Rows& rows) const {
-  const Var logits =
-      ops::router_logits(ctx, x, router_->weight, router_bias_ == nullptr ? nullptr : &router_bias_->weight);
-  const ops::Routing routing = ops::route(ctx, logits, route_options(ctx, rows.batch.T));
-  const ops::ExpertSlots at = ops::sort_choices(ctx, routing.choices, 0, moe_.experts);
-  const Var* const in_weights = moe_.scale_input ? &routing.weights : nullptr;
-  const Var* const out_weights = moe_.scale_input ? nullptr : &routing.weights;
-  std::vector<Var> inputs = split_columns(ctx, in_.grouped(ctx, ops::dispatch(ctx, x, at, in_weights), at.offsets),
-                                          std::vector<int64_t>(config_.ffn.gated ? 2 : 1, width_.size));
-  const Var hidden = ffn_activation(ctx, inputs, config_.ffn);
-  return ops::combine(ctx, down_.grouped(ctx, hidden, at.offsets), at, out_weights);
+Experts::Chosen Experts::sorted(const Ctx& ctx, const Tensor& choices) const {
+  Chosen chosen{.choices = choices, .at = ops::sort_choices(ctx, choices, 0, moe_.experts), .traffic = nullptr};
+  if (tp_.expert_size() > 1)
+    chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.first_of);
+  return chosen;
+}
+
+Var Experts::experts(const Ctx& ctx, const Var& rows, const Tensor& offsets) const {
+  std::vector<Var> inputs = split_columns(ctx, in_.grouped(ctx, rows, offsets),
+                                          std::vector<int64_t>(config_.ffn.gated ? 2 : 1, layout_.width.size));
+  return down_.grouped(ctx, ffn_activation(ctx, inputs, config_.ffn), offsets);
 }
 
 Var Experts::shared(const Ctx& ctx, const Var& x, const Rows& rows) const {
@@ -116,9 +122,31 @@ Var Experts::shared(const Ctx& ctx, const Var& x, const Rows& rows) const {
 
 Var Experts::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
   const Var all = tensor::enter(ctx, x, tp);
-  const Var y = routed(ctx, all, rows);
+  // 1. Choose. A second run (recompute) takes the choices and counts of the first.
+  const bool again = ctx.kept != nullptr && ctx.kept->second_run();
+  Chosen chosen = again ? ctx.kept->take<Chosen>() : Chosen{};
+  ops::RouteOptions options = route_options(ctx, rows.batch.T);
+  options.forced = chosen.choices;
+  const Var logits =
+      ops::router_logits(ctx, all, router_->weight, router_bias_ == nullptr ? nullptr : &router_bias_->weight);
+  const ops::Routing routing = ops::route(ctx, logits, options);
+  if (!again) chosen = sorted(ctx, routing.choices);
+  if (ctx.kept != nullptr && !again) ctx.kept->keep(chosen);
+
+  // 2. Send rows to experts and compute the shared expert meanwhile.
+  std::function<Var()> arrive;
+  {
+    const Var sent = ops::dispatch(ctx, all, chosen.at, moe_.scale_input ? &routing.weights : nullptr);
+    arrive = chosen.traffic ? tensor::start_to_experts(ctx, sent, chosen.traffic) : [sent] { return sent; };
+  }
+  const Var beside = shared_ == nullptr ? Var{} : shared(ctx, all, rows);
+
+  // 3. Compute the experts of this rank, and add the results of each token's experts.
+  Var y = experts(ctx, std::exchange(arrive, nullptr)(), chosen.traffic ? chosen.traffic->offsets : chosen.at.offsets);
+  if (chosen.traffic) y = tensor::from_experts(ctx, y, chosen.at.rows, chosen.traffic);
+  y = ops::combine(ctx, y, chosen.at, moe_.scale_input ? nullptr : &routing.weights);
   if (shared_ == nullptr) return y;
-  const ops::Branch both = {.value = shared(ctx, all, rows)};
+  const ops::Branch both = {.value = beside};
   return ops::residual(ctx, nullptr, {.value = y}, &both);
 }
 

@@ -7,7 +7,9 @@
 #include "core/nn/layer_metrics.h"
 #include "core/ops/expert_rows.h"
 #include "core/ops/routing.h"
+#include "parallel/model/expert_layout.h"
 #include "parallel/model/feed_forward.h"
+#include "parallel/tensor/expert_exchange.h"
 
 namespace ashlar::model {
 
@@ -16,7 +18,9 @@ namespace ashlar::model {
 ///   y = sum over the chosen experts e of w_e FFN_e(x) + [sigmoid(g x)] FFN_shared(x)
 /// with the choice and the weights w of RouterRule. With moe.scale_input, FFN_e(w_e x) replaces w_e FFN_e(x). No token
 /// is dropped. The router computes in the accumulate dtype. Every tensor rank computes the same choices, and a slice of
-/// each expert; its gradient of the router's weights is partial.
+/// each expert; its gradient of the router's weights is partial. The ranks of an expert group hold different experts
+/// (ExpertLayout) and exchange rows (tensor::ExpertTraffic); the shared expert runs while rows are sent. The sum over
+/// the choices of a token is added on the token's rank, so the result does not depend on which rank holds an expert.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
 /// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers.
 /// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;
@@ -34,14 +38,22 @@ class Experts final : public Branch {
   /// Adds a matrix that multiplies whole rows on every tensor rank, with a partial gradient.
   nn::Parameter* small_matrix(nn::ParameterStore& store, const char* name, int64_t out);
   ops::RouteOptions route_options(const Ctx& ctx, int64_t sequence_rows) const;
-  Var routed(const Ctx& ctx, const Var& x, const Rows& rows) const;
+  /// The choices of a micro-batch and where they are processed.
+  struct Chosen {
+    Tensor choices;                                        ///< [N, k] kInt32
+    ops::ExpertSlots at;                                   ///< this rank's choices by expert
+    std::shared_ptr<const tensor::ExpertTraffic> traffic;  ///< null if this rank has all experts
+  };
+  Chosen sorted(const Ctx& ctx, const Tensor& choices) const;
+  /// Computes this rank's experts on rows sorted by expert [S, C] -> [S, C].
+  Var experts(const Ctx& ctx, const Var& rows, const Tensor& offsets) const;
   Var shared(const Ctx& ctx, const Var& x, const Rows& rows) const;
 
   const ModelConfig& config_;
   const MoeConfig& moe_;
   int64_t layer_;
   tensor::TensorParallel tp_;
-  nn::DimShard width_;  ///< this rank's slice of moe.d_ff
+  ExpertLayout layout_;
   std::string name_;
   nn::Parameter* router_ = nullptr;
   nn::Parameter* router_bias_ = nullptr;

@@ -74,6 +74,11 @@ constexpr auto names_of(RotationKind) { return enum_names<RotationKind>("all", "
 enum class Balance : uint8_t { kNone, kSequence };
 constexpr auto names_of(Balance) { return enum_names<Balance>("none", "sequence"); }
 
+/// How the experts of a layer are divided over the tensor ranks: a slice of every expert on each of them, or whole
+/// experts.
+enum class ExpertCut : uint8_t { kSlices, kExperts };
+constexpr auto names_of(ExpertCut) { return enum_names<ExpertCut>("slices", "experts"); }
+
 /// Initial values of matrices; init.h has the formulas.
 enum class InitScheme : uint8_t { kNormal, kGpt2, kSmallWang, kFanIn, kMitchell, kT5, kXavier, kKaiming };
 constexpr auto names_of(InitScheme) {
@@ -135,6 +140,7 @@ struct MoeConfig {
   Balance balance = Balance::kSequence;
   double balance_coef = 0.01;  ///< factor of the balance loss, whose value is 1 at balance
   double z_coef = 0;           ///< factor of the mean squared log-sum-exp of the router's logits
+  ExpertCut tensor = ExpertCut::kSlices;
   bool operator==(const MoeConfig&) const = default;
 };
 

@@ -3,35 +3,11 @@
 #include <memory>
 #include <utility>
 
+#include "parallel/tensor/started.h"
+
 namespace ashlar::tensor {
 
 namespace {
-
-/// Returns the values of t in contiguous memory: t itself, or a copy if it is a column slice.
-Tensor packed(const Ctx& ctx, Tensor t) {
-  if (t.contiguous()) return t;
-  const Tensor copy = ctx.empty(t.dtype(), t.shape());
-  ctx.backend.copy({.src = t.view(), .dst = copy.mut_view()}, ctx.stream);
-  return copy;
-}
-
-/// A pending collective with its buffers.
-class Collective {
- public:
-  Collective(Tensor in, Tensor out, comm::Work work)
-      : in_(std::move(in)), out_(std::move(out)), work_(std::move(work)) {}
-  /// Makes later work of the stream wait for the result, and returns the result. Call it only once.
-  Tensor wait(Stream& stream) {
-    work_.wait(stream);
-    in_ = {};
-    return std::move(out_);
-  }
-
- private:
-  Tensor in_, out_;
-  comm::Work work_;
-};
-using Started = std::shared_ptr<Collective>;
 
 /// Starts an all-reduce, in place if no other reference to the partial sum exists.
 Started start_all_reduce(const Ctx& ctx, Tensor partial, const TensorParallel& tp) {
@@ -67,20 +43,6 @@ Tensor scattered(const Ctx& ctx, const Tensor& partial, const TensorParallel& tp
   return start_reduce_scatter(ctx, partial, tp)->wait(ctx.stream);
 }
 
-/// Records on the tape that y was computed from x. In backward, `start` gets the gradient of y and starts the
-/// collective that computes the gradient of x.
-Var record(const Ctx& ctx, const ValueInfo& info, const Var& x, const Tensor& y,
-           std::function<Started(Tensor dy)> start) {
-  const Var out = result(ctx, y, info);
-  if (ctx.tape == nullptr) return out;
-  ctx.tape->record_exchange(out, [ctx, input = x.without_value(), start = std::move(start)](Tensor dy) {
-    return [ctx, input, under_way = start(std::move(dy))](Tape& tape) {
-      tape.add_grad(input, under_way->wait(ctx.stream));
-    };
-  });
-  return out;
-}
-
 /// Returns x with a new placement. Used on a group of one rank, which needs no communication.
 Var renamed(Var x, const ValueInfo& info) {
   x.info = info;
@@ -92,7 +54,8 @@ Var renamed(Var x, const ValueInfo& info) {
 Var tp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const ValueInfo info = place(ctx, "tp_enter", x, {{Placement::kInvariant, Placement::kPartialGrad}});
   if (tp.size() == 1) return renamed(x, info);
-  Var out = record(ctx, info, x, x.value, [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
+  Var out = record_collective(ctx, info, x, x.value,
+                              [ctx, tp](Tensor dy) { return start_all_reduce(ctx, std::move(dy), tp); });
   out.rematerialize = x.rematerialize;  // out has the value of x, so backward recomputes it as it recomputes x
   return out;
 }
@@ -109,8 +72,8 @@ Var tp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const ValueInfo info = place(ctx, "sp_enter", x, {{Placement::kRowsSplit, Placement::kPartialGrad}});
   if (tp.size() == 1) return renamed(x, info);
-  Var out = record(ctx, info, x, gathered(ctx, x.value, tp),
-                   [ctx, tp](Tensor dy) { return start_reduce_scatter(ctx, std::move(dy), tp); });
+  Var out = record_collective(ctx, info, x, gathered(ctx, x.value, tp),
+                              [ctx, tp](Tensor dy) { return start_reduce_scatter(ctx, std::move(dy), tp); });
   if (ctx.tape != nullptr) {
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [ctx, tp, shard = Saved(x)] {
       return [ctx, under_way = start_all_gather(ctx, shard.get(), tp)] { return under_way->wait(ctx.stream); };
@@ -122,8 +85,8 @@ Var sp_enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
 Var sp_exit(const Ctx& ctx, const Var& x, const TensorParallel& tp) {
   const ValueInfo info = place(ctx, "sp_exit", x, {{Placement::kPartialSum, Placement::kRowsSplit}});
   if (tp.size() == 1) return renamed(x, info);
-  return record(ctx, info, x, scattered(ctx, x.value, tp),
-                [ctx, tp](Tensor dy) { return start_all_gather(ctx, std::move(dy), tp); });
+  return record_collective(ctx, info, x, scattered(ctx, x.value, tp),
+                           [ctx, tp](Tensor dy) { return start_all_gather(ctx, std::move(dy), tp); });
 }
 
 Var enter(const Ctx& ctx, const Var& x, const TensorParallel& tp) {

@@ -121,6 +121,28 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
   }
 }
 
+// Other ranks: experts are divided over as many of the replicas as before, or the most that divide them.
+TEST(Continued, ExpertRanksFitTheReplicasOfTheRun) {
+  const std::string text =
+      str_cat(kMinimal, "[moe]\nexperts = 8\n[mesh]\nexpert = 4\ndata = 4\n[vocab]\npad_to = 2\n");
+  const auto expert_on = [&](int64_t ranks, const std::vector<std::string>& overrides = {}) {
+    RawConfig raw = parse_config(text, "test.toml", overrides);
+    raw.found_in_run("there", ranks);
+    Facts given = facts();
+    given.ranks = ranks;
+    return resolve(raw, given).config.mesh.expert;
+  };
+  EXPECT_EQ(expert_on(4), 4);
+  EXPECT_EQ(expert_on(12), 4);
+  EXPECT_EQ(expert_on(6), 3);
+  EXPECT_EQ(expert_on(2), 2);
+  EXPECT_EQ(expert_on(1), 1);
+  EXPECT_EQ(expert_on(4, {"mesh.tensor=2"}), 2);
+  EXPECT_EQ(expert_on(12, {"mesh.expert=2"}), 2);
+  EXPECT_THROW(expert_on(6, {"mesh.expert=4"}), ConfigError);
+  EXPECT_EQ(resolve(parse_config(kMinimal, "test.toml", {}), facts()).config.mesh.expert, 1) << "of a dense run";
+}
+
 // Every key that is derived and free on resume is either kept, or is one that a new start has to derive.
 TEST(Continued, NoDerivedKeyChangesOnResumeUnseen) {
   for (const KeySpec& spec : schema()) {

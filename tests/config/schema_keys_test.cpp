@@ -251,6 +251,7 @@ TEST(Schema, HoldsTheFixedNames) {
                            "mesh.tensor",
                            "mesh.pipeline",
                            "mesh.data",
+                           "mesh.expert",
                            "mesh.sequence_parallel",
                            "mesh.schedule",
                            "mesh.virtual_stages",

@@ -21,8 +21,9 @@ inline std::vector<mesh::MeshShape> meshes(int64_t most) {
 }
 
 inline std::string name_of(const mesh::MeshShape& shape) {
-  return str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape[Axis::kReplica], " x tensor ",
-                 shape[Axis::kTensor]);
+  const int64_t expert = shape[Axis::kExpert];
+  return str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape.size(kSampleAxes), " x tensor ",
+                 shape[Axis::kTensor], expert == 1 ? "" : str_cat(", expert ", expert));
 }
 
 }  // namespace ashlar::testing

@@ -30,7 +30,7 @@ constexpr int64_t kStep = 3;
 class OneRank {
  public:
   explicit OneRank(const LayoutCase& c) : case_(c), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
-    for (int64_t m = 0; m < c.mesh[Axis::kReplica] * c.micro_batches; ++m) {
+    for (int64_t m = 0; m < c.mesh.size(kSampleAxes) * c.micro_batches; ++m) {
       sources_.push_back(std::make_unique<RandomTokens>(whole_.ctx(), c.config, c.B, c.T, 93 + c.seed + m));
       RandomTokens& source = *sources_.back();
       if (c.documents) source.doc_start() = documents(m);
@@ -271,7 +271,7 @@ class Comparison {
  public:
   Comparison(comm::Communicator& ranks, const LayoutCase& c)
       : case_(c),
-        exact_(c.mesh[Axis::kTensor] == 1 && c.mesh[Axis::kReplica] == 1 && c.device == "cpu"),
+        exact_(c.mesh[Axis::kTensor] == 1 && c.mesh.size(kSampleAxes) == 1 && c.device == "cpu"),
         backend_(make_backend(c)),
         stream_(backend_->make_stream()),
         device_comm_(make_device_comm(ranks, *backend_, c)),
@@ -317,7 +317,7 @@ class Comparison {
     EXPECT_EQ(engine_.replicas().late_buckets(), 0);
 
     EXPECT_EQ(result_.valid_targets, one_.valid_targets());
-    EXPECT_EQ(result_.tokens, case_.mesh[Axis::kReplica] * case_.micro_batches * case_.B * case_.T);
+    EXPECT_EQ(result_.tokens, case_.mesh.size(kSampleAxes) * case_.micro_batches * case_.B * case_.T);
     const double valid = static_cast<double>(one_.valid_targets()), loss = stats_.loss / valid;
     const double relative = exact_ ? 0 : bound_;
     EXPECT_NEAR(result_.loss, loss, relative * loss);

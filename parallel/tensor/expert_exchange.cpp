@@ -1,0 +1,126 @@
+#include "parallel/tensor/expert_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/tensor/started.h"
+
+namespace ashlar::tensor {
+
+int64_t ExpertTraffic::crossing() const {
+  return sent.back().end - sent.front().begin - sent[static_cast<size_t>(group->rank())].size();
+}
+
+std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
+                                                     std::span<const int64_t> first_expert) {
+  const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
+  ASHLAR_CHECK(first_expert.size() == ranks + 1 && offsets.size() == first_expert.back() + 1, offsets.size(),
+               " offsets for ", first_expert.back(), " experts of ", first_expert.size(), " - 1 ranks");
+  // 1. The offsets of all ranks, on the host.
+  const auto stride = static_cast<size_t>(offsets.size());
+  const Tensor gathered = ctx.empty(DType::kInt32, {group.size(), offsets.size()});
+  group.all_gather({.in = offsets.view(), .out = gathered.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
+  std::vector<int32_t> all(ranks * stride);
+  ctx.backend.read(gathered.view(), all.data(), ctx.stream);
+  const auto offset = [&](size_t rank, int64_t expert) { return all[rank * stride + static_cast<size_t>(expert)]; };
+
+  // 2. Rows that this rank sends and receives.
+  auto traffic = std::make_shared<ExpertTraffic>();
+  traffic->group = &group;
+  const int64_t first = first_expert[own], last = first_expert[own + 1];
+  std::vector<int64_t> arriving;
+  for (size_t r = 0; r < ranks; ++r) {
+    traffic->sent.push_back({offset(own, first_expert[r]), offset(own, first_expert[r + 1])});
+    arriving.push_back(offset(r, last) - offset(r, first));
+  }
+  traffic->received = comm::ranges_of_sizes(arriving);
+  traffic->rows = std::max<int64_t>(traffic->received.back().end, 1);
+
+  // 3. Positions by expert of the arriving rows.
+  const int64_t G = last - first;
+  std::vector<int32_t> host(static_cast<size_t>(G + 1 + traffic->rows), -1);
+  const std::span by_expert = std::span(host).first(static_cast<size_t>(G + 1));
+  const std::span slots = std::span(host).subspan(static_cast<size_t>(G + 1));
+  std::vector<int64_t> at;  // next arriving row of each rank
+  for (const comm::Range& range : traffic->received) at.push_back(range.begin);
+  int32_t slot = 0;
+  for (int64_t g = 0; g < G; ++g) {
+    by_expert[static_cast<size_t>(g)] = slot;
+    for (size_t r = 0; r < ranks; ++r)
+      for (int32_t n = offset(r, first + g + 1) - offset(r, first + g); n > 0; --n)
+        slots[static_cast<size_t>(at[r]++)] = slot++;
+  }
+  by_expert.back() = slot;
+  const Tensor device = ctx.empty(DType::kInt32, Shape{static_cast<int64_t>(host.size())});
+  ctx.backend.write(host.data(), device.mut_view(), ctx.stream);
+  traffic->offsets = device.flat_range(0, G + 1);
+  traffic->slots = device.flat_range(G + 1, traffic->rows).reshape({traffic->rows, 1});
+  return traffic;
+}
+
+namespace {
+
+using Traffic = std::shared_ptr<const ExpertTraffic>;
+
+std::vector<comm::Range> elements_of(const std::vector<comm::Range>& rows, int64_t cols) {
+  std::vector<comm::Range> elements;
+  for (const comm::Range& range : rows) elements.push_back({range.begin * cols, range.end * cols});
+  return elements;
+}
+
+Started start(const Ctx& ctx, Tensor in, Tensor out, const Traffic& traffic, bool back,
+              std::function<Tensor(Tensor)> finish) {
+  const std::vector<comm::Range> sent = elements_of(traffic->sent, in.cols());
+  const std::vector<comm::Range> received = elements_of(traffic->received, in.cols());
+  comm::Work work = traffic->group->all_to_all({.send = in.view(),
+                                                .recv = out.mut_view(),
+                                                .send_parts = back ? received : sent,
+                                                .recv_parts = back ? sent : received},
+                                               ctx.stream);
+  return std::make_shared<Collective>(std::move(in), std::move(out), std::move(work), std::move(finish));
+}
+
+/// Starts to send sorted choices [S, C] to their experts -> rows by expert [R, C].
+Started start_sending(const Ctx& ctx, Tensor rows, const Traffic& traffic) {
+  Tensor in = packed(ctx, std::move(rows));
+  Tensor out = ctx.empty(in.dtype(), {traffic->rows, in.cols()});
+  return start(ctx, std::move(in), std::move(out), traffic, false, [ctx, traffic](const Tensor& arrived) {
+    const Tensor by_expert = ctx.empty(arrived.dtype(), arrived.shape());
+    ctx.backend.dispatch_rows({.x = arrived.view(),
+                               .slots = traffic->slots.view(),
+                               .offsets = traffic->offsets.view(),
+                               .rows = by_expert.mut_view()},
+                              ctx.stream);
+    return by_expert;
+  });
+}
+
+/// Starts to return rows by expert [R, C] -> sorted choices [S, C].
+Started start_returning(const Ctx& ctx, const Tensor& rows, int64_t sorted_rows, const Traffic& traffic) {
+  Tensor in = ctx.empty(rows.dtype(), rows.shape());
+  ctx.backend.combine_rows({.rows = rows.view(), .slots = traffic->slots.view(), .y = in.mut_view()}, ctx.stream);
+  Tensor out = ctx.empty(rows.dtype(), {sorted_rows, rows.cols()});
+  return start(ctx, std::move(in), std::move(out), traffic, true, {});
+}
+
+}  // namespace
+
+std::function<Var()> start_to_experts(const Ctx& ctx, const Var& rows, Traffic traffic) {
+  const ValueInfo info = place(ctx, "to_experts", rows, {{Placement::kPartialGrad, Placement::kPartialGrad}});
+  const int64_t sorted_rows = rows.rows();
+  return [ctx, info, traffic, sorted_rows, sent = start_sending(ctx, rows.value, traffic),
+          input = rows.without_value()] {
+    return record_collective(ctx, info, input, sent->wait(ctx.stream), [ctx, traffic, sorted_rows](const Tensor& dy) {
+      return start_returning(ctx, dy, sorted_rows, traffic);
+    });
+  };
+}
+
+Var from_experts(const Ctx& ctx, const Var& rows, int64_t sorted_rows, Traffic traffic) {
+  const ValueInfo info = place(ctx, "from_experts", rows, {{Placement::kPartialSum, Placement::kPartialSum}});
+  const Tensor returned = start_returning(ctx, rows.value, sorted_rows, traffic)->wait(ctx.stream);
+  return record_collective(ctx, info, rows, returned,
+                           [ctx, traffic](Tensor dy) { return start_sending(ctx, std::move(dy), traffic); });
+}
+
+}  // namespace ashlar::tensor

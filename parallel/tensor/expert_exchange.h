@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/autograd/tape.h"
+#include "parallel/comm/communicator.h"
+
+namespace ashlar::tensor {
+
+/// The rows that the ranks of an expert group exchange in one layer and micro-batch. Each rank sorts its choices by
+/// expert, in the order of the ranks that hold the experts, so that the rows for one rank are contiguous. On the
+/// receiver, rows are ordered by expert, then by source rank, then as on the source.
+struct ExpertTraffic {
+  comm::Communicator* group = nullptr;
+  std::vector<comm::Range> sent;      ///< [ranks] rows of the sorted choices that each rank processes
+  std::vector<comm::Range> received;  ///< [ranks] rows that arrive from each rank, in rank order
+  int64_t rows = 0;                   ///< R: number of rows of the buffers on the receiver, at least 1
+  Tensor offsets;                     ///< [G + 1] kInt32: rows of each of this rank's G experts
+  Tensor slots;                       ///< [R, 1] kInt32: position by expert of each arriving row, or -1 without a row
+
+  int64_t crossing() const;  ///< number of rows that this rank sends to other ranks
+};
+
+/// Exchanges the counts of a micro-batch. `offsets` [E + 1] kInt32 are the offsets of this rank's choices, sorted by
+/// expert (SortChoices); rank r of the group holds the experts first_expert[r] to first_expert[r + 1] - 1 of this
+/// order. Called by all ranks of the group; the host waits for the stream, since transports take counts on the host.
+std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
+                                                     std::span<const int64_t> first_expert);
+
+/// A differentiable pair along the expert axis: the forward of one function is the backward of the other. Placements
+/// over the tensor axis do not change. All ranks of the group call them in the same order, ranks without rows too.
+///
+///                  forward                                         placement
+///   to_experts     sorted choices [S, C] -> rows by expert [R, C]  partial gradient
+///   from_experts   rows by expert [R, C] -> sorted choices [S, C]  partial sum
+///
+/// Rows are copied, never added, so the values do not depend on which rank holds which expert.
+
+/// Starts to send the rows. The returned function waits for the arriving rows and returns them; call it once. Work that
+/// is queued in between overlaps the communication.
+std::function<Var()> start_to_experts(const Ctx& ctx, const Var& rows, std::shared_ptr<const ExpertTraffic> traffic);
+/// Returns the rows of the experts' results to the ranks of their tokens, where `sorted_rows` rows are reserved.
+Var from_experts(const Ctx& ctx, const Var& rows, int64_t sorted_rows, std::shared_ptr<const ExpertTraffic> traffic);
+
+}  // namespace ashlar::tensor

@@ -1,0 +1,113 @@
+// Experts divided over ranks: every gradient, the router's included, the norm, the clip scale, an update and the losses
+// behind it, against one rank that has all experts. With tensor and pipeline ranks, replicas of experts, schedules,
+// sequence parallelism and recomputation.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/base/strings.h"
+#include "tests/layouts/axes.h"
+#include "tests/layouts/meshes.h"
+#include "tests/layouts/one_rank.h"
+#include "tests/support/long_form.h"
+#include "tests/support/ranks/ranks.h"
+
+namespace ashlar::testing {
+namespace {
+
+using enum pipeline::PipelineSchedule;
+
+/// How the ranks of one of the cases divide a model.
+struct Layout {
+  int64_t pipeline, replica, expert, tensor;
+  bool sequence_parallel = false;
+  pipeline::PipelineSchedule schedule = k1F1B;
+  int64_t micro_batches = 1;
+  Recompute recompute = Recompute::kNone;
+};
+
+const Axes& axes_named(std::string_view name) {
+  for (const Axes& axes : kAxes)
+    if (axes.name == name) return axes;
+  throw Bug(str_cat("no model ", name));
+}
+
+// Any two choices meet in one of them; the ones of fewer ranks run beside each other.
+constexpr Layout kLayouts[] = {
+    {1, 1, 2, 1, false, k1F1B, 2},
+    {1, 1, 2, 1, false, k1F1B, 1, Recompute::kBlock},
+    {1, 1, 4, 1, false, kGpipe, 1, Recompute::kSelective},
+    {1, 2, 2, 1, false, k1F1B, 3, Recompute::kBlock},
+    {1, 1, 2, 2, false, k1F1B, 2},
+    {1, 1, 2, 2, true, k1F1B, 1, Recompute::kBlock},
+    {2, 1, 2, 1, false, kInterleaved, 4, Recompute::kBlock},
+    {2, 1, 2, 1, false, kZbH1, 3},
+    {1, 1, 8, 1, false, k1F1B, 1},
+    {1, 2, 4, 1, false, k1F1B, 2, Recompute::kBlock},
+    {1, 2, 2, 2, true, kGpipe, 2, Recompute::kSelective},
+    {2, 1, 2, 2, true, kZbH1, 3, Recompute::kBlock},
+    {2, 2, 2, 1, false, kInterleaved, 2},
+    {2, 1, 4, 1, false, kZbH1, 2, Recompute::kSelective},
+    {4, 1, 2, 1, false, k1F1B, 5},
+    {1, 1, 4, 2, true, k1F1B, 2},
+};
+
+struct Model {
+  const char* name;
+  model::MoeConfig moe;
+  bool biases = false;
+  model::FfnConfig ffn = {};
+};
+const Model kModels[] = {
+    {"Softmax", {.experts = 9, .top_k = 2, .d_ff = 8, .shared_d_ff = 8, .balance_coef = 0.3, .z_coef = 0.1}},
+    {"Sigmoid",
+     {.experts = 8,
+      .top_k = 3,
+      .d_ff = 8,
+      .first_layer = 1,
+      .shared_d_ff = 8,
+      .shared_gate = true,
+      .score = RouterScore::kSigmoid,
+      .sum_eps = 1e-20,
+      .scale = 2.5,
+      .groups = 4,
+      .top_groups = 2,
+      .balance_coef = 0.2}},
+    {"GptOss",
+     {.experts = 11, .top_k = 4, .d_ff = 8, .router_bias = true, .z_coef = 0.1},
+     true,
+     {.act = Activation::kQuickGelu, .clamp = kClamp, .linear_offset = 1}},
+};
+
+class ExpertAxis : public ::testing::TestWithParam<int> {};
+
+TEST_P(ExpertAxis, ComputesWhatOneRankDoes) {
+  const auto number = static_cast<size_t>(GetParam());
+  const Layout& layout = kLayouts[number % std::size(kLayouts)];
+  const Model& m = kModels[(number + number / std::size(kLayouts)) % std::size(kModels)];
+  comm::Communicator& world = bootstrap().world();
+  LayoutCase c{.config = config_of({.name = m.name, .n_kv_heads = 2, .biases = m.biases, .ffn = m.ffn, .moe = m.moe}),
+               .recompute = layout.recompute,
+               .dtype = number % 3 == 1 ? DType::kFloat32 : DType::kFloat64,
+               .B = 1,
+               .T = 8,
+               .mesh = {{Axis::kPipeline, layout.pipeline},
+                        {Axis::kReplica, layout.replica},
+                        {Axis::kExpert, layout.expert},
+                        {Axis::kTensor, layout.tensor}},
+               .sequence_parallel = layout.sequence_parallel,
+               .schedule = layout.schedule,
+               .virtual_stages = layout.schedule == kInterleaved ? 2 : 1,
+               .micro_batches = layout.micro_batches,
+               .further_steps = 1};
+  c.config.n_layers = std::max<int64_t>(2, c.mesh[Axis::kPipeline] * c.virtual_stages);
+  if (c.mesh.ranks() > world.size() || 2 * c.mesh.ranks() <= world.size()) return;
+  SCOPED_TRACE(str_cat(m.name, " on ", name_of(c.mesh)));
+  expect_numbers_of_one_rank(world, c);
+}
+
+INSTANTIATE_TEST_SUITE_P(Numbers, ExpertAxis,
+                         ::testing::Range(0, static_cast<int>(std::size(kLayouts)) * (long_form() ? 3 : 1)));
+
+}  // namespace
+}  // namespace ashlar::testing
