@@ -56,18 +56,22 @@ void resolve_mesh(Resolver& r) {
 void check_expert_axis(Resolver& r) {
   const RunConfig& c = r.config();
   const int64_t expert = c.mesh.expert, experts = c.model.moe.experts;
-  if (expert == 1 || !r.valid({"mesh.expert", "mesh.data", "moe.experts", "model.n_layers"})) return;
+  if (expert == 1 || !r.valid({"mesh.expert", "mesh.data", "mesh.tensor", "moe.experts", "model.n_layers"})) return;
   if (c.model.expert_layers() == 0) {
     r.error("mesh.expert = ", expert, ": expected 1, since no layer has experts (moe.experts = ", experts,
             "); set mesh.expert = 1, or moe.experts");
     return;
   }
+  // With moe.tensor = "experts" each tensor rank has experts of its own.
+  const bool whole = c.model.moe.tensor == model::ExpertCut::kExperts && c.mesh.tensor > 1;
+  const int64_t most = whole ? experts / c.mesh.tensor : experts;
   std::string choices;
-  for (int64_t n = 1; n <= std::min(c.mesh.data, experts); ++n)
+  for (int64_t n = 1; n <= std::min(c.mesh.data, most); ++n)
     if (c.mesh.data % n == 0) choices += str_cat(choices.empty() ? "" : ", ", n);
-  if (c.mesh.data % expert != 0 || expert > experts)
-    r.error("mesh.expert = ", expert, ": expected a divisor of mesh.data = ", c.mesh.data,
-            " that is at most moe.experts = ", experts, "; choose from ", choices, ", or change mesh.data");
+  if (c.mesh.data % expert == 0 && expert <= most) return;
+  r.error("mesh.expert = ", expert, ": expected a divisor of mesh.data = ", c.mesh.data, " that is at most ",
+          whole ? "moe.experts / mesh.tensor = " : "moe.experts = ", most, "; choose from ", choices,
+          ", or change mesh.data");
 }
 
 void resolve_train(Resolver& r) {

@@ -249,6 +249,9 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "Score of a group: max, its largest score (DeepSeek V2), or top_two, the sum of its two largest (V3)."},
     {.section = "moe", .key = "router_bias", .member = MEMBER(model.moe.router_bias), .fallback = "false",
      .when = kMoe, .doc = "Bias on the router's logits (gpt-oss)."},
+    {.section = "moe", .key = "tensor", .member = MEMBER(model.moe.tensor), .fallback = "slices", .when = kMoe,
+     .doc = "How tensor ranks share the experts of a layer. slices: each has a slice of every expert, and moe.d_ff is "
+            "divided. experts: each has whole experts of its own, which suits many narrow experts."},
     {.section = "moe", .key = "balance", .member = MEMBER(model.moe.balance), .fallback = "sequence", .when = kMoe,
      .doc = "Balance loss E * sum over experts of f * P, per sequence: f is an expert's share of the choices, P the "
             "mean of its scores divided by their sum. It is 1 if all experts are chosen equally often. The mean over "

@@ -226,7 +226,7 @@ constexpr KeySpec kTrainingKeys[] = {
 std::vector<KeySpec> all_keys() {
   std::vector<KeySpec> keys(std::begin(kProgramKeys), std::end(kProgramKeys));
   for (KeySpec spec : model_keys()) {
-    spec.fixed = spec.name() != "vocab.pad_to";
+    spec.fixed = spec.name() != "vocab.pad_to" && spec.name() != "moe.tensor";
     keys.push_back(spec);
   }
   keys.insert(keys.end(), std::begin(kTrainingKeys), std::end(kTrainingKeys));

@@ -61,8 +61,8 @@ failed_part() {
 hang_limit() { if [ "$1" = - ]; then echo 14400; else echo $(($1 * 4 + 60)); fi; }
 
 # rank_counts SUITE EXECUTABLE: prints the numbers of ranks on which the suite runs, one per line; nothing for a suite
-# without ranks. For the reference vectors, ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ...", tensor x pipeline x data) sets
-# them.
+# without ranks. For the reference vectors, ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x2x2 ...", tensor x pipeline x data, of which
+# so many divide the experts) sets them.
 rank_counts() {
   if [ "$1" = reference ] && [ -n "${ASHLAR_GOLDEN_LAYOUTS:-}" ]; then
     printf '%s\n' $ASHLAR_GOLDEN_LAYOUTS | awk -F x '{ print $1 * $2 * $3 }' | sort -nu

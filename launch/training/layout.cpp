@@ -119,9 +119,8 @@ std::vector<std::string> layout_picture(const Layout& l) {
       Row row = {str_cat("stage ", stage), stage_text(l, stage)};
       if (data > 1) row.insert(row.begin() + 1, str_cat("replica ", replica));
       if (expert > 1) {
-        const std::vector<int64_t> first = model::first_experts(l.model.moe.experts, expert);
-        const auto at = static_cast<size_t>(replica % expert);
-        row[1] += str_cat(", ", span_text("expert", first[at], first[at + 1]));
+        const auto [begin, end] = model::divided_experts(l.model.moe.experts, expert)[replica % expert];
+        row[1] += str_cat(", ", span_text("expert", begin, end));
       }
       const int64_t first = (stage * data + replica) * tensor;
       const auto host = [&](int64_t rank) { return hosts.size() > 1 ? str_cat(" ", l.hosts[rank]) : std::string(); };

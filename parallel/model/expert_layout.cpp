@@ -2,21 +2,22 @@
 
 namespace ashlar::model {
 
-std::vector<int64_t> first_experts(int64_t experts, int64_t ranks) {
+std::vector<comm::Range> divided_experts(int64_t experts, int64_t ranks) {
   ASHLAR_CHECK(ranks <= experts, experts, " experts for ", ranks, " ranks");
-  std::vector<int64_t> first;
-  for (int64_t r = 0; r <= ranks; ++r) first.push_back(r * experts / ranks);
-  return first;
+  std::vector<comm::Range> of_rank;
+  for (int64_t r = 0; r < ranks; ++r) of_rank.push_back({r * experts / ranks, (r + 1) * experts / ranks});
+  return of_rank;
 }
 
 ExpertLayout expert_layout(const MoeConfig& moe, const tensor::TensorParallel& tp) {
-  ExpertLayout layout{.first = 0,
-                      .count = 0,
-                      .first_of = first_experts(moe.experts, tp.expert_size()),
-                      .width = nn::DimShard::part(moe.d_ff, tp.size(), tp.rank())};
-  const auto own = static_cast<size_t>(tp.expert_rank());
-  layout.first = layout.first_of[own];
-  layout.count = layout.first_of[own + 1] - layout.first;
+  const bool whole = moe.tensor == ExpertCut::kExperts;
+  const int64_t width = whole ? tp.size() : 1;
+  const std::vector<comm::Range> all = divided_experts(moe.experts, tp.expert_size() * width);
+  ExpertLayout layout{
+      .own = {}, .of_rank = {}, .width = nn::DimShard::part(moe.d_ff, whole ? 1 : tp.size(), whole ? 0 : tp.rank())};
+  for (int64_t r = 0; r < tp.expert_size(); ++r)
+    layout.of_rank.push_back(all[static_cast<size_t>(r * width + (whole ? tp.rank() : 0))]);
+  layout.own = layout.of_rank[static_cast<size_t>(tp.expert_rank())];
   return layout;
 }
 

@@ -3,22 +3,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/comm/ranges.h"
 #include "parallel/model/model_config.h"
 #include "parallel/tensor/tensor_parallel.h"
 
 namespace ashlar::model {
 
 /// The experts of a layer on this rank and on the other ranks of its expert group. Over n ranks, rank r holds experts
-/// floor(r E / n) to floor((r + 1) E / n) - 1 of E. With ExpertCut::kSlices these are the n ranks of an expert group,
-/// and each of their tensor ranks holds a slice of the experts.
+/// floor(r E / n) to floor((r + 1) E / n) - 1 of E, and n <= E.
+///   ExpertCut::kSlices   n is the size of the expert axis, and r the coordinate. The tensor ranks of a coordinate hold
+///                        a slice of each of its experts.
+///   ExpertCut::kExperts  n is expert * tensor, and r the coordinates expert * tensor size + tensor. A tensor rank
+///                        computes only the choices of its experts: a partial sum of the layer's result.
 struct ExpertLayout {
-  int64_t first = 0, count = 0;   ///< this rank holds experts [first, first + count)
-  std::vector<int64_t> first_of;  ///< first expert of each rank of the expert group, then E
-  nn::DimShard width;             ///< columns of this rank's experts' hidden rows
+  comm::Range own;                   ///< experts of this rank
+  std::vector<comm::Range> of_rank;  ///< experts of each rank of the expert group
+  nn::DimShard width;                ///< columns of the hidden rows of this rank's experts
 };
 
-/// Returns the first expert of each of `ranks` ranks, then the number of experts.
-std::vector<int64_t> first_experts(int64_t experts, int64_t ranks);
+/// Returns the experts of each of `ranks` ranks.
+std::vector<comm::Range> divided_experts(int64_t experts, int64_t ranks);
 ExpertLayout expert_layout(const MoeConfig& moe, const tensor::TensorParallel& tp);
 
 /// Returns the axes of a tensor of one expert, which is also sharded over `sharded_over`: the ranks of an expert group

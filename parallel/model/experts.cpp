@@ -55,7 +55,7 @@ void Experts::add_inputs(nn::ParameterStore& store) {
     router_bias_ = &store.add(bias.name, Shape{moe_.experts}, {bias});
   }
   std::vector<LinearPart> parts;
-  for (int64_t e = layout_.first; e < layout_.first + layout_.count; ++e) {
+  for (int64_t e = layout_.own.begin; e < layout_.own.end; ++e) {
     const auto part = [&](const char* name) {
       parts.push_back({.name = str_cat(name_, "experts.", e, ".", name),
                        .rows = layout_.width,
@@ -66,20 +66,21 @@ void Experts::add_inputs(nn::ParameterStore& store) {
     if (config_.ffn.gated) part("gate");
     part("up");
   }
-  in_ = input_product(store, config_, name_ + "experts.in", parts, tp_.size());
+  in_ = whole_experts() ? LinearLayer(store, name_ + "experts.in", nn::DimShard::whole(config_.d_model), parts)
+                        : input_product(store, config_, name_ + "experts.in", parts, tp_.size());
   if (shared_ != nullptr) shared_->add_inputs(store);
   if (moe_.shared_gate) shared_gate_ = small_matrix(store, "shared_gate", 1);
 }
 
 void Experts::add_outputs(nn::ParameterStore& store) {
   std::vector<LinearPart> parts;
-  for (int64_t e = layout_.first; e < layout_.first + layout_.count; ++e) {
+  for (int64_t e = layout_.own.begin; e < layout_.own.end; ++e) {
     parts.push_back(residual_part(config_, {.name = str_cat(name_, "experts.", e, ".down"),
                                             .cols = layout_.width,
                                             .bias = config_.bias.ffn,
-                                            .tensor_rank = tp_.rank(),
+                                            .tensor_rank = whole_experts() ? 0 : tp_.rank(),
                                             .layer = layer_}));
-    parts.back().axes = expert_axes(tp_, {});
+    parts.back().axes = expert_axes(tp_, whole_experts() ? AxisSet(Axis::kTensor) : AxisSet());
   }
   down_ = LinearLayer(store, name_ + "experts.down", layout_.width, parts);
   if (shared_ != nullptr) shared_->add_outputs(store);
@@ -99,9 +100,11 @@ ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) 
 }
 
 Experts::Chosen Experts::sorted(const Ctx& ctx, const Tensor& choices) const {
-  Chosen chosen{.choices = choices, .at = ops::sort_choices(ctx, choices, 0, moe_.experts), .traffic = nullptr};
-  if (tp_.expert_size() > 1)
-    chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.first_of);
+  const bool alone = tp_.expert_size() == 1;
+  const comm::Range experts = alone ? layout_.own : comm::Range{0, moe_.experts};
+  Chosen chosen{
+      .choices = choices, .at = ops::sort_choices(ctx, choices, experts.begin, experts.size()), .traffic = nullptr};
+  if (!alone) chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.of_rank);
   return chosen;
 }
 

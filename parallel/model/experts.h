@@ -18,7 +18,7 @@ namespace ashlar::model {
 ///   y = sum over the chosen experts e of w_e FFN_e(x) + [sigmoid(g x)] FFN_shared(x)
 /// with the choice and the weights w of RouterRule. With moe.scale_input, FFN_e(w_e x) replaces w_e FFN_e(x). No token
 /// is dropped. The router computes in the accumulate dtype. Every tensor rank computes the same choices, and a slice of
-/// each expert; its gradient of the router's weights is partial. The ranks of an expert group hold different experts
+/// each expert or whole experts of its own; its gradient of the router's weights is partial. The ranks of an expert group hold different experts
 /// (ExpertLayout) and exchange rows (tensor::ExpertTraffic); the shared expert runs while rows are sent. The sum over
 /// the choices of a token is added on the token's rank, so the result does not depend on which rank holds an expert.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
@@ -44,6 +44,8 @@ class Experts final : public Branch {
     ops::ExpertSlots at;                                   ///< this rank's choices by expert
     std::shared_ptr<const tensor::ExpertTraffic> traffic;  ///< null if this rank has all experts
   };
+  /// True if tensor ranks hold whole experts of their own.
+  bool whole_experts() const { return moe_.tensor == ExpertCut::kExperts; }
   Chosen sorted(const Ctx& ctx, const Tensor& choices) const;
   /// Computes this rank's experts on rows sorted by expert [S, C] -> [S, C].
   Var experts(const Ctx& ctx, const Var& rows, const Tensor& offsets) const;

@@ -52,7 +52,11 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
   };
   if (c.moe.experts == 0 || c.expert_layers() < c.n_layers) divides("model.d_ff", c.d_ff);
   if (c.expert_layers() > 0) {
-    divides("moe.d_ff", c.moe.d_ff);
+    if (c.moe.tensor == ExpertCut::kSlices) divides("moe.d_ff", c.moe.d_ff);
+    if (c.moe.tensor == ExpertCut::kExperts && size > c.moe.experts) {
+      found.push_back(str_cat("mesh.tensor = ", size, ": expected at most moe.experts = ", c.moe.experts,
+                              " with moe.tensor = \"experts\"; lower mesh.tensor, or set moe.tensor = \"slices\""));
+    }
     divides("moe.shared_d_ff", c.moe.shared_d_ff);
   }
   if (c.vocab_padded() % size != 0) {

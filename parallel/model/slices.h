@@ -22,7 +22,7 @@ std::vector<int64_t> possible_tensor_sizes(const ModelConfig& config);
 
 /// Returns why a model cannot be sharded over `size` ranks: one text per problem, with values and a fix. Empty if the
 /// model can be sharded: `size` is one of possible_tensor_sizes, and divides the padded vocabulary and those of d_ff,
-/// moe.d_ff and moe.shared_d_ff that a layer has.
+/// moe.d_ff (unless tensor ranks hold whole experts) and moe.shared_d_ff that a layer has.
 std::vector<std::string> slicing_problems(const ModelConfig& config, int64_t size);
 
 /// Shards heads, the KV heads of model.n_kv_heads and the padded vocabulary over `size` ranks. Throws Bug if the model

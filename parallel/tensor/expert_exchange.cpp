@@ -8,14 +8,17 @@
 namespace ashlar::tensor {
 
 int64_t ExpertTraffic::crossing() const {
-  return sent.back().end - sent.front().begin - sent[static_cast<size_t>(group->rank())].size();
+  int64_t rows = -sent[static_cast<size_t>(group->rank())].size();
+  for (const comm::Range& range : sent) rows += range.size();
+  return rows;
 }
 
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
-                                                     std::span<const int64_t> first_expert) {
+                                                     std::span<const comm::Range> experts) {
   const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
-  ASHLAR_CHECK(first_expert.size() == ranks + 1 && offsets.size() == first_expert.back() + 1, offsets.size(),
-               " offsets for ", first_expert.back(), " experts of ", first_expert.size(), " - 1 ranks");
+  const int64_t E = offsets.size() - 1;
+  ASHLAR_CHECK(experts.size() == ranks && experts.back().end <= E, "offsets of ", E, " experts and experts of ",
+               experts.size(), " ranks for a group of ", ranks);
   // 1. The offsets of all ranks, on the host.
   const auto stride = static_cast<size_t>(offsets.size());
   const Tensor gathered = ctx.empty(DType::kInt32, {group.size(), offsets.size()});
@@ -27,12 +30,15 @@ std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Commu
   // 2. Rows that this rank sends and receives.
   auto traffic = std::make_shared<ExpertTraffic>();
   traffic->group = &group;
-  const int64_t first = first_expert[own], last = first_expert[own + 1];
+  const auto [first, last] = experts[own];
   std::vector<int64_t> arriving;
+  int64_t held = 0;  // experts of all ranks of the group
   for (size_t r = 0; r < ranks; ++r) {
-    traffic->sent.push_back({offset(own, first_expert[r]), offset(own, first_expert[r + 1])});
+    traffic->sent.push_back({offset(own, experts[r].begin), offset(own, experts[r].end)});
     arriving.push_back(offset(r, last) - offset(r, first));
+    held += experts[r].size();
   }
+  traffic->all_sent = held == E;
   traffic->received = comm::ranges_of_sizes(arriving);
   traffic->rows = std::max<int64_t>(traffic->received.back().end, 1);
 
@@ -100,6 +106,7 @@ Started start_returning(const Ctx& ctx, const Tensor& rows, int64_t sorted_rows,
   Tensor in = ctx.empty(rows.dtype(), rows.shape());
   ctx.backend.combine_rows({.rows = rows.view(), .slots = traffic->slots.view(), .y = in.mut_view()}, ctx.stream);
   Tensor out = ctx.empty(rows.dtype(), {sorted_rows, rows.cols()});
+  if (!traffic->all_sent) ctx.backend.fill({.dst = out.mut_view(), .value = 0}, ctx.stream);
   return start(ctx, std::move(in), std::move(out), traffic, true, {});
 }
 

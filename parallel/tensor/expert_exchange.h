@@ -12,12 +12,13 @@
 namespace ashlar::tensor {
 
 /// The rows that the ranks of an expert group exchange in one layer and micro-batch. Each rank sorts its choices by
-/// expert, in the order of the ranks that hold the experts, so that the rows for one rank are contiguous. On the
-/// receiver, rows are ordered by expert, then by source rank, then as on the source.
+/// expert, so that the rows for one rank, which holds consecutive experts, are contiguous. Experts of no rank of the
+/// group belong to other tensor ranks: their rows stay, and count as zero in results and gradients. On the receiver, rows are ordered by expert, then by source rank, then as on the source.
 struct ExpertTraffic {
   comm::Communicator* group = nullptr;
   std::vector<comm::Range> sent;      ///< [ranks] rows of the sorted choices that each rank processes
   std::vector<comm::Range> received;  ///< [ranks] rows that arrive from each rank, in rank order
+  bool all_sent = true;               ///< false if there are experts of other tensor ranks
   int64_t rows = 0;                   ///< R: number of rows of the buffers on the receiver, at least 1
   Tensor offsets;                     ///< [G + 1] kInt32: rows of each of this rank's G experts
   Tensor slots;                       ///< [R, 1] kInt32: position by expert of each arriving row, or -1 without a row
@@ -26,10 +27,9 @@ struct ExpertTraffic {
 };
 
 /// Exchanges the counts of a micro-batch. `offsets` [E + 1] kInt32 are the offsets of this rank's choices, sorted by
-/// expert (SortChoices); rank r of the group holds the experts first_expert[r] to first_expert[r + 1] - 1 of this
-/// order. Called by all ranks of the group; the host waits for the stream, since transports take counts on the host.
+/// expert (SortChoices); rank r of the group holds the experts in experts[r], which ascend with r. Called by all ranks of the group; the host waits for the stream, since transports take counts on the host.
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
-                                                     std::span<const int64_t> first_expert);
+                                                     std::span<const comm::Range> experts);
 
 /// A differentiable pair along the expert axis: the forward of one function is the backward of the other. Placements
 /// over the tensor axis do not change. All ranks of the group call them in the same order, ranks without rows too.

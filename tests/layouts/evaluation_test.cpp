@@ -1,5 +1,6 @@
-// What an engine says of a model without training it, on every pipeline x data x tensor layout of this many ranks, and
-// the logits of tensor ranks: against one rank that has the whole model.
+// What an engine says of a model without training it, on every pipeline x data x tensor layout of this many ranks (and
+// with experts divided over replicas, which have different numbers of micro-batches), and the logits of tensor ranks:
+// against one rank that has the whole model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "launch/training/engine.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/compare.h"
+#include "tests/layouts/meshes.h"
 #include "tests/parallel/model_fixture.h"
 #include "tests/support/long_form.h"
 #include "tests/support/ranks/ranks.h"
@@ -25,8 +27,8 @@ class Evaluation : public ::testing::TestWithParam<ModelCase> {
  protected:
   void expect_equal(const mesh::MeshShape& shape, bool sequence_parallel) {
     const auto& [axes, dtype, turn] = GetParam();
-    SCOPED_TRACE(str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape[Axis::kReplica], " x tensor ",
-                         shape[Axis::kTensor], sequence_parallel ? " sequence" : ""));
+    SCOPED_TRACE(str_cat(name_of(shape), sequence_parallel ? " sequence" : ""));
+    const int64_t replicas = shape.size(kSampleAxes);
     model::ModelConfig config = config_of(axes);
     config.n_layers = 9;  // eight stages divide it unevenly
     mesh::Mesh mesh(bootstrap().world(), shape);
@@ -39,7 +41,7 @@ class Evaluation : public ::testing::TestWithParam<ModelCase> {
     std::vector<pipeline::MicroBatch> mine;
     const Tensor sums = whole.ctx().make_struct(LossStats{});
     std::vector<double> rms(config.n_layers + 1, 0.0);
-    for (int64_t replica = 0; replica < shape[Axis::kReplica]; ++replica) {
+    for (int64_t replica = 0; replica < replicas; ++replica) {
       for (int64_t m = 0; m < 2; ++m) {
         sources.push_back(std::make_unique<RandomTokens>(whole.ctx(), config, kB, kT, 100 + 2 * replica + m));
         const model::BatchView view = sources.back()->batch();
@@ -55,7 +57,7 @@ class Evaluation : public ::testing::TestWithParam<ModelCase> {
       }
     }
     const LossStats expected = whole.ctx().read_struct<LossStats>(sums);
-    for (double& x : rms) x = std::sqrt(x / static_cast<double>(shape[Axis::kReplica] * kB * kT * config.d_model));
+    for (double& x : rms) x = std::sqrt(x / static_cast<double>(replicas * kB * kT * config.d_model));
 
     // 2. its stages
     const auto backend = kernels::make_backend({.threads = 1});
@@ -90,6 +92,7 @@ class Evaluation : public ::testing::TestWithParam<ModelCase> {
 // Models rotate over layouts; the long form takes the full product.
 TEST_P(Evaluation, IsThatOfOneRank) {
   const int64_t ranks = bootstrap().world().size();
+  const Axes& axes = GetParam().axes;
   int64_t layout = 0;
   const auto chosen = [&] { return long_form() || layout++ % 3 == GetParam().turn % 3; };
   for (int64_t pipeline = 1; pipeline <= ranks; pipeline *= 2) {
@@ -98,16 +101,27 @@ TEST_P(Evaluation, IsThatOfOneRank) {
           {Axis::kPipeline, pipeline}, {Axis::kReplica, data}, {Axis::kTensor, ranks / pipeline / data}};
       if (chosen()) expect_equal(shape, false);
       if (shape[Axis::kTensor] > 1 && chosen()) expect_equal(shape, true);
+      const bool divides = axes.moe.experts > 0 && data > 1 && shape[Axis::kTensor] <= 2 && pipeline <= 2;
+      const bool turn = ranks == 2 || (pipeline + shape[Axis::kTensor] + GetParam().turn) % 2 == 0;
+      if (!divides || !(turn || long_form())) continue;
+      const int64_t expert = pipeline == 1 && shape[Axis::kTensor] == 1 ? std::min<int64_t>(data, 4) : 2;
+      expect_equal({{Axis::kPipeline, pipeline},
+                    {Axis::kReplica, data / expert},
+                    {Axis::kExpert, expert},
+                    {Axis::kTensor, shape[Axis::kTensor]}},
+                   shape[Axis::kTensor] > 1);
     }
   }
 }
 
-// Rows are whole on every tensor rank while decoding, however training shards them.
+// Rows are whole on every tensor rank while decoding, however training shards them. The ranks of an expert group decode
+// the same samples.
 TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   const auto& [axes, dtype, turn] = GetParam();
   const model::ModelConfig config = config_of(axes);
   comm::Communicator& world = bootstrap().world();
-  mesh::Mesh mesh(world, {{Axis::kTensor, world.size()}});
+  const int64_t expert = axes.moe.experts > 0 && world.size() > 1 ? 2 : 1;
+  mesh::Mesh mesh(world, {{Axis::kExpert, expert}, {Axis::kTensor, world.size() / expert}});
   const auto logits = [](TinyModel& m) {
     const model::Stage& stage = m.stage();
     model::KvCache cache = stage.make_cache(m.ctx(), kB, kT);
@@ -117,7 +131,9 @@ TEST_P(Evaluation, DecodesToTheLogitsOfOneRank) {
   const std::vector<double> expected = logits(whole);
   for (const bool sequence_parallel : {false, true}) {
     TinyModel part(config, dtype, kB, kT, 1, kSeed,
-                   {.group = &mesh.group(Axis::kTensor), .sequence_parallel = sequence_parallel});
+                   {.group = &mesh.group(Axis::kTensor),
+                    .expert_group = &mesh.group(Axis::kExpert),
+                    .sequence_parallel = sequence_parallel});
     expect_close("logits", logits(part), expected, norm_of(expected), 0, bound_of(dtype));
   }
 }

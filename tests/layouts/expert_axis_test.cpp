@@ -1,6 +1,6 @@
 // Experts divided over ranks: every gradient, the router's included, the norm, the clip scale, an update and the losses
-// behind it, against one rank that has all experts. With tensor and pipeline ranks, replicas of experts, schedules,
-// sequence parallelism and recomputation.
+// behind it, against one rank that has all experts. With tensor ranks that have slices of experts or whole ones,
+// pipelines, replicas of experts, schedules, sequence parallelism and recomputation.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -24,7 +24,9 @@ struct Layout {
   pipeline::PipelineSchedule schedule = k1F1B;
   int64_t micro_batches = 1;
   Recompute recompute = Recompute::kNone;
+  model::ExpertCut cut = model::ExpertCut::kSlices;
 };
+constexpr auto kWhole = model::ExpertCut::kExperts;
 
 const Axes& axes_named(std::string_view name) {
   for (const Axes& axes : kAxes)
@@ -39,17 +41,19 @@ constexpr Layout kLayouts[] = {
     {1, 1, 4, 1, false, kGpipe, 1, Recompute::kSelective},
     {1, 2, 2, 1, false, k1F1B, 3, Recompute::kBlock},
     {1, 1, 2, 2, false, k1F1B, 2},
-    {1, 1, 2, 2, true, k1F1B, 1, Recompute::kBlock},
+    {1, 1, 2, 2, true, k1F1B, 1, Recompute::kBlock, kWhole},
     {2, 1, 2, 1, false, kInterleaved, 4, Recompute::kBlock},
     {2, 1, 2, 1, false, kZbH1, 3},
     {1, 1, 8, 1, false, k1F1B, 1},
     {1, 2, 4, 1, false, k1F1B, 2, Recompute::kBlock},
-    {1, 2, 2, 2, true, kGpipe, 2, Recompute::kSelective},
+    {1, 2, 2, 2, false, kGpipe, 2, Recompute::kSelective, kWhole},
     {2, 1, 2, 2, true, kZbH1, 3, Recompute::kBlock},
     {2, 2, 2, 1, false, kInterleaved, 2},
     {2, 1, 4, 1, false, kZbH1, 2, Recompute::kSelective},
     {4, 1, 2, 1, false, k1F1B, 5},
     {1, 1, 4, 2, true, k1F1B, 2},
+    {1, 1, 1, 2, true, k1F1B, 2, Recompute::kBlock, kWhole},
+    {2, 1, 2, 2, true, kZbH1, 2, Recompute::kNone, kWhole},
 };
 
 struct Model {
@@ -88,7 +92,7 @@ TEST_P(ExpertAxis, ComputesWhatOneRankDoes) {
   comm::Communicator& world = bootstrap().world();
   LayoutCase c{.config = config_of({.name = m.name, .n_kv_heads = 2, .biases = m.biases, .ffn = m.ffn, .moe = m.moe}),
                .recompute = layout.recompute,
-               .dtype = number % 3 == 1 ? DType::kFloat32 : DType::kFloat64,
+               .dtype = number % 5 < 2 ? DType::kFloat32 : DType::kFloat64,
                .B = 1,
                .T = 8,
                .mesh = {{Axis::kPipeline, layout.pipeline},
@@ -100,6 +104,7 @@ TEST_P(ExpertAxis, ComputesWhatOneRankDoes) {
                .virtual_stages = layout.schedule == kInterleaved ? 2 : 1,
                .micro_batches = layout.micro_batches,
                .further_steps = 1};
+  c.config.moe.tensor = layout.cut;
   c.config.n_layers = std::max<int64_t>(2, c.mesh[Axis::kPipeline] * c.virtual_stages);
   if (c.mesh.ranks() > world.size() || 2 * c.mesh.ranks() <= world.size()) return;
   SCOPED_TRACE(str_cat(m.name, " on ", name_of(c.mesh)));

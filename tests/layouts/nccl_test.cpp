@@ -49,6 +49,30 @@ TEST(Nccl, EveryMeshHasTheGradientsOfOneRank) {
   }
 }
 
+// Rows of experts move in numbers that the host reads from the device.
+TEST(Nccl, ExpertsOverRanksHaveTheGradientsOfOneRank) {
+  comm::Communicator& world = bootstrap().world();
+  const int64_t ranks = world.size();
+  if (ranks == 1 || ranks > 4) GTEST_SKIP() << "2 or 4 ranks";
+  if (stand_in_nccl().empty()) GTEST_SKIP() << "no nccl.h to build the stand-in against";
+  uint64_t turn = 0;
+  for (const Axes& axes : kAxes) {
+    if (axes.moe.experts == 0) continue;
+    const Axis other = ++turn % 2 == 0 ? Axis::kReplica : Axis::kTensor;
+    LayoutCase c{.config = config_of(axes),
+                 .recompute = axes.recompute,
+                 .dtype = turn % 2 == 0 ? DType::kFloat64 : DType::kFloat32,
+                 .mesh = {{Axis::kExpert, 2}, {other, ranks / 2}},
+                 .sequence_parallel = other == Axis::kTensor,
+                 .micro_batches = 2,
+                 .further_steps = 1,
+                 .seed = 7 + turn,
+                 .device = "nccl"};
+    SCOPED_TRACE(str_cat(axes.name, " on ", name_of(c.mesh)));
+    expect_numbers_of_one_rank(world, c);
+  }
+}
+
 // Without NcclOptions::deterministic: the flat buffers of weights and gradients are symmetric windows, which the
 // stand-in lets collectives use at one place on all ranks alone.
 TEST(Nccl, TrainsOnSymmetricWindows) {

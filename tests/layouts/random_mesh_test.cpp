@@ -175,6 +175,36 @@ void draw_kinds(Draw& draw, LayoutCase& c) {
   m.rope.scaled_layers = draw.of({model::ScaledLayers::kAll, model::ScaledLayers::kFull});
 }
 
+/// Experts, divided over some or all of the replicas. In fp64, where rounding does not change a choice.
+void draw_experts(Draw& draw, LayoutCase& c) {
+  const int64_t tp = c.mesh[Axis::kTensor], data = c.mesh[Axis::kReplica];
+  model::ModelConfig& m = c.config;
+  c.dtype = DType::kFloat64;
+  if (m.ffn.act == Activation::kXielu) m.ffn.act = Activation::kSilu;
+  const int64_t groups = draw.from(1, 3);
+  const int64_t experts = groups * std::max(draw.from(2, 4), (data + groups - 1) / groups);
+  m.moe = {.experts = experts,
+           .top_k = draw.from(1, experts / groups),
+           .d_ff = tp * draw.from(1, 5),
+           .first_layer = draw.from(0, 1) * (m.n_layers - 1),
+           .shared_d_ff = draw.once_in(2) ? tp * draw.from(1, 5) : 0,
+           .scale_input = draw.once_in(4),
+           .score = draw.of({RouterScore::kSoftmax, RouterScore::kSigmoid}),
+           .renormalize = draw.once_in(2),
+           .groups = groups,
+           .top_groups = draw.from(1, groups),
+           .group_score = draw.of({GroupScore::kMax, GroupScore::kTopTwo}),
+           .router_bias = draw.once_in(2),
+           .balance_coef = draw.of({0.0, 0.2}),
+           .z_coef = draw.of({0.0, 0.1})};
+  m.moe.shared_gate = m.moe.shared_d_ff > 0 && draw.once_in(2);
+  const std::vector<int64_t> ranks = divisors(data);
+  const int64_t expert = ranks[draw.from(data > 1 ? 1 : 0, static_cast<int64_t>(ranks.size()) - 1)];
+  c.mesh[Axis::kExpert] = expert;
+  c.mesh[Axis::kReplica] = data / expert;
+  if (expert * tp <= experts) m.moe.tensor = draw.of({model::ExpertCut::kSlices, model::ExpertCut::kExperts});
+}
+
 LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   Draw draw(number);
   LayoutCase c{.seed = 1000 + number};
@@ -223,6 +253,7 @@ LayoutCase drawn(uint64_t number, int64_t most_ranks) {
   } else if (draw.once_in(3)) {
     draw_kinds(draw, c);
   }
+  if (draw.once_in(3)) draw_experts(draw, c);
   return c;
 }
 
@@ -244,7 +275,9 @@ std::string text_of(const LayoutCase& c) {
       ", recompute ", static_cast<int>(c.recompute), ", dropout ", m.dropout.embed, " ", m.dropout.attn, " ",
       m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(), " wide, soft cap of the logits ",
       m.softcap.value_or(0), ", values ", m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
-      m.norm_rows ? ", norm rows" : "", ", ", m.masked_ids.size(), " masked, z ", name_of(m.loss.z_kind));
+      m.norm_rows ? ", norm rows" : "", ", experts ", m.moe.experts, " top ", m.moe.top_k, " of ", m.moe.groups,
+      " groups, ", name_of(m.moe.tensor), ", width ", m.moe.d_ff, " and ", m.moe.shared_d_ff, ", ", m.masked_ids.size(),
+      " masked, z ", name_of(m.loss.z_kind));
 }
 
 /// The numbers of this run: one that is named, 200 in the long form, else a few.
@@ -260,7 +293,7 @@ TEST(RandomMeshes, MeetEveryAxis) {
   for (int number = 0; number < 200; ++number) {
     const LayoutCase c = drawn(number, 8);
     const model::ModelConfig& m = c.config;
-    const bool pipeline = c.mesh[Axis::kPipeline] > 1, data = c.mesh[Axis::kReplica] > 1,
+    const bool pipeline = c.mesh[Axis::kPipeline] > 1, data = c.mesh.size(kSampleAxes) > 1,
                tensor = c.mesh[Axis::kTensor] > 1;
     ++seen[str_cat(c.mesh.ranks(), " ranks")];
     seen["pipeline"] += pipeline, seen["data"] += data, seen["tensor"] += tensor;
@@ -306,8 +339,18 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["scalars of blocks"] += m.block.out_scalar;
     seen["rotation by kind"] += m.rope.local_base || !m.rope.global_enabled;
     seen["decayed tables"] += c.optimizer.decay_embeddings && c.optimizer.weight_decay > 0;
+    const bool experts = m.moe.experts > 0, over_ranks = c.mesh[Axis::kExpert] > 1;
+    seen["experts"] += experts, seen["experts over ranks"] += over_ranks;
+    seen["experts over ranks x pipeline"] += over_ranks && pipeline;
+    seen["experts over ranks x tensor"] += over_ranks && tensor;
+    seen["replicas of experts over ranks"] += over_ranks && c.mesh[Axis::kReplica] > 1;
+    seen["experts that no rank divides evenly"] += over_ranks && m.moe.experts % c.mesh[Axis::kExpert] != 0;
+    seen["shared experts over ranks"] += over_ranks && m.moe.shared_d_ff > 0;
+    seen["whole experts on tensor ranks"] += tensor && m.moe.tensor == model::ExpertCut::kExperts;
+    seen["inputs scaled by experts"] += experts && m.moe.scale_input;
+    seen["experts in groups"] += m.moe.groups > 1;
   }
-  EXPECT_EQ(seen.size(), 84U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 94U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 

@@ -124,21 +124,27 @@ NamedValues read_as_model(const fs::path& config_dir, const io::SafetensorsReade
 
 std::string Setting::name() const {
   if (layout.ranks() == 1) return folder;
-  return str_cat(folder, "_", layout[Axis::kTensor], "x", layout[Axis::kPipeline], "x", layout[Axis::kReplica]);
+  const int64_t expert = layout[Axis::kExpert];
+  return str_cat(folder, "_", layout[Axis::kTensor], "x", layout[Axis::kPipeline], "x", layout.size(kSampleAxes),
+                 expert == 1 ? "" : str_cat("x", expert));
 }
 
 namespace {
 
-/// Over how many tensor ranks the model of a folder is cut. A folder that cannot be read is one that fails.
-int64_t usual_tensor_ranks(const fs::path& folder) {
+/// Whether the model of a folder runs on this layout where none is given: on tensor 2, or tensor 5 if its heads need it,
+/// and on expert 2 if it has experts. A folder that cannot be read is one that fails.
+bool is_usual(const fs::path& folder, const mesh::MeshShape& layout) {
+  const int64_t tensor = layout[Axis::kTensor], expert = layout[Axis::kExpert];
+  if (tensor == 1 && expert == 1) return true;
   const fs::path path = folder / "config.json";
-  if (!fs::exists(path)) return 2;
+  if (!fs::exists(path)) return tensor <= 2 && expert == 1;
   try {
     const model::ModelConfig config = hf::parse_hf_config(io::read_text_file(path), path.string()).model;
-    const auto runs = [&](int64_t tensor) { return LoadedEngine::problem(config, {{Axis::kTensor, tensor}}).empty(); };
-    return !runs(2) && runs(5) ? 5 : 2;
+    const auto runs = [&](int64_t size) { return LoadedEngine::problem(config, {{Axis::kTensor, size}}).empty(); };
+    if (expert > 1) return LoadedEngine::problem(config, layout).empty();
+    return tensor == (!runs(2) && runs(5) ? 5 : 2);
   } catch (const Error&) {
-    return 2;
+    return tensor == 2 && expert == 1;
   }
 }
 
@@ -147,7 +153,7 @@ int64_t usual_tensor_ranks(const fs::path& folder) {
 std::vector<Setting> settings(const fs::path& config_root, const std::vector<std::string>& folders) {
   const char* variable = std::getenv("ASHLAR_GOLDEN_LAYOUTS");
   const bool given = variable != nullptr && *variable != '\0';
-  std::istringstream words(given ? variable : "1x1x1 2x1x1 1x2x1 5x1x1");
+  std::istringstream words(given ? variable : "1x1x1 2x1x1 1x2x1 5x1x1 1x1x2x2");
   std::vector<Setting> all;
   for (std::string word; words >> word;) {
     mesh::MeshShape layout;
@@ -155,12 +161,14 @@ std::vector<Setting> settings(const fs::path& config_root, const std::vector<std
     std::istringstream fields(word);
     fields >> layout[Axis::kTensor] >> x >> layout[Axis::kPipeline] >> y >> layout[Axis::kReplica];
     ASHLAR_CHECK(!fields.fail() && x == 'x' && y == 'x', "ASHLAR_GOLDEN_LAYOUTS: expected like 2x1x1, got ", word);
-    if (layout.ranks() != launch::world_from_environment().ranks) continue;
-    for (const std::string& folder : folders) {
-      const bool usual =
-          layout[Axis::kTensor] == 1 || layout[Axis::kTensor] == usual_tensor_ranks(config_root / folder);
-      if (given || usual) all.push_back({folder, layout});
+    if (fields >> x >> layout[Axis::kExpert]) {
+      ASHLAR_CHECK(x == 'x' && layout[Axis::kReplica] % layout[Axis::kExpert] == 0,
+                   "ASHLAR_GOLDEN_LAYOUTS: expected like 2x1x2x2, replicas that the expert ranks divide, got ", word);
+      layout[Axis::kReplica] /= layout[Axis::kExpert];
     }
+    if (layout.ranks() != launch::world_from_environment().ranks) continue;
+    for (const std::string& folder : folders)
+      if (given || is_usual(config_root / folder, layout)) all.push_back({folder, layout});
   }
   return all;
 }
@@ -198,6 +206,8 @@ std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::
     return text;
   if (layout[Axis::kPipeline] > config.n_layers)
     return str_cat(config.n_layers, " layers on ", layout[Axis::kPipeline], " stages");
+  if (const int64_t most = config.expert_layers() > 0 ? config.moe.experts : 1; layout[Axis::kExpert] > most)
+    return str_cat("experts on ", layout[Axis::kExpert], " ranks, of which the model has ", most > 1 ? most : 0);
   return "";
 }
 

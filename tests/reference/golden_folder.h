@@ -41,12 +41,12 @@ struct Setting {
   std::string folder;
   mesh::MeshShape layout;
 
-  std::string name() const;  ///< "gpt2", or "gpt2_2x1x1": tensor x pipeline x data
+  std::string name() const;  ///< "gpt2", or "gpt2_2x1x1": tensor x pipeline x data (x expert)
 };
 
 /// Folders on the layouts of as many ranks as there are: all on each of $ASHLAR_GOLDEN_LAYOUTS ("1x1x1 2x1x1 ..."),
 /// else all on one rank, on pipeline 2 and on tensor 2, but those whose heads two ranks cannot share on tensor 5 where
-/// five can. `config_root` holds their config.json.
+/// five can, and those with experts on expert 2. `config_root` holds their config.json.
 std::vector<Setting> settings(const std::filesystem::path& config_root, const std::vector<std::string>& folders);
 
 /// Input of a step: B samples of T tokens; targets of -1 are not counted.
