@@ -186,8 +186,8 @@ class RawConfig {
   bool overridden(std::string_view key) const;
   /// Adapts the configuration of a run in `dir` that is resumed on `ranks` ranks: sets run.dir to `dir`, makes
   /// mesh.data a derived value, sets mesh.expert to the largest divisor of mesh.data that is at most the old value, and
-  /// likewise train.micro_batch to a divisor of a replica's batch. Keys that an override names are not changed; if an override names mesh.data, mesh.expert
-  /// and train.micro_batch are not changed either.
+  /// likewise train.micro_batch to a divisor of a replica's batch. Keys that an override names are not changed; if an
+  /// override names mesh.data, mesh.expert and train.micro_batch are not changed either.
   void found_in_run(const std::string& dir, int64_t ranks);
 
   RawValues& values() { return *values_; }

@@ -37,7 +37,8 @@ struct Layout {
 ///   stage 0  embedding, layers 0-1   rank 0                rank 1
 ///   stage 1  layers 2-3, head        rank 2                rank 3
 ///
-/// With an expert axis, the line of a replica also names its experts. Empty for one rank. Hosts are named if there are several.
+/// With an expert axis, the line of a replica also names its experts. Empty for one rank. Hosts are named if there are
+/// several.
 std::vector<std::string> layout_picture(const Layout& layout);
 
 }  // namespace ashlar::training

@@ -18,9 +18,10 @@ namespace ashlar::model {
 ///   y = sum over the chosen experts e of w_e FFN_e(x) + [sigmoid(g x)] FFN_shared(x)
 /// with the choice and the weights w of RouterRule. With moe.scale_input, FFN_e(w_e x) replaces w_e FFN_e(x). No token
 /// is dropped. The router computes in the accumulate dtype. Every tensor rank computes the same choices, and a slice of
-/// each expert or whole experts of its own; its gradient of the router's weights is partial. The ranks of an expert group hold different experts
-/// (ExpertLayout) and exchange rows (tensor::ExpertTraffic); the shared expert runs while rows are sent. The sum over
-/// the choices of a token is added on the token's rank, so the result does not depend on which rank holds an expert.
+/// each expert or whole experts of its own; its gradient of the router's weights is partial. The ranks of an expert
+/// group hold different experts (ExpertLayout) and exchange rows (tensor::ExpertTraffic); the shared expert runs while
+/// rows are sent. The sum over the choices of a token is added on the token's rank, so the result does not depend on
+/// which rank holds an expert.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
 /// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers.
 /// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;

@@ -13,7 +13,8 @@ namespace ashlar::tensor {
 
 /// The rows that the ranks of an expert group exchange in one layer and micro-batch. Each rank sorts its choices by
 /// expert, so that the rows for one rank, which holds consecutive experts, are contiguous. Experts of no rank of the
-/// group belong to other tensor ranks: their rows stay, and count as zero in results and gradients. On the receiver, rows are ordered by expert, then by source rank, then as on the source.
+/// group belong to other tensor ranks: their rows stay, and count as zero in results and gradients. On the receiver,
+/// rows are ordered by expert, then by source rank, then as on the source.
 struct ExpertTraffic {
   comm::Communicator* group = nullptr;
   std::vector<comm::Range> sent;      ///< [ranks] rows of the sorted choices that each rank processes
@@ -27,7 +28,8 @@ struct ExpertTraffic {
 };
 
 /// Exchanges the counts of a micro-batch. `offsets` [E + 1] kInt32 are the offsets of this rank's choices, sorted by
-/// expert (SortChoices); rank r of the group holds the experts in experts[r], which ascend with r. Called by all ranks of the group; the host waits for the stream, since transports take counts on the host.
+/// expert (SortChoices); rank r of the group holds the experts in experts[r], which ascend with r. Called by all ranks
+/// of the group; the host waits for the stream, since transports take counts on the host.
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
                                                      std::span<const comm::Range> experts);
 

@@ -123,8 +123,7 @@ TEST(Continued, AContinuedRunKeepsWhatItDerived) {
 
 // Other ranks: experts are divided over as many of the replicas as before, or the most that divide them.
 TEST(Continued, ExpertRanksFitTheReplicasOfTheRun) {
-  const std::string text =
-      str_cat(kMinimal, "[moe]\nexperts = 8\n[mesh]\nexpert = 4\ndata = 4\n[vocab]\npad_to = 2\n");
+  const std::string text = str_cat(kMinimal, "[moe]\nexperts = 8\n[mesh]\nexpert = 4\ndata = 4\n[vocab]\npad_to = 2\n");
   const auto expert_on = [&](int64_t ranks, const std::vector<std::string>& overrides = {}) {
     RawConfig raw = parse_config(text, "test.toml", overrides);
     raw.found_in_run("there", ranks);

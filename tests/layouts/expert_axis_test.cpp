@@ -3,12 +3,15 @@
 // pipelines, replicas of experts, schedules, sequence parallelism and recomputation.
 #include <gtest/gtest.h>
 
-#include <vector>
+#include <string>
 
 #include "core/base/strings.h"
+#include "kernels/make_backend.h"
+#include "launch/training/engine.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/meshes.h"
 #include "tests/layouts/one_rank.h"
+#include "tests/parallel/model_fixture.h"
 #include "tests/support/long_form.h"
 #include "tests/support/ranks/ranks.h"
 
@@ -83,9 +86,9 @@ const Model kModels[] = {
      {.act = Activation::kQuickGelu, .clamp = kClamp, .linear_offset = 1}},
 };
 
-class ExpertAxis : public ::testing::TestWithParam<int> {};
+class ExpertAxisNumbers : public ::testing::TestWithParam<int> {};
 
-TEST_P(ExpertAxis, ComputesWhatOneRankDoes) {
+TEST_P(ExpertAxisNumbers, ComputesWhatOneRankDoes) {
   const auto number = static_cast<size_t>(GetParam());
   const Layout& layout = kLayouts[number % std::size(kLayouts)];
   const Model& m = kModels[(number + number / std::size(kLayouts)) % std::size(kModels)];
@@ -111,7 +114,38 @@ TEST_P(ExpertAxis, ComputesWhatOneRankDoes) {
   expect_numbers_of_one_rank(world, c);
 }
 
-INSTANTIATE_TEST_SUITE_P(Numbers, ExpertAxis,
+/// Operations of the expert group in a step of one micro-batch.
+int64_t exchanges_of_a_step(Recompute recompute) {
+  const model::ModelConfig config = config_of({.n_kv_heads = 2, .moe = kModels[0].moe});
+  comm::Communicator& world = bootstrap().world();
+  mesh::Mesh mesh(world, {{Axis::kReplica, world.size() / 2}, {Axis::kExpert, 2}});
+  const auto backend = kernels::make_backend({.threads = 1});
+  const auto stream = backend->make_stream();
+  training::Engine engine(
+      *backend, *stream, mesh,
+      {.model = config, .optimizer = optim::OptimizerOptions{}, .recompute = recompute, .sequence_length = kT});
+  engine.initialize();
+  const RandomTokens source(engine.ctx(), config, 1, kT, 3);
+  const pipeline::MicroBatch batch{.view = source.batch(), .valid_targets = source.valid_targets()};
+  const auto last = [&] {
+    const std::string text = mesh.group(Axis::kExpert).last_operation();
+    return std::stoll(text.substr(text.rfind(' ') + 1));
+  };
+  engine.forward_backward({&batch, 1}, 0);
+  const int64_t before = last();
+  engine.forward_backward({&batch, 1}, 1);
+  return last() - before;
+}
+
+// Of each layer: the counts, the rows there and back, and their gradients; recomputation sends the rows once more, and
+// neither chooses nor counts again.
+TEST(ExpertAxis, RecomputationTakesOverTheCounts) {
+  if (bootstrap().world().size() == 1 || bootstrap().world().size() == 8) return;
+  EXPECT_EQ(exchanges_of_a_step(Recompute::kNone), 2 * (1 + 2 + 2));
+  EXPECT_EQ(exchanges_of_a_step(Recompute::kBlock), 2 * (1 + 2 + 2 + 2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Numbers, ExpertAxisNumbers,
                          ::testing::Range(0, static_cast<int>(std::size(kLayouts)) * (long_form() ? 3 : 1)));
 
 }  // namespace

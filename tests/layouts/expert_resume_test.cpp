@@ -1,5 +1,5 @@
-// A run with experts that moves to another division of them and back goes on as the one that stays, and to the bit where
-// the mesh is the same.
+// A run with experts that moves to another division of them and back goes on as the one that stays, and to the bit
+// where the mesh is the same.
 #include <gtest/gtest.h>
 
 #include <memory>

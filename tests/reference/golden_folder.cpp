@@ -131,8 +131,8 @@ std::string Setting::name() const {
 
 namespace {
 
-/// Whether the model of a folder runs on this layout where none is given: on tensor 2, or tensor 5 if its heads need it,
-/// and on expert 2 if it has experts. A folder that cannot be read is one that fails.
+/// Whether the model of a folder runs on this layout where none is given: on tensor 2, or tensor 5 if its heads need
+/// it, and on expert 2 if it has experts. A folder that cannot be read is one that fails.
 bool is_usual(const fs::path& folder, const mesh::MeshShape& layout) {
   const int64_t tensor = layout[Axis::kTensor], expert = layout[Axis::kExpert];
   if (tensor == 1 && expert == 1) return true;
