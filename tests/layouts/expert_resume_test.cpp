@@ -24,7 +24,10 @@ class ExpertRun {
     training::Engine& engine = run_.engine;
     Log log([](std::string_view) {});
     const auto found = checkpoint::newest_good(dir.path(), log, run_.mesh.control());
-    if (!found) return engine.initialize();
+    if (!found) {
+      engine.initialize();
+      return;
+    }
     checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, run_.mesh.control());
     step_ =
         checkpoint::load_training(
