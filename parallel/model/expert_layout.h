@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/comm/ranges.h"
 #include "parallel/model/model_config.h"
 #include "parallel/tensor/tensor_parallel.h"
 
