@@ -21,7 +21,7 @@ namespace {
 using enum pipeline::PipelineSchedule;
 
 /// How the ranks of one of the cases divide a model.
-struct Layout {
+struct ExpertCase {
   int64_t pipeline, replica, expert, tensor;
   bool sequence_parallel = false;
   pipeline::PipelineSchedule schedule = k1F1B;
@@ -31,14 +31,8 @@ struct Layout {
 };
 constexpr auto kWhole = model::ExpertCut::kExperts;
 
-const Axes& axes_named(std::string_view name) {
-  for (const Axes& axes : kAxes)
-    if (axes.name == name) return axes;
-  throw Bug(str_cat("no model ", name));
-}
-
 // Any two choices meet in one of them; the ones of fewer ranks run beside each other.
-constexpr Layout kLayouts[] = {
+constexpr ExpertCase kExpertCases[] = {
     {1, 1, 2, 1, false, k1F1B, 2},
     {1, 1, 2, 1, false, k1F1B, 1, Recompute::kBlock},
     {1, 1, 4, 1, false, kGpipe, 1, Recompute::kSelective},
@@ -90,8 +84,8 @@ class ExpertAxisNumbers : public ::testing::TestWithParam<int> {};
 
 TEST_P(ExpertAxisNumbers, ComputesWhatOneRankDoes) {
   const auto number = static_cast<size_t>(GetParam());
-  const Layout& layout = kLayouts[number % std::size(kLayouts)];
-  const Model& m = kModels[(number + number / std::size(kLayouts)) % std::size(kModels)];
+  const ExpertCase& layout = kExpertCases[number % std::size(kExpertCases)];
+  const Model& m = kModels[(number + number / std::size(kExpertCases)) % std::size(kModels)];
   comm::Communicator& world = bootstrap().world();
   LayoutCase c{.config = config_of({.name = m.name, .n_kv_heads = 2, .biases = m.biases, .ffn = m.ffn, .moe = m.moe}),
                .recompute = layout.recompute,
@@ -146,7 +140,7 @@ TEST(ExpertAxis, RecomputationTakesOverTheCounts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, ExpertAxisNumbers,
-                         ::testing::Range(0, static_cast<int>(std::size(kLayouts)) * (long_form() ? 3 : 1)));
+                         ::testing::Range(0, static_cast<int>(std::size(kExpertCases)) * (long_form() ? 3 : 1)));
 
 }  // namespace
 }  // namespace ashlar::testing

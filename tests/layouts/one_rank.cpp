@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/philox.h"
@@ -15,6 +20,7 @@
 #include "launch/training/engine.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/staged_comm.h"
+#include "parallel/comm/try_on_all_ranks.h"
 #include "parallel/model/position_tables.h"
 #include "tests/gpu_emulator/backend/emulated_backend.h"
 #include "tests/layouts/compare.h"
@@ -26,20 +32,56 @@ namespace {
 
 constexpr int64_t kStep = 3;
 
-/// The whole model on this rank, and the micro-batches of all replicas.
-class OneRank {
+/// The micro-batches of all replicas, in the CPU's memory.
+class MicroBatches {
  public:
-  explicit OneRank(const LayoutCase& c) : case_(c), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
+  explicit MicroBatches(const LayoutCase& c)
+      : case_(c), backend_(kernels::make_backend({.threads = 1})), stream_(backend_->make_stream()) {
+    const Ctx ctx{.backend = *backend_, .stream = *stream_, .dtype = c.dtype, .scalars = {}};
     for (int64_t m = 0; m < c.mesh.size(kSampleAxes) * c.micro_batches; ++m) {
-      sources_.push_back(std::make_unique<RandomTokens>(whole_.ctx(), c.config, c.B, c.T, 93 + c.seed + m));
+      sources_.push_back(std::make_unique<RandomTokens>(ctx, c.config, c.B, c.T, 93 + c.seed + m));
       RandomTokens& source = *sources_.back();
       if (c.documents) source.doc_start() = documents(m);
       batches_.push_back(
           {.view = source.batch(), .first_sample = 40 + m * c.B, .valid_targets = source.valid_targets()});
       valid_targets_ += batches_.back().valid_targets;
     }
-    whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(valid_targets_),
-                        .inv_tokens = 1.0 / static_cast<double>(std::ssize(batches_) * c.B * c.T)});
+  }
+  const std::vector<pipeline::MicroBatch>& all() const { return batches_; }
+  std::span<const pipeline::MicroBatch> of_replica(int64_t index) const {
+    return std::span(batches_).subspan(index * case_.micro_batches, case_.micro_batches);
+  }
+  int64_t valid_targets() const { return valid_targets_; }
+
+ private:
+  /// About every fifth token begins a document.
+  std::vector<int32_t> documents(int64_t m) const {
+    std::vector<int32_t> starts;
+    for (int64_t n = 0; n < case_.B * case_.T; ++n) {
+      const auto t = static_cast<int32_t>(n % case_.T);
+      const bool begins = t == 0 || Philox::block(case_.seed, 7, m * case_.B * case_.T + n)[0] % 5 == 0;
+      starts.push_back(begins ? t : starts.back());
+    }
+    return starts;
+  }
+
+  const LayoutCase& case_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::unique_ptr<RandomTokens>> sources_;
+  std::vector<pipeline::MicroBatch> batches_;
+  int64_t valid_targets_ = 0;
+};
+
+using Tensors = std::map<std::string, std::vector<double>>;
+
+/// The whole model on this rank.
+class WholeModel {
+ public:
+  WholeModel(const LayoutCase& c, const MicroBatches& batches)
+      : case_(c), batches_(batches), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
+    whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(batches.valid_targets()),
+                        .inv_tokens = 1.0 / static_cast<double>(std::ssize(batches.all()) * c.B * c.T)});
   }
 
   /// Sums of a forward pass; with dropout and main gradients when training.
@@ -52,7 +94,7 @@ class OneRank {
     ctx.dropout = {.enabled = dropout, .seed = case_.seed};
     const Tensor stats = ctx.make_struct(LossStats{});
     whole_.store().begin_step();
-    for (const auto& batch : batches_) {
+    for (const auto& batch : batches_.all()) {
       Tape tape(whole_.backend(), ctx.stream);
       Ctx c = ctx;
       if (gradients) c.tape = &tape;
@@ -77,53 +119,116 @@ class OneRank {
     optimizer_->step(whole_.ctx(), clip.view());
   }
 
-  std::map<std::string, std::vector<double>> values() const { return all_of(whole_.store().values()); }
-  std::map<std::string, std::vector<double>> gradients() const { return all_of(whole_.store().grads()); }
+  Tensors values() const { return all_of(whole_.store().values()); }
+  Tensors gradients() const { return all_of(whole_.store().grads()); }
   /// Squares of 4096 elements of a tensor at a time, as the contract has it: the same bits on a pipeline.
   double gradient_norm() {
-    const auto ranges = nn::sharded_ranges(store(), nn::FlatRanges::whole(store()));
+    const nn::ParameterStore& store = whole_.store();
+    const auto ranges = nn::sharded_ranges(store, nn::FlatRanges::whole(store));
     std::vector<SquaresSegment> segments;
     for (const nn::ShardedRange& range : ranges)
       segments.push_back(
           {.begin = range.flat_begin, .size = range.size, .slot = static_cast<int64_t>(segments.size())});
     const Ctx& ctx = whole_.ctx();
     const Tensor sums = ctx.empty(DType::kFloat64, {static_cast<int64_t>(segments.size())});
-    optim::SquaresTable(ctx, segments).sum(ctx, store().grads(), sums);
+    optim::SquaresTable(ctx, segments).sum(ctx, store.grads(), sums);
     std::vector<double> host(segments.size());
     ctx.backend.read(sums.view(), host.data(), ctx.stream);
     return std::sqrt(std::accumulate(host.begin(), host.end(), 0.0));
   }
-  std::span<const pipeline::MicroBatch> of_replica(int64_t index) const {
-    return std::span(batches_).subspan(index * case_.micro_batches, case_.micro_batches);
-  }
-  const nn::ParameterStore& store() const { return whole_.store(); }
-  int64_t valid_targets() const { return valid_targets_; }
 
  private:
-  std::map<std::string, std::vector<double>> all_of(const Tensor& buffer) const {
-    std::map<std::string, std::vector<double>> all;
+  Tensors all_of(const Tensor& buffer) const {
+    Tensors all;
     for (const auto& ref : whole_.store().sharded_tensors())
       all[ref.tensor->name] = whole_.host(nn::ParameterStore::of(buffer, ref));
     return all;
   }
-  /// About every fifth token begins a document.
-  std::vector<int32_t> documents(int64_t m) const {
-    std::vector<int32_t> starts;
-    for (int64_t n = 0; n < case_.B * case_.T; ++n) {
-      const auto t = static_cast<int32_t>(n % case_.T);
-      const bool begins = t == 0 || Philox::block(case_.seed, 7, m * case_.B * case_.T + n)[0] % 5 == 0;
-      starts.push_back(begins ? t : starts.back());
-    }
-    return starts;
-  }
 
   const LayoutCase& case_;
+  const MicroBatches& batches_;
   TinyModel whole_;
-  std::vector<std::unique_ptr<RandomTokens>> sources_;
-  std::vector<pipeline::MicroBatch> batches_;
-  int64_t valid_targets_ = 0;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
+
+/// What one rank computes.
+struct Numbers {
+  LossStats first;    ///< of the step kStep
+  double norm = 0;    ///< of its gradients
+  Tensors gradients;  ///< of that step
+  Tensors updated;    ///< the weights after its update
+  LossStats after;    ///< of the updated weights, without dropout
+  Tensors gradients_after;
+  std::vector<LossStats> further;  ///< of each further step
+};
+
+Numbers compute(const LayoutCase& c, const MicroBatches& batches) {
+  WholeModel one(c, batches);
+  Numbers n;
+  n.first = one.run(kStep, true, true);
+  n.norm = one.gradient_norm();
+  n.gradients = one.gradients();
+  one.update(kStep, c.clip * n.norm / n.norm);  // rounded as the engine does it
+  n.updated = one.values();
+  n.after = one.run(kStep, true, false);
+  n.gradients_after = one.gradients();
+  for (int64_t step = kStep + 1; step <= kStep + c.further_steps; ++step) {
+    n.further.push_back(one.run(step, true, true));
+    // engine.clip is what the first step's norm made it; a rank alone clips to the same.
+    const double norm = one.gradient_norm();
+    one.update(step, norm > c.clip * n.norm ? c.clip * n.norm / norm : 1.0);
+  }
+  return n;
+}
+
+/// Calls visit(bytes) for each part of fixed size of `n`, in order; `visit` may fill it. Strings and vectors have their
+/// sizes visited first and are resized to them.
+template <typename Visit>
+void visit_parts(Numbers& n, const Visit& visit) {
+  const auto value = [&](auto& x) { visit(std::as_writable_bytes(std::span(&x, 1))); };
+  const auto list = [&](auto& x) {
+    size_t size = x.size();
+    value(size);
+    x.resize(size);
+    visit(std::as_writable_bytes(std::span(x)));
+  };
+  const auto tensors = [&](Tensors& all) {
+    std::vector<std::pair<std::string, std::vector<double>>> pairs(all.begin(), all.end());
+    size_t size = pairs.size();
+    value(size);
+    pairs.resize(size);
+    for (auto& [name, values] : pairs) {
+      list(name);
+      list(values);
+    }
+    all = Tensors(pairs.begin(), pairs.end());
+  };
+  value(n.first);
+  value(n.norm);
+  tensors(n.gradients);
+  tensors(n.updated);
+  value(n.after);
+  tensors(n.gradients_after);
+  list(n.further);
+}
+
+/// The first rank computes for all: on a few cores the others would only take turns at the same numbers.
+Numbers numbers_of_one_rank(comm::ControlPlane& ranks, const LayoutCase& c, const MicroBatches& batches) {
+  Numbers n;
+  std::string text;
+  comm::try_on_first_rank(ranks, [&] {
+    n = compute(c, batches);
+    visit_parts(
+        n, [&](std::span<std::byte> bytes) { text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); });
+  });
+  text = comm::broadcast_text(ranks, text, 0);
+  size_t at = 0;
+  visit_parts(n, [&](std::span<std::byte> bytes) {
+    std::memcpy(bytes.data(), text.data() + at, bytes.size());
+    at += bytes.size();
+  });
+  return n;
+}
 
 std::vector<double> range_of(const std::vector<double>& global, const nn::ShardedRange& range) {
   const std::vector<double> part = slice_of(global, *range.ref->tensor);
@@ -223,17 +328,15 @@ std::unique_ptr<comm::Communicator> make_device_comm(comm::Communicator& ranks, 
   return make_nccl(ranks, dynamic_cast<DeferredBackend&>(backend));
 }
 
-using Gradients = std::map<std::string, std::vector<double>>;
-
 /// The size of what adds up to a gradient: its norm, but a key bias has a true gradient of zero. What is left of it is
 /// rounding of the same sums over rows that make the gradient of the key weight.
-double terms_of(const Gradients& gradients, const std::string& name) {
+double terms_of(const Tensors& gradients, const std::string& name) {
   const size_t end = name.rfind("attn.k.bias");
   const double norm = norm_of(gradients.at(name));
   return end == name.npos ? norm : std::max(norm, norm_of(gradients.at(name.substr(0, end) + "attn.k.weight")));
 }
 
-double norm_of_all(const Gradients& gradients) {
+double norm_of_all(const Tensors& gradients) {
   double squares = 0;
   for (const auto& [name, values] : gradients) squares += norm_of(values) * norm_of(values);
   return std::sqrt(squares);
@@ -244,10 +347,11 @@ double norm_of_all(const Gradients& gradients) {
 double share_of_rounding(const LayoutCase& c) {
   LayoutCase reference = c;
   reference.dtype = DType::kFloat64;
-  OneRank rounded(c), exact(reference);
+  const MicroBatches batches(c);
+  WholeModel rounded(c, batches), exact(reference, batches);
   rounded.run(kStep, true, true);
   exact.run(kStep, true, true);
-  const Gradients got = rounded.gradients(), gradients = exact.gradients();
+  const Tensors got = rounded.gradients(), gradients = exact.gradients();
   const double all = norm_of_all(gradients);
   double share = 0;
   for (const auto& [name, values] : gradients) {
@@ -277,11 +381,10 @@ class Comparison {
         device_comm_(make_device_comm(ranks, *backend_, c)),
         mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh),
         bound_(bound_of(mesh_.control(), c)),
-        one_(c),
-        stats_(one_.run(kStep, true, true)),
-        norm_(one_.gradient_norm()),
-        gradients_(one_.gradients()),
-        all_(norm_of_all(gradients_)),
+        batches_(c),
+        one_(numbers_of_one_rank(mesh_.control(), c, batches_)),
+        norm_(one_.norm),
+        all_(norm_of_all(one_.gradients)),
         engine_(*backend_, *stream_, mesh_,
                 {.model = c.config,
                  .dtype = c.dtype,
@@ -295,7 +398,7 @@ class Comparison {
                  .virtual_stages = c.virtual_stages,
                  .bucket_elems = c.bucket_elems,
                  .after_action = [this](const pipeline::Action& a) { done_.push_back(a); }}),
-        on_device_(*backend_, *stream_, one_.of_replica(mesh_.index(kSampleAxes))),
+        on_device_(*backend_, *stream_, batches_.of_replica(mesh_.index(kSampleAxes))),
         mine_(on_device_.batches()) {
     if (auto* const nccl = dynamic_cast<comm::NcclComm*>(&mesh_.group(kReplicaAxes))) {
       EXPECT_EQ(nccl->num_windows(), c.device == "nccl windows" ? 2U : 0U) << "weights and gradients";
@@ -316,36 +419,37 @@ class Comparison {
     result_ = engine_.forward_backward(mine_, kStep);
     EXPECT_EQ(engine_.replicas().late_buckets(), 0);
 
-    EXPECT_EQ(result_.valid_targets, one_.valid_targets());
+    EXPECT_EQ(result_.valid_targets, batches_.valid_targets());
     EXPECT_EQ(result_.tokens, case_.mesh.size(kSampleAxes) * case_.micro_batches * case_.B * case_.T);
-    const double valid = static_cast<double>(one_.valid_targets()), loss = stats_.loss / valid;
+    const double valid = static_cast<double>(batches_.valid_targets()), loss = one_.first.loss / valid;
     const double relative = exact_ ? 0 : bound_;
     EXPECT_NEAR(result_.loss, loss, relative * loss);
-    EXPECT_NEAR(result_.z_loss, stats_.z_loss / valid, relative * loss);
-    EXPECT_NEAR(result_.mean_log_z, stats_.log_z / valid, relative * std::abs(stats_.log_z / valid));
-    EXPECT_NEAR(result_.max_log_z, stats_.max_log_z, relative * std::abs(stats_.max_log_z));
-    EXPECT_NEAR(result_.max_logit, stats_.max_logit, relative * std::abs(stats_.max_logit));
+    EXPECT_NEAR(result_.z_loss, one_.first.z_loss / valid, relative * loss);
+    EXPECT_NEAR(result_.mean_log_z, one_.first.log_z / valid, relative * std::abs(one_.first.log_z / valid));
+    EXPECT_NEAR(result_.max_log_z, one_.first.max_log_z, relative * std::abs(one_.first.max_log_z));
+    EXPECT_NEAR(result_.max_logit, one_.first.max_logit, relative * std::abs(one_.first.max_logit));
     ASSERT_GT(all_, 0.01);
     EXPECT_NEAR(norm_, all_, 1e-12 * all_) << "the norm of one rank, against its gradients added up here";
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->tensor->name;
       const std::vector<double> got = values_of(engine_.store().grads().flat_range(range.flat_begin, range.size));
-      const std::vector<double> expected = range_of(gradients_.at(name), range);
+      const std::vector<double> expected = range_of(one_.gradients.at(name), range);
       if (const double share = gradient_bound(name); share == 0) {
         EXPECT_EQ(got, expected) << name;
       } else {
-        expect_close(name, got, expected, terms_of(gradients_, name), all_, share);
+        expect_close(name, got, expected, terms_of(one_.gradients, name), all_, share);
       }
       for (size_t i = 0; i < got.size() && is_table(name); ++i)
         EXPECT_TRUE(expected[i] != 0 || got[i] == 0) << name << " has a gradient for a row that no token reads";
     }
-    expect_counted_once(mesh_, one_.store(), engine_.optimizer()->ranges());
-    EXPECT_EQ(engine_.gradient_squares().size(), one_.store().sharded_tensors().size());
+    int64_t elements = 0;
+    for (const auto& [name, values] : one_.gradients) elements += std::ssize(values);
+    expect_counted_once(mesh_, elements, engine_.optimizer()->ranges());
+    EXPECT_EQ(engine_.gradient_squares().size(), one_.gradients.size());
     EXPECT_NEAR(result_.grad_norm, norm_, exact_ && !shares_over_stages() ? 0 : bound_ * norm_);
   }
 
   void update() {
-    one_.update(kStep, case_.clip * norm_ / norm_);  // rounded as the engine does it
     engine_.update(kStep, case_.lr);
     // Its first forward reads weights that are still on their way; a second one finds them there.
     LossStats arriving, there;
@@ -361,19 +465,18 @@ class Comparison {
     const double scale = share_of_first(case_.optimizer) * case_.clip;
     for (const nn::ShardedRange& range : engine_.optimizer()->ranges()) {
       const std::string& name = range.ref->tensor->name;
-      std::vector<double> moments = range_of(gradients_.at(name), range);
+      std::vector<double> moments = range_of(one_.gradients.at(name), range);
       for (double& x : moments) x *= scale;
       expect_close(name + ".m", values_of(engine_.optimizer()->state("m").of(range)), moments,
-                   scale * terms_of(gradients_, name), scale * all_, bound_);
+                   scale * terms_of(one_.gradients, name), scale * all_, bound_);
     }
 
     // Values: each rank has all of its slices, whoever computed them.
     const UpdateBound bound(case_, case_.clip, bound_);
-    const auto updated = one_.values();
     std::map<std::string, std::vector<double>> bounds;
-    for (const auto& [name, values] : updated) {
-      const std::vector<double>& gradient = gradients_.at(name);
-      const double error = gradient_bound(name) * std::max(terms_of(gradients_, name), least_size(name, all_));
+    for (const auto& [name, values] : one_.updated) {
+      const std::vector<double>& gradient = one_.gradients.at(name);
+      const double error = gradient_bound(name) * std::max(terms_of(one_.gradients, name), least_size(name, all_));
       for (size_t i = 0; i < values.size(); ++i) {
         const bool unread = gradient[i] == 0 && is_table(name);
         bounds[name].push_back(bound.of(values[i], gradient[i], unread ? 0 : error));
@@ -382,7 +485,7 @@ class Comparison {
     for (const auto& ref : engine_.store().sharded_tensors()) {
       const nn::ShardedTensor& tensor = *ref.tensor;
       const std::vector<double> got = values_of(nn::ParameterStore::of(engine_.store().values(), ref));
-      const std::vector<double> expected = slice_of(updated.at(tensor.name), tensor);
+      const std::vector<double> expected = slice_of(one_.updated.at(tensor.name), tensor);
       if (exact_ && !shares_over_stages())
         EXPECT_EQ(got, expected) << tensor.name;
       else
@@ -390,29 +493,25 @@ class Comparison {
     }
 
     // The loss behind the update: to first order its gradient times what the weights may differ by, twice for the rest.
-    const LossStats after = one_.run(kStep, true, false);
     double moved = 0;
-    for (const auto& [name, gradient] : one_.gradients()) {
+    for (const auto& [name, gradient] : one_.gradients_after) {
       for (size_t i = 0; i < gradient.size(); ++i) moved += 2 * std::abs(gradient[i]) * bounds.at(name)[i];
     }
     const LossStats own = engine_.total(there);
-    const double valid = static_cast<double>(one_.valid_targets());
-    const double expected = (after.loss + after.z_loss) / valid;
+    const double valid = static_cast<double>(batches_.valid_targets());
+    const double expected = (one_.after.loss + one_.after.z_loss) / valid;
     EXPECT_NEAR((own.loss + own.z_loss) / valid, expected,
                 exact_ && !shares_over_stages() ? 0 : moved + bound_ * expected);
   }
 
   void further_steps() {
     for (int64_t step = kStep + 1; step <= kStep + case_.further_steps; ++step) {
-      const LossStats stats = one_.run(step, true, true);
       const training::StepResult result = engine_.forward_backward(mine_, step);
-      const double expected = stats.loss / static_cast<double>(one_.valid_targets());
+      const double expected =
+          one_.further[static_cast<size_t>(step - kStep - 1)].loss / static_cast<double>(batches_.valid_targets());
       // Where a gradient is noise its sign moves a weight, which moves the loss to second order.
       const double later = case_.dtype == DType::kFloat64 ? 1e-9 : 2e-5;
       ASSERT_NEAR(result.loss, expected, exact_ && !shares_over_stages() ? 0 : later * expected) << "step " << step;
-      // engine.clip is what the first step's norm made it; a rank alone clips to the same.
-      const double norm = one_.gradient_norm();
-      one_.update(step, norm > case_.clip * norm_ ? case_.clip * norm_ / norm : 1.0);
       engine_.update(step, case_.lr);
     }
     engine_.wait_param_sync();
@@ -438,11 +537,9 @@ class Comparison {
   const std::unique_ptr<comm::Communicator> device_comm_;
   mesh::Mesh mesh_;
   const double bound_;
-  OneRank one_;
-  LossStats stats_;
-  double norm_;
-  Gradients gradients_;
-  double all_;
+  const MicroBatches batches_;
+  const Numbers one_;
+  const double norm_, all_;
   pipeline::ActionList done_;
   training::Engine engine_;
   const OnDevice on_device_;
