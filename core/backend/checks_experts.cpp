@@ -98,6 +98,7 @@ void check(std::string_view where, const RouterStatistics& a) {
   check_view(where, "scores", a.scores, S, E, DType::kFloat64);
   if (a.lse_squares) check_vector(where, "lse_squares", a.lse_squares, 1, DType::kFloat64);
   if (a.entropy) check_vector(where, "entropy", a.entropy, 1, DType::kFloat64);
+  if (a.all_counts) check_vector(where, "all_counts", a.all_counts, E, DType::kFloat64);
 }
 
 void check(std::string_view where, const BalanceLoss& a) {
@@ -110,6 +111,20 @@ void check(std::string_view where, const BalanceLoss& a) {
   }
   check_vector(where, "loss", a.loss, 1, DType::kFloat64);
   if (a.scalars) check_struct<StepScalars>(a.scalars);
+}
+
+void check(std::string_view where, const BalanceUpdate& a) {
+  const int64_t E = a.counts.size();
+  check_vector(where, "counts", a.counts, E, DType::kFloat64);
+  const auto check_state = [&](std::string_view name, const ConstView& state, DType dtype) {
+    if (!state) return;
+    check_accumulate(where, name, state);
+    check_vector(where, name, state, E, dtype);
+  };
+  check_state("selection_bias", a.selection_bias, a.selection_bias.dtype);
+  check_state("previous_counts", a.previous_counts,
+              a.selection_bias ? a.selection_bias.dtype : a.previous_counts.dtype);
+  check_struct<ClipState>(a.clip);
 }
 
 void check(std::string_view where, const SortChoices& a) {

@@ -60,6 +60,7 @@
   KERNEL(route_backward, RouteBackward)                               \
   KERNEL(router_statistics, RouterStatistics)                         \
   KERNEL(balance_loss, BalanceLoss)                                   \
+  KERNEL(balance_update, BalanceUpdate)                               \
   KERNEL(sort_choices, SortChoices)                                   \
   KERNEL(dispatch_rows, DispatchRows)                                 \
   KERNEL(combine_rows, CombineRows)                                   \

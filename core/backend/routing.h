@@ -15,15 +15,17 @@ constexpr auto names_of(GroupScore) { return enum_names<GroupScore>("max", "top_
 
 /// How experts are chosen and weighted, the same for all rows. E is the number of experts, k the number of choices of a
 /// row.
-///   choice   Each expert has a selection value v: s + selection_bias, if there is a selection bias or if groups are
-///            scored by kTopTwo; otherwise the logit, which has the order of s without ties by rounding. The E experts
-///            form `groups` groups of consecutive experts, of which the top_groups with the largest values take part
-///            (all if groups is 1). The k experts with the largest v are chosen, in descending order of v. Equal values
-///            go to the lower index. NaN counts as less than any other value.
+///   choice   Each expert has a selection value v: s + selection_bias, if there is a selection bias or if several groups
+///            are scored by kTopTwo; otherwise the logit, which has the order of s without ties by rounding. The E
+///            experts form `groups` groups of consecutive experts, of which the top_groups with the largest values take
+///            part (all if groups is 1; then group_score has no effect). The k experts with the largest v are chosen,
+///            in descending order of v. Equal values go to the lower index. NaN counts as less than any other value.
 ///   weights  w_j = scale * s_j / (max(sum of s over the chosen, sum_floor) + sum_eps) if renormalize, else scale *
 ///            s_j; then times expert_scale of the chosen expert, if present. A softmax renormalized without floor and
-///            eps is computed from the chosen logits alone, so that it is exact even if all chosen scores underflow. If
-///            a logit of a row is NaN, all weights of the row are NaN.
+///            eps is computed from the chosen logits alone, so that it is exact even if all chosen scores underflow.
+///            Where the divisor is 0, as for sigmoids that all underflow without floor and eps, it counts as 1: weights
+///            and their gradients are 0, the limit of a small eps. If a logit of a row is NaN, all weights of the row
+///            are NaN.
 /// The selection bias changes the choice only, never a weight.
 struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
@@ -50,8 +52,9 @@ struct RouteForward {
 };
 
 /// The gradient of the logits: of the weights of RouteForward, of the balance loss, and of the z-loss. The choice has
-/// no gradient. p is the scores of a row divided by their sum over all E experts (for the softmax p = s), lse is the
-/// log-sum-exp of the row's logits, and r = n / balance_rows. dlogits[n] is the gradient, by the logits of row n, of
+/// no gradient. p is the scores of a row divided by their sum over all E experts (for the softmax p = s; a sum of 0
+/// counts as 1), lse is the log-sum-exp of the row's logits, and r = n / balance_rows. If a logit of a row is NaN, all
+/// dlogits of the row are NaN, and so are the dexpert_scale of its choices; other rows are not affected. dlogits[n] is the gradient, by the logits of row n, of
 ///   sum_j dweights[n, j] w_j + sum_e balance[r, e] p_e + inv_tokens * z_scale / 2 * lse^2
 /// and dexpert_scale[e] (+)= sum of dweights[n, j] w_j / expert_scale[e] over the choices (n, j) of expert e, computed
 /// without the division. The sum has the same bits for any thread count. inv_tokens is a field of StepScalars, or 1 if
@@ -84,10 +87,11 @@ struct RouterStatistics {
   MutView scores;         ///< [S, E] fp64, written: sum of p (defined at RouteBackward)
   MutView lse_squares{};  ///< [1] fp64, accumulated: sum of lse^2 over all rows; or absent
   MutView entropy{};      ///< [1] fp64, accumulated: sum of -sum_e p_e log p_e over all rows; or absent
+  MutView all_counts{};   ///< [E] fp64, accumulated: sum of counts over all sequences; or absent
   RouterScore score = RouterScore::kSoftmax;
   int64_t sequence_rows = 1;
 
-  auto views() const { return std::tie(logits, choices, counts, scores, lse_squares, entropy); }
+  auto views() const { return std::tie(logits, choices, counts, scores, lse_squares, entropy, all_counts); }
 };
 
 /// The balance loss of a layer and its gradient. f[s, e] is counts[s, e] / (sum of counts[s] over all experts), or 0 if
@@ -105,6 +109,20 @@ struct BalanceLoss {
   double factor = 0, loss_factor = 0;
 
   auto views() const { return std::tie(counts, scores, balance, loss, scalars); }
+};
+
+/// What the counts of a step change before the next step, in one layer. If clip.skip is set, nothing is changed.
+///   selection_bias[e] += rate * sign(mean of counts - counts[e]), sign(0) = 0
+///   previous_counts[e] = counts[e], rounded once
+/// `counts` are whole numbers, of which the sign is exact. Source: Wang et al. 2024 (arXiv:2408.15664), algorithm 1.
+struct BalanceUpdate {
+  ConstView counts;           ///< [E] fp64
+  MutView selection_bias{};   ///< [E] accumulate dtype, read and written, or absent
+  MutView previous_counts{};  ///< [E] accumulate dtype, written, or absent
+  ConstView clip;             ///< ClipState in device memory
+  double rate = 0;
+
+  auto views() const { return std::tie(counts, selection_bias, previous_counts, clip); }
 };
 
 }  // namespace ashlar

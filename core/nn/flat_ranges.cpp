@@ -38,6 +38,15 @@ std::vector<ShardedRange> sharded_ranges(const ParameterStore& store, const Flat
   return ranges;
 }
 
+std::vector<ShardedRange> buffer_ranges(const ParameterStore& store, BufferUse use) {
+  std::vector<ShardedRange> ranges;
+  for (const auto& ref : store.buffer_tensors(use)) {
+    ranges.push_back(
+        {.ref = &ref, .size = ref.tensor->size(), .flat_begin = ref.flat_begin, .packed_at = ref.flat_begin});
+  }
+  return ranges;
+}
+
 std::vector<RangeBlock> blocks_of(const ShardedRange& range) {
   const ShardedTensor& tensor = *range.ref->tensor;
   const int64_t C = tensor.cols;

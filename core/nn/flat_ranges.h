@@ -44,6 +44,9 @@ struct ShardedRange {
 /// Returns all non-empty intersections of the store's tensors with `parts`, ordered by tensor name and position.
 std::vector<ShardedRange> sharded_ranges(const ParameterStore& store, const FlatRanges& parts);
 
+/// Returns the buffers of the store with this use as ranges of its buffer_values, ordered by name.
+std::vector<ShardedRange> buffer_ranges(const ParameterStore& store, BufferUse use);
+
 /// A rectangle of a global tensor whose elements are contiguous in a ShardedRange. `offset` is the index of the first
 /// element in that range.
 struct RangeBlock {

@@ -41,6 +41,23 @@ Parameter& ParameterStore::add(std::string name, const Shape& shape, std::vector
   return *parameters_.back();
 }
 
+Buffer& ParameterStore::add_buffer(std::string name, const Shape& shape, BufferUse use) {
+  ASHLAR_CHECK(!buffer_values_, "expected buffers to be added before allocate()");
+  const int64_t rows = shape.rank() == 1 ? 1 : shape.rows();
+  buffers_.push_back(std::make_unique<Buffer>(Buffer{.tensor = {.name = std::move(name),
+                                                                .role = Role::kBias,
+                                                                .global_shape = shape,
+                                                                .rows = rows,
+                                                                .cols = shape.cols(),
+                                                                .init = {.rule = "0"},
+                                                                .axes = replicated_over(Axis::kTensor)},
+                                                     .use = use,
+                                                     .values = {},
+                                                     .flat_begin = buffer_size_}));
+  buffer_size_ += shape.size();
+  return *buffers_.back();
+}
+
 AxisSet Parameter::replica_axes() const {
   const AxisSet axes = tensors.empty() ? kReplicaAxes : tensors.front().axes.replicated_over & kReplicaAxes;
   for (const ShardedTensor& p : tensors) {
@@ -86,7 +103,9 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
     grads_ = ctx.empty(ctx.accumulate(), {flat_size_}, MemoryKind::kGradients);
     ctx.backend.fill({.dst = grads_.mut_view(), .value = 0}, ctx.stream);
     sums_.allocate(ctx);
+    expert_counts_.allocate(ctx);
   }
+  allocate_buffers(ctx, training);
   for (const auto& p : parameters_) {
     const auto of = [&](const Tensor& buffer) {
       return buffer.flat_range(p->flat_offset, p->shape.size()).reshape(p->shape);
@@ -98,6 +117,19 @@ void ParameterStore::allocate(const Ctx& ctx, bool training) {
   std::ranges::sort(sharded_tensors_, {}, name_of_tensor);
   const auto twice = std::ranges::adjacent_find(sharded_tensors_, {}, name_of_tensor);
   ASHLAR_CHECK(twice == sharded_tensors_.end(), "two tensors are named ", twice->tensor->name);
+}
+
+void ParameterStore::allocate_buffers(const Ctx& ctx, bool training) {
+  if (buffers_.empty()) return;
+  buffer_values_ = ctx.empty(ctx.accumulate(), {buffer_size_}, MemoryKind::kParameters);
+  ctx.backend.fill({.dst = buffer_values_.mut_view(), .value = 0}, ctx.stream);
+  for (const auto& buffer : buffers_) {
+    if (buffer->use == BufferUse::kTraining && !training) continue;
+    const Shape& shape = buffer->tensor.global_shape;
+    buffer->values = buffer_values_.flat_range(buffer->flat_begin, shape.size()).reshape(shape);
+    buffer_tensors_[static_cast<size_t>(buffer->use)].push_back({nullptr, &buffer->tensor, buffer->flat_begin});
+  }
+  for (auto& tensors : buffer_tensors_) std::ranges::sort(tensors, {}, name_of_tensor);
 }
 
 void ParameterStore::initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const {

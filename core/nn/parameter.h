@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "core/autograd/ctx.h"
 #include "core/autograd/weight.h"
+#include "core/nn/expert_counts.h"
 #include "core/nn/layer_metrics.h"
 #include "core/nn/tensor_axes.h"
 
@@ -90,6 +92,20 @@ struct Parameter {
   std::optional<SharedVectors> shared_vectors() const;
 };
 
+/// What a buffer is for. kModel: forward needs it, so it is stored, imported and exported with the weights. kTraining:
+/// only training needs it, so it is stored with the optimizer state and absent from a store without training.
+enum class BufferUse : uint8_t { kModel, kTraining };
+
+/// State of a layer that gradients do not train, e.g. the bias with which a router selects experts. It has the
+/// accumulate dtype and starts at zero. Every rank that has the layer has the whole buffer, with the same values.
+/// Optimizers, norms and sums of gradients do not see it.
+struct Buffer {
+  ShardedTensor tensor;
+  BufferUse use = BufferUse::kModel;
+  Tensor values;           ///< in the global shape
+  int64_t flat_begin = 0;  ///< offset in ParameterStore::buffer_values
+};
+
 /// All parameters of a rank, in two flat buffers: values (storage dtype) and main gradients (accumulate dtype). A
 /// parameter has the same offset in both, aligned to 64 elements; gaps are zero. Parameters with equal replica axes are
 /// contiguous. Among parameters with equal replica axes, vectors that several ranks of one replica share come first,
@@ -99,10 +115,12 @@ class ParameterStore {
   /// Adds a parameter whose storage the given tensors share without overlap. The returned reference stays valid. Must
   /// be called before `arrange`.
   Parameter& add(std::string name, const Shape& shape, std::vector<ShardedTensor> tensors);
+  /// Adds a buffer of a layer. The returned reference stays valid. Must be called before `allocate`.
+  Buffer& add_buffer(std::string name, const Shape& shape, BufferUse use);
   /// Assigns each parameter its position in the flat buffers.
   void arrange();
-  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training`, gradients and layer metrics
-  /// are not allocated.
+  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training`, gradients, layer metrics and
+  /// counts of experts are not allocated.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `buffer`, which has any floating dtype and the layout of the values, with the initial values of all tensors.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;
@@ -111,7 +129,7 @@ class ParameterStore {
   void begin_step();
 
   struct ShardedTensorRef {
-    const Parameter* parameter;
+    const Parameter* parameter;  ///< null for a buffer
     const ShardedTensor* tensor;
     int64_t flat_begin;
   };
@@ -120,6 +138,16 @@ class ParameterStore {
   /// Returns all sharded tensors, ordered by name.
   const std::vector<ShardedTensorRef>& sharded_tensors() const { return sharded_tensors_; }
   const ShardedTensorRef* find(std::string_view name) const;
+
+  const std::vector<std::unique_ptr<Buffer>>& buffers() const { return buffers_; }
+  /// Returns the allocated buffers with this use as tensors of the flat tensor `buffer_values`, ordered by name.
+  const std::vector<ShardedTensorRef>& buffer_tensors(BufferUse use) const {
+    return buffer_tensors_[static_cast<size_t>(use)];
+  }
+  const Tensor& buffer_values() const { return buffer_values_; }  ///< undefined without buffers
+
+  ExpertCounts& expert_counts() { return expert_counts_; }
+  const ExpertCounts& expert_counts() const { return expert_counts_; }
 
   /// The metrics that layers have declared.
   LayerMetrics& sums() { return sums_; }
@@ -132,11 +160,16 @@ class ParameterStore {
   static Tensor of(const Tensor& buffer, const ShardedTensorRef& ref);
 
  private:
+  void allocate_buffers(const Ctx& ctx, bool training);
+
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<ShardedTensorRef> sharded_tensors_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::array<std::vector<ShardedTensorRef>, 2> buffer_tensors_;  // by BufferUse
   LayerMetrics sums_;
-  Tensor values_, grads_;
-  int64_t flat_size_ = 0;
+  ExpertCounts expert_counts_;
+  Tensor values_, grads_, buffer_values_;
+  int64_t flat_size_ = 0, buffer_size_ = 0;
 };
 
 }  // namespace ashlar::nn

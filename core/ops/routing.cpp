@@ -82,6 +82,7 @@ BalanceGradient balance_of(const Ctx& ctx, const Tensor& logits, const Tensor& c
                                  .scores = scores.mut_view(),
                                  .lse_squares = b.z,
                                  .entropy = b.entropy,
+                                 .all_counts = b.counts,
                                  .score = o.rule.score,
                                  .sequence_rows = gradient.rows},
                                 ctx.stream);
@@ -90,7 +91,12 @@ BalanceGradient balance_of(const Ctx& ctx, const Tensor& logits, const Tensor& c
   if (wanted) gradient.coefficients = ctx.empty(ctx.accumulate(), {S, E});
   const Tensor unread = b.loss ? Tensor{} : ctx.empty(DType::kFloat64, Shape{1});
   if (unread) ctx.backend.fill({.dst = unread.mut_view(), .value = 0}, ctx.stream);
-  ctx.backend.balance_loss({.counts = b.previous_counts ? b.previous_counts : counts.view(),
+  Tensor previous;
+  if (b.previous_counts) {
+    previous = ctx.empty(DType::kFloat64, {1, E});
+    ctx.backend.copy({.src = b.previous_counts, .dst = previous.mut_view()}, ctx.stream);
+  }
+  ctx.backend.balance_loss({.counts = previous ? previous.view() : counts.view(),
                             .scores = scores.view(),
                             .balance = mut_view_or_none(gradient.coefficients),
                             .loss = b.loss ? b.loss : unread.mut_view(),

@@ -16,15 +16,17 @@ Var router_logits(const Ctx& ctx, const Var& x, Weight& w, Weight* bias);
 /// the step (StepScalars::inv_tokens in ctx.scalars).
 struct BalanceOptions {
   int64_t sequence_rows = 1;       ///< rows of a sequence
-  ConstView previous_counts{};     ///< [1, E] fp64: counts of the previous step; absent: the counts of each sequence
+  ConstView previous_counts{};     ///< [E] fp64 or accumulate dtype: counts of the previous step; absent: the counts of
+                                   ///< each sequence
   double factor = 0;               ///< factor of the balance loss in the objective
   double z_factor = 0;             ///< factor of the mean of lse^2 in the objective
   double loss_factor = 1;          ///< factor of the sum over rows that is added to `loss`
   MutView loss{}, z{}, entropy{};  ///< [1] fp64, accumulated, or absent: sums over rows of BalanceLoss, of lse^2 and of
                                    ///< the entropy of p
+  MutView counts{};                ///< [E] fp64, accumulated, or absent: number of choices of each expert
   bool adds_gradient = true;  ///< true on one tensor rank only, since the ranks' gradients of the logits are summed
 
-  bool active() const { return factor != 0 || z_factor != 0 || loss || z || entropy; }
+  bool active() const { return factor != 0 || z_factor != 0 || loss || z || entropy || counts; }
 };
 
 struct RouteOptions {

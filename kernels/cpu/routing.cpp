@@ -83,7 +83,7 @@ inline bool from_chosen_logits(const RouterRule& rule) {
 }
 /// True if the selection values are scores and not logits.
 inline bool selects_by_score(const RouteForward& a) {
-  return a.selection_bias || a.rule.group_score == GroupScore::kTopTwo;
+  return a.selection_bias || (a.rule.groups > 1 && a.rule.group_score == GroupScore::kTopTwo);
 }
 
 /// Number of partial sums of the statistics: two per block of rows, and two per expert if a sequence has more than one
@@ -91,6 +91,12 @@ inline bool selects_by_score(const RouteForward& a) {
 inline int64_t router_partials(const RouterStatistics& a) {
   const int64_t blocks = router_blocks(a.sequence_rows);
   return a.counts.rows * blocks * (2 + (blocks > 1 ? 2 * a.logits.cols : 0));
+}
+
+/// A sum of scores that all underflow counts as 1.
+template <typename A>
+A divisor_of(A sum) {
+  return sum == A{0} ? A{1} : sum;
 }
 
 inline double inv_tokens(const ConstView& scalars) { return scalars ? struct_of<StepScalars>(scalars).inv_tokens : 1; }
@@ -267,7 +273,7 @@ HWY_INLINE ChosenWeights<A> chosen_weights(const RouterRule& rule, const A* logi
   if (!rule.renormalize) return of_row;
   of_row.sum = 0;
   for (int64_t j = 0; j < k; ++j) of_row.sum += q[j];
-  of_row.divisor = std::max(of_row.sum, static_cast<A>(rule.sum_floor)) + static_cast<A>(rule.sum_eps);
+  of_row.divisor = divisor_of(std::max(of_row.sum, static_cast<A>(rule.sum_floor)) + static_cast<A>(rule.sum_eps));
   for (int64_t j = 0; j < k; ++j) q[j] /= of_row.divisor;
   return of_row;
 }
@@ -379,7 +385,7 @@ void route_backward_row(const RouteBackward& a, double z_scale, int64_t n, const
     } else if (softmax) {
       std::copy_n(balance, E, grad);
     } else {
-      const auto total = hn::Set(d, sum_row(sigmoids, E));
+      const auto total = hn::Set(d, divisor_of(sum_row(sigmoids, E)));
       const auto mean = hn::Div(hn::Set(d, dot_row(balance, sigmoids, E)), total);
       for_lanes(d, E, [&](int64_t c, auto part) ASHLAR_SIMD {
         store(d, hn::Div(hn::Sub(load(d, balance + c, part), mean), total), grad + c, part);
@@ -463,7 +469,7 @@ void add_row_statistics(const RouterStatistics& a, int64_t n, const RouterScratc
   }
   if (!softmax) {
     sigmoid_row<A>(logits, E, p, nullptr);
-    const auto total = hn::Set(d, sum_row(p, E));
+    const auto total = hn::Set(d, divisor_of(sum_row(p, E)));
     for_lanes(d, E,
               [&](int64_t c, auto part) ASHLAR_SIMD { store(d, hn::Div(load(d, p + c, part), total), p + c, part); });
   }
@@ -518,6 +524,8 @@ void router_statistics_impl(const RouterStatistics& a, Threads& threads, std::by
   }
   if (a.lse_squares) *row_of<double>(a.lse_squares, 0) += lse_squares;
   if (a.entropy) *row_of<double>(a.entropy, 0) += entropy;
+  for (int64_t s = 0; s < sequences && a.all_counts; ++s)
+    add_doubles(row_of<double>(a.counts, s), E, row_of<double>(a.all_counts, 0));
 }
 
 }  // namespace HWY_NAMESPACE
@@ -530,6 +538,21 @@ namespace {
 
 int64_t scratch_bytes(const ConstView& logits, const Threads& threads) {
   return threads.size() * RouterScratch::bytes(logits.cols, logits.dtype);
+}
+
+template <typename A>
+void update_balance(const BalanceUpdate& a) {
+  const int64_t E = a.counts.size();
+  const double* counts = row_of<double>(a.counts, 0);
+  const double total = std::accumulate(counts, counts + E, 0.0);
+  const A rate = static_cast<A>(a.rate);
+  for (int64_t e = 0; e < E && a.selection_bias; ++e) {
+    const double scaled = counts[e] * static_cast<double>(E);  // compared with E times the mean
+    A& bias = row_of<A>(a.selection_bias, 0)[e];
+    if (scaled < total) bias += rate;
+    if (scaled > total) bias -= rate;
+  }
+  for (int64_t e = 0; e < E && a.previous_counts; ++e) row_of<A>(a.previous_counts, 0)[e] = static_cast<A>(counts[e]);
 }
 
 template <typename A>
@@ -582,6 +605,12 @@ void CpuBackend::launch(const BalanceLoss& args, Stream&) {
     }
   }
   *static_cast<double*>(args.loss.data) += static_cast<double>(E) * args.loss_factor * sum;
+}
+
+void CpuBackend::launch(const BalanceUpdate& args, Stream&) {
+  if (struct_of<ClipState>(args.clip).skip != 0) return;
+  const DType dtype = args.selection_bias ? args.selection_bias.dtype : args.previous_counts.dtype;
+  dtype == DType::kFloat64 ? update_balance<double>(args) : update_balance<float>(args);
 }
 
 }  // namespace ashlar::cpu

@@ -54,12 +54,18 @@ struct RowSoftmax {
   __device__ __forceinline__ A lse() const { return max + logarithm(sum); }
 };
 
-/// Returns the sum of the sigmoids of a row. The whole warp must call it.
+/// A sum of scores that all underflow counts as 1.
+template <typename A>
+__device__ __forceinline__ A divisor_of(A sum) {
+  return sum == A{0} ? A{1} : sum;
+}
+
+/// Returns the sum of the sigmoids of a row, by which they are divided. The whole warp must call it.
 template <typename A>
 __device__ __forceinline__ A sum_sigmoids(const A* row, int experts, int lane) {
   A sum = 0;
   for (int e = lane; e < experts; e += 32) sum += Sigmoid<A>(row[e]).score;
-  return warp_reduce(sum, Add());
+  return divisor_of(warp_reduce(sum, Add()));
 }
 
 /// How chosen experts are weighted: the part of RouterRule that choices do not depend on.
@@ -105,7 +111,7 @@ struct ChosenShares {
     for (int j = lane; j < k; j += 32) sum += score(row[chosen[j]]);
     sum = warp_reduce(sum, Add());
     sum_in_divisor = !(sum < rule.floor);
-    divisor = (sum_in_divisor ? sum : rule.floor) + rule.eps;
+    divisor = divisor_of((sum_in_divisor ? sum : rule.floor) + rule.eps);
   }
 
   __device__ __forceinline__ A score(A logit) const { return sigmoid ? Sigmoid<A>(logit).score : softmax.p(logit); }

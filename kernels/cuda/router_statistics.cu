@@ -103,11 +103,11 @@ __global__ void __launch_bounds__(kThreads, 3) router_partials_kernel(Statistics
 
 struct StatisticsSums {
   Rows<double> counts, scores;
-  double *lse_squares, *entropy;  ///< null if absent
+  double *lse_squares, *entropy, *all_counts;  ///< null if absent
 };
 
-/// Block (s, t) adds the sums of the blocks of sequence s for 64 columns of counts and scores. Block (0, last) adds the
-/// two totals of all sequences.
+/// Block (s, t) adds the sums of the blocks of sequence s for 64 columns of counts and scores. Blocks (0, t) also add
+/// the counts of all sequences, and block (0, last) the two totals.
 __global__ void __launch_bounds__(kSumLanes* kSumWarps)
     router_sums_kernel(const double* partial, int64_t sequences, int64_t parts, int64_t experts, StatisticsSums out) {
   const Rows<const double> rows{partial, sums_width(experts)};
@@ -117,6 +117,11 @@ __global__ void __launch_bounds__(kSumLanes* kSumWarps)
                 [&](int64_t column, double sum) {
                   (column < experts ? out.counts[s] : out.scores[s] - experts)[column] = sum;
                 });
+    const int64_t first = int64_t{blockIdx.y} * kSumLanes * kWidth<double>;
+    if (s != 0 || out.all_counts == nullptr || first >= experts) return;
+    __syncthreads();
+    sum_columns(rows, 0, sequences * parts, first, experts, true,
+                [&](int64_t column, double sum) { out.all_counts[column] += sum; });
   } else if (s == 0) {
     sum_columns(rows, 0, sequences * parts, 2 * experts, 2 * experts + 2, true, [&](int64_t column, double sum) {
       double* const to = column == 2 * experts ? out.lse_squares : out.entropy;
@@ -164,6 +169,27 @@ __global__ void __launch_bounds__(kBalanceThreads) balance_loss_kernel(Balance a
   *loss += a.experts * a.loss_factor * total;
 }
 
+/// Launched with one block: the sum of the counts, then a thread per expert.
+template <typename A>
+__global__ void __launch_bounds__(kThreads) balance_update_kernel(const double* counts, int experts, A* selection_bias,
+                                                                  A* previous_counts, const ClipState* clip, A rate) {
+  ASHLAR_SHARED(double, sums, [kWarps]);
+  if (clip->skip != 0) return;
+  const auto thread = static_cast<int>(threadIdx.x);
+  double own = 0;
+  for (int e = thread; e < experts; e += kThreads) own += counts[e];
+  own = warp_reduce(own, Add());
+  if (thread % 32 == 0) sums[thread / 32] = own;
+  __syncthreads();
+  double total = 0;
+  for (int w = 0; w < kWarps; ++w) total += sums[w];
+  for (int e = thread; e < experts; e += kThreads) {
+    const double scaled = counts[e] * experts;  // compared with E times the mean
+    if (selection_bias != nullptr && scaled != total) selection_bias[e] += scaled < total ? rate : -rate;
+    if (previous_counts != nullptr) previous_counts[e] = narrow<A>(counts[e]);
+  }
+}
+
 }  // namespace
 
 void CudaBackend::launch(const RouterStatistics& args, Stream& stream) {
@@ -193,7 +219,8 @@ void CudaBackend::launch(const RouterStatistics& args, Stream& stream) {
   const StatisticsSums sums{.counts = rows_of<double>(args.counts),
                             .scores = rows_of<double>(args.scores),
                             .lse_squares = static_cast<double*>(args.lse_squares.data),
-                            .entropy = static_cast<double*>(args.entropy.data)};
+                            .entropy = static_cast<double*>(args.entropy.data),
+                            .all_counts = static_cast<double*>(args.all_counts.data)};
   run_kernel(stream,
              {.name = "router_sums",
               .grid = {static_cast<unsigned>(S), blocks_for(2 * E, kSumLanes * kWidth<double>) + 1},
@@ -214,6 +241,18 @@ void CudaBackend::launch(const BalanceLoss& args, Stream& stream) {
     using A = decltype(t);
     run_kernel(stream, {.name = "balance_loss", .grid = 1U, .block = unsigned{kBalanceThreads}}, balance_loss_kernel<A>,
                balance, rows_of<A>(args.balance), args.loss.as<double>());
+  });
+}
+
+void CudaBackend::launch(const BalanceUpdate& args, Stream& stream) {
+  const ConstView state = args.selection_bias ? args.selection_bias : args.previous_counts;
+  if (!state) return;
+  with_accumulate(state.dtype, [&](auto t) {
+    using A = decltype(t);
+    run_kernel(stream, {.name = "balance_update", .grid = 1U, .block = unsigned{kThreads}}, balance_update_kernel<A>,
+               static_cast<const double*>(args.counts.data), static_cast<int>(args.counts.size()),
+               static_cast<A*>(args.selection_bias.data), static_cast<A*>(args.previous_counts.data),
+               static_cast<const ClipState*>(args.clip.data), static_cast<A>(args.rate));
   });
 }
 

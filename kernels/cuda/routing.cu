@@ -170,7 +170,7 @@ void CudaBackend::launch(const RouteForward& args, Stream& stream) {
   with_accumulate(args.logits.dtype, [&](auto t) {
     using A = decltype(t);
     const RouterRule& rule = args.rule;
-    const bool top_two = rule.group_score == GroupScore::kTopTwo;
+    const bool top_two = rule.groups > 1 && rule.group_score == GroupScore::kTopTwo;
     const Route<A> route{.logits = rows_of<A>(args.logits),
                          .selection_bias = static_cast<const A*>(args.selection_bias.data),
                          .expert_scale = ExpertScales<A>::of(args.expert_scale),

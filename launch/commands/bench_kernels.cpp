@@ -392,6 +392,11 @@ class Bench {
     time("balance_loss", {counts, scores, balance}, [&] {
       backend_.balance_loss({.counts = counts, .scores = scores, .balance = balance, .loss = entropy}, *stream_);
     });
+    const MutView clip = memory(DType::kUInt8, 1, sizeof(ClipState));
+    backend_.set_struct(SetStruct::of(ClipState{}, clip), *stream_);
+    time("balance_update", {counts, bias, bias}, [&] {
+      backend_.balance_update({.counts = counts, .selection_bias = bias, .clip = clip, .rate = 1e-3}, *stream_);
+    });
   }
 
   void expert_rows() {

@@ -56,9 +56,9 @@ bool quoted_type(const KeySpec& s) {
 std::string KeySpec::name() const { return str_cat(section, ".", key); }
 
 Scope scope_of(const KeySpec& spec) {
-  // The losses of the router are part of the training, and the place of experts of the mesh, unlike the other keys of
-  // their section.
-  for (const char* other : {"moe.balance", "moe.balance_coef", "moe.z_coef", "moe.tensor"})
+  // The losses of the router and the rate of its bias are part of the training, and the place of experts of the mesh,
+  // unlike the other keys of their section.
+  for (const char* other : {"moe.balance", "moe.balance_coef", "moe.bias_rate", "moe.z_coef", "moe.tensor"})
     if (spec.name() == other) return Scope::kModel;
   for (const SectionDoc& section : sections())
     if (std::string_view(section.section) == spec.section) return section.scope;

@@ -89,6 +89,10 @@ constexpr Condition kRenormalized = {
 constexpr Condition kGroups = {"moe.groups is above 1",
                                [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.groups > 1; },
                                "moe.experts|moe.groups"};
+constexpr Condition kSelectionBias = {
+    "moe.selection_bias = true",
+    [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.selection_bias; },
+    "moe.experts|moe.selection_bias"};
 constexpr Condition kShared = {
     "moe.shared_d_ff is above 0",
     [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.shared_d_ff > 0; },
@@ -252,9 +256,19 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "moe", .key = "tensor", .member = MEMBER(model.moe.tensor), .fallback = "slices", .when = kMoe,
      .doc = "How tensor ranks share the experts of a layer. slices: each has a slice of every expert, and moe.d_ff is "
             "divided. experts: each has whole experts of its own, which suits many narrow experts."},
+    {.section = "moe", .key = "selection_bias", .member = MEMBER(model.moe.selection_bias), .fallback = "false",
+     .when = kMoe,
+     .doc = "A number for each expert that is added to its score where experts and groups are chosen, and never to a "
+            "weight. Gradients do not train it: after each step it moves by moe.bias_rate, up if the expert had fewer "
+            "choices than the mean in the global batch, down if it had more (DeepSeek V3). Then balance \"none\" or a "
+            "small balance_coef is usual."},
+    {.section = "moe", .key = "bias_rate", .member = MEMBER(model.moe.bias_rate), .fallback = "1e-3", .low = 0,
+     .high = 1, .when = kSelectionBias,
+     .doc = "By how much the selection bias moves in a step; 0 keeps it as it is."},
     {.section = "moe", .key = "balance", .member = MEMBER(model.moe.balance), .fallback = "sequence", .when = kMoe,
-     .doc = "Balance loss E * sum over experts of f * P, per sequence: f is an expert's share of the choices, P the "
-            "mean of its scores divided by their sum. It is 1 if all experts are chosen equally often. The mean over "
+     .doc = "Balance loss E * sum over experts of f * P: f is an expert's share of the choices, P the mean of its "
+            "scores divided by their sum. It is 1 if all experts are chosen equally often. sequence: f is of each "
+            "sequence. previous: f is of the global batch of the previous step, and 0 in the first. The mean over "
             "tokens and layers does not depend on the mesh or the micro-batch, unlike a loss per micro-batch."},
     {.section = "moe", .key = "balance_coef", .member = MEMBER(model.moe.balance_coef), .fallback = "0.01", .low = 0,
      .high = 1e3, .when = kMoe, .doc = "Factor of the balance loss, which is not part of the logged loss."},

@@ -17,11 +17,14 @@ namespace {
 constexpr int64_t kNumLosses = 2;      // loss and z-loss: if one is not finite, the update is skipped
 constexpr int64_t kReportsAtOnce = 2;  // reports of the current and of the previous step
 
-/// The first bytes of a report in pinned memory. The fp64 values of the layers' metrics follow.
+/// The first bytes of a report in pinned memory. The fp64 values of the layers' metrics and the counts of experts
+/// follow.
 struct PinnedReport {
   LossStats losses;
   ClipState clip;
 };
+
+constexpr AxisSet kCountAxes = kReplicaAxes | Axis::kPipeline;  // over which counts of experts are added
 
 double divisor_of(const StepCounts& counts) { return static_cast<double>(std::max<int64_t>(counts.valid_targets, 1)); }
 
@@ -68,7 +71,9 @@ Engine::Engine(Backend& backend, Stream& stream, mesh::Mesh& mesh, const EngineO
     const auto n = static_cast<int64_t>(norms_->names().size());
     squares_ = ctx_.empty(DType::kFloat64, {n + kNumLosses}, MemoryKind::kWorkspace);
     kept_ = ctx_.empty(DType::kFloat64, {n}, MemoryKind::kWorkspace);
-    const auto report_bytes = static_cast<int64_t>(sizeof(PinnedReport)) + 8 * store_.sums().values().size();
+    if (store_.expert_counts().values()) mesh.group(kCountAxes);
+    const int64_t numbers = std::ssize(store_.sums().declared()) + store_.expert_counts().size();
+    const auto report_bytes = static_cast<int64_t>(sizeof(PinnedReport)) + 8 * numbers;
     for (int i = 0; i < kReportsAtOnce; ++i) {
       reports_.push_back(
           {.pinned = ctx_.empty(DType::kUInt8, {report_bytes}, MemoryKind::kPinned), .arrived = backend.make_event()});
@@ -150,9 +155,15 @@ void Engine::backward(std::span<const pipeline::MicroBatch> micro_batches, int64
   // 2. Sums the gradients over micro-batches, then over replicas, then over ranks with replicated parameters.
   ctx_.set_struct(LossStats{}, stats_);
   store_.sums().begin_step(ctx_);
+  store_.expert_counts().begin_step(ctx_);
   run(options_.schedule, micro_batches);
   replicas_->finish();
   shared_->sum_gradients(ctx_, optimizer_->ranges());
+  if (const Tensor& choices = store_.expert_counts().values()) {
+    mesh_.group(kCountAxes)
+        .all_reduce({.in = choices.view(), .out = choices.mut_view(), .op = comm::ReduceOp::kSum}, ctx_.stream)
+        .wait(ctx_.stream);
+  }
 }
 
 void Engine::reduce_norm() {
@@ -180,6 +191,9 @@ void Engine::reduce_norm() {
   ctx_.backend.copy_to_host(clip_.view(), host + offsetof(PinnedReport, clip), ctx_.stream);
   if (const Tensor& sums = store_.sums().values())
     ctx_.backend.copy_to_host(sums.view(), host + sizeof(PinnedReport), ctx_.stream);
+  if (const Tensor& choices = store_.expert_counts().values())
+    ctx_.backend.copy_to_host(choices.view(), host + sizeof(PinnedReport) + 8 * store_.sums().declared().size(),
+                              ctx_.stream);
   ctx_.stream.record(*report.arrived);
 }
 
@@ -190,10 +204,18 @@ StepReport Engine::take_report() {
   PinnedReport read;
   const auto* const host = static_cast<const std::byte*>(report.pinned.view().data);
   std::memcpy(&read, host, sizeof(read));
-  std::vector<double> own(store_.sums().declared().size());
-  const std::span<std::byte> own_bytes = std::as_writable_bytes(std::span(own));  // empty if no layer declares a sum
-  std::ranges::copy_n(host + sizeof(read), std::ssize(own_bytes), own_bytes.begin());
-  return {.losses = tells_losses() ? read.losses : LossStats{}, .layers = sums_->of_rank(own), .clip = read.clip};
+  const auto* next = host + sizeof(read);
+  const auto numbers = [&](size_t count) {
+    std::vector<double> values(count);
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
+    std::ranges::copy_n(std::exchange(next, next + bytes.size()), std::ssize(bytes), bytes.begin());
+    return values;
+  };
+  const std::vector<double> own = numbers(store_.sums().declared().size());
+  return {.losses = tells_losses() ? read.losses : LossStats{},
+          .layers = sums_->of_rank(own),
+          .clip = read.clip,
+          .expert_counts = numbers(static_cast<size_t>(store_.expert_counts().size()))};
 }
 
 StepResult Engine::result_of(const StepReport& report, const StepMessage& all, const StepCounts& counts) const {
@@ -208,7 +230,8 @@ StepResult Engine::result_of(const StepReport& report, const StepMessage& all, c
           .clip_scale = report.clip.clip_scale,
           .tokens = counts.tokens,
           .valid_targets = counts.valid_targets,
-          .layers = sums_->metrics(all.layers, counts)};
+          .layers = sums_->metrics(all.layers, counts),
+          .expert_counts = report.expert_counts};
 }
 
 StepResult Engine::forward_backward(std::span<const pipeline::MicroBatch> micro_batches, int64_t step) {
@@ -279,6 +302,7 @@ void Engine::update(int64_t step, double lr) {
   wait_param_sync();
   if (state_read_ != nullptr) ctx_.stream.wait_for(*std::exchange(state_read_, nullptr));
   optimizer_->step(ctx_, clip_.view());
+  store_.expert_counts().update(ctx_, clip_.view());
   start_param_sync();
 }
 

@@ -53,13 +53,17 @@ struct StepResult {
   int64_t tokens = 0;  ///< number of tokens processed, whether or not their targets are valid
   int64_t valid_targets = 0;
   std::vector<std::pair<std::string, double>> layers;  ///< values of the metrics declared by layers (nn::LayerMetrics)
+  /// The number of choices of each expert by all tokens of the step: [ModelConfig::expert_layers(), moe.experts], whole
+  /// numbers, row i for the i-th layer that has experts (nn::ExpertCounts). Empty in a model without experts.
+  std::vector<double> expert_counts;
 };
 
 /// This rank's part of the result of a step, in host memory.
 struct StepReport {
-  LossStats losses;              ///< this rank's part of the sums of losses
-  nn::LayerMetricValues layers;  ///< this rank's values of the metrics that layers declare
-  ClipState clip;                ///< clip state of the whole model, the same on all ranks
+  LossStats losses;                   ///< this rank's part of the sums of losses
+  nn::LayerMetricValues layers;       ///< this rank's values of the metrics that layers declare
+  ClipState clip;                     ///< clip state of the whole model, the same on all ranks
+  std::vector<double> expert_counts;  ///< of the whole model and the global batch, the same on all ranks
 };
 
 /// This rank's part of a model, with its parameters, optimizer and training step. The trainer, benchmarks, evaluation
@@ -172,7 +176,7 @@ class Engine {
   Tensor squares_;  // fp64: sums of squares by tensor, then loss and z-loss
   Tensor kept_;     // fp64: copy of the sums by tensor, no longer updated once a step is skipped
   struct Report {
-    Tensor pinned;  // host memory: LossStats and ClipState, then the values of the layers' metrics
+    Tensor pinned;  // host memory: LossStats and ClipState, then the layers' metrics, then the counts of experts
     std::unique_ptr<Event> arrived;
   };
   std::vector<Report> reports_;  // kReportsAtOnce buffers, used in turn

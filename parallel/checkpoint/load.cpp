@@ -18,6 +18,8 @@
 namespace ashlar::checkpoint {
 namespace {
 
+using Kind = ExpectedTensor::Kind;
+
 constexpr int64_t kBufferElems = int64_t{1} << 18;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return str_cat("[", absl::StrJoin(shape, ", "), "]"); }
@@ -28,27 +30,35 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-/// Returns the tensors of the model, ordered by name: the union of the tensors of all ranks.
+/// Returns the tensors and buffers of the model, ordered by name: the union of those of all ranks.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
-  for (const auto& ref : store.sharded_tensors()) {
-    const std::vector<int64_t> dims = dims_of(ref.tensor->global_shape);
-    lines.push_back(str_cat(dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.tensor->name));
-  }
-  std::map<std::string, std::vector<int64_t>> all;
+  const auto add = [&](Kind kind, const std::vector<nn::ParameterStore::ShardedTensorRef>& refs) {
+    for (const auto& ref : refs) {
+      const std::vector<int64_t> dims = dims_of(ref.tensor->global_shape);
+      lines.push_back(
+          str_cat(static_cast<int>(kind), " ", dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.tensor->name));
+    }
+  };
+  add(Kind::kTrained, store.sharded_tensors());
+  add(Kind::kBuffer, store.buffer_tensors(nn::BufferUse::kModel));
+  add(Kind::kTrainingState, store.buffer_tensors(nn::BufferUse::kTraining));
+  std::map<std::string, ExpectedTensor> all;
   for (std::string& line : comm::unite_texts(ranks, std::move(lines))) {
     std::istringstream in(std::move(line));
+    ExpectedTensor tensor;
+    int kind = 0;
     size_t num_dims = 0;
-    in >> num_dims;
-    std::vector<int64_t> dims(num_dims);
-    for (int64_t& dim : dims) in >> dim;
-    std::string name;
-    std::getline(in.ignore(), name);
-    const auto at = all.emplace(name, dims).first;
-    ASHLAR_CHECK(at->second == dims, "ranks differ in the shape of ", name);
+    in >> kind >> num_dims;
+    tensor.kind = static_cast<Kind>(kind);
+    tensor.shape.resize(num_dims);
+    for (int64_t& dim : tensor.shape) in >> dim;
+    std::getline(in.ignore(), tensor.name);
+    const auto at = all.emplace(tensor.name, tensor).first;
+    ASHLAR_CHECK(at->second == tensor, "ranks differ in the shape of ", tensor.name);
   }
   std::vector<ExpectedTensor> model;
-  for (const auto& [name, shape] : all) model.push_back({name, shape});
+  for (const auto& [name, tensor] : all) model.push_back(tensor);
   return model;
 }
 
@@ -115,22 +125,31 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
                       " master weights and optimizer state, but this run uses ", io::name_of(expected),
                       "; set run.dtype as in the run that wrote the checkpoint, or start a new run with run.init_from");
   }
+  size_t expected_states = 0;
+  const auto expect = [&](const ExpectedTensor& tensor, const std::string& name, std::string_view what) {
+    ++expected_states;
+    const TensorRecord* state = reader.find(name);
+    if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) return;
+    throw damaged_error("checkpoint", printable(reader.path().string()), " has no optimizer state tensor ",
+                        printable(name), " of shape ", shape_text(tensor.shape), what, "; use another checkpoint");
+  };
   for (const ExpectedTensor& tensor : model) {
-    for (const auto& [name, buffer] : optimizer.state()) {
-      const std::string expected_name = str_cat(tensor.name, ".", name.suffix);
-      const TensorRecord* state = reader.find(expected_name);
-      if (state && state->group == Group::kOptimizer && state->shape == tensor.shape) continue;
-      throw damaged_error("checkpoint", printable(reader.path().string()), " has no optimizer state tensor ",
-                          printable(expected_name), " of shape ", shape_text(tensor.shape), " (the ", name.description,
-                          " of ", kind, "); use another checkpoint");
-    }
+    if (tensor.kind == Kind::kTrainingState) expect(tensor, tensor.name, "");
+    for (const auto& [name, buffer] : optimizer.state())
+      if (tensor.kind == Kind::kTrained)
+        expect(tensor, str_cat(tensor.name, ".", name.suffix), str_cat(" (the ", name.description, " of ", kind, ")"));
   }
-  if (num_states != optimizer.state().size() * model.size()) {
-    throw damaged_error("checkpoint", printable(reader.path().string()), " has ", num_states,
-                        " optimizer state tensors, expected ", optimizer.state().size() * model.size(), ": ", kind,
-                        " keeps ", optimizer.state().size(), " for each of the model's ", model.size(),
-                        " tensors; use another checkpoint");
+  if (num_states != expected_states) {
+    throw damaged_error(
+        "checkpoint", printable(reader.path().string()), " has ", num_states, " optimizer state tensors, expected ",
+        expected_states, ": ", kind, " keeps ", optimizer.state().size(), " for each of the model's ",
+        std::ranges::count(model, Kind::kTrained, &ExpectedTensor::kind), " tensors; use another checkpoint");
   }
+}
+
+void fill_buffers(const Ctx& ctx, const LoadArgs& args, nn::BufferUse use, FiniteCheck& finite) {
+  for (const auto& range : nn::buffer_ranges(args.store, use))
+    fill_range(ctx, args.reader, range, "", {.data = args.store.buffer_values()}, finite);
 }
 
 void fill_weights(const Ctx& ctx, const LoadArgs& args, FiniteCheck& finite) {
@@ -142,17 +161,20 @@ void fill_weights(const Ctx& ctx, const LoadArgs& args, FiniteCheck& finite) {
     for (const auto& range : nn::sharded_ranges(args.store, nn::FlatRanges::whole(args.store)))
       fill_range(ctx, args.reader, range, "", {.data = args.store.values()}, finite);
   }
+  fill_buffers(ctx, args, nn::BufferUse::kModel, finite);
 }
 
 }  // namespace
 
 void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model) {
   std::map<std::string_view, const ExpectedTensor*> expected;
-  for (const ExpectedTensor& tensor : model) expected.emplace(tensor.name, &tensor);
+  for (const ExpectedTensor& tensor : model)
+    if (tensor.kind != Kind::kTrainingState) expected.emplace(tensor.name, &tensor);
   std::vector<std::string> missing;
   std::vector<std::string> extra;
   std::vector<std::string> misshaped;
   for (const ExpectedTensor& tensor : model) {
+    if (tensor.kind == Kind::kTrainingState) continue;
     const TensorRecord* got = reader.find(tensor.name);
     if (got == nullptr || got->group != Group::kWeights) {
       missing.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
@@ -218,6 +240,7 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
       const std::string suffix = str_cat(".", name.suffix);
       for (const auto& range : args.optimizer->ranges()) fill_range(ctx, args.reader, range, suffix, tensor, finite);
     }
+    fill_buffers(ctx, args, nn::BufferUse::kTraining, finite);
   });
   finite.throw_if_met(args.ranks, args.reader.path());
   return *args.reader.state();

@@ -17,6 +17,9 @@ namespace ashlar::checkpoint {
 struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
+  enum class Kind { kTrained, kBuffer, kTrainingState } kind = Kind::kTrained;  ///< buffers: by nn::BufferUse
+
+  bool operator==(const ExpectedTensor&) const = default;
 };
 
 /// Compares the weights of a checkpoint with the weights of the model. Throws an input error that lists, in one line,
@@ -34,7 +37,7 @@ struct LoadArgs {
   optim::Optimizer* optimizer = nullptr;
 };
 
-/// Fills the weights from a checkpoint that was written on any mesh. Called by all ranks; each rank reads the blocks
+/// Fills the weights and buffers from a checkpoint that was written on any mesh. Called by all ranks; each rank reads the blocks
 /// that it needs. With an optimizer, the function fills this rank's shard of the master weights and copies the shard to
 /// the params; the optimizer state does not change. The caller must then all-gather the other params from the other
 /// replicas (zero::DataParallel::start_param_sync, wait_param_sync). Without an optimizer, the function fills all

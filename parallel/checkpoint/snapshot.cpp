@@ -28,15 +28,15 @@ int64_t bytes_of(const Tensor& tensor) { return tensor.size() * size_of(tensor.d
 
 std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
   struct BufferToStore {
+    std::span<const nn::ShardedRange> ranges;
     nn::FlatTensor buffer;
     std::string suffix;
   };
   std::vector<File> files;
-  const auto add = [&](Group group, std::span<const nn::ShardedRange> ranges,
-                       const std::vector<BufferToStore>& buffers) {
+  const auto add = [&](Group group, const std::vector<BufferToStore>& buffers) {
     File file{.group = group, .name = file_name(group, source.rank)};
     for (const BufferToStore& s : buffers) {
-      for (const nn::ShardedRange& range : ranges) {
+      for (const nn::ShardedRange& range : s.ranges) {
         const nn::ShardedTensor& tensor = *range.ref->tensor;
         if (!tensor.main_replica) continue;  // another rank has the same values and writes them
         io::TensorSpec global{.name = tensor.name + s.suffix, .dtype = io::to_file_dtype(s.buffer.data.dtype())};
@@ -54,14 +54,21 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
     }
     if (!file.blocks.empty()) files.push_back(std::move(file));
   };
+  const std::vector<nn::ShardedRange> of_model = nn::buffer_ranges(source.store, nn::BufferUse::kModel);
+  const std::vector<nn::ShardedRange> of_training = nn::buffer_ranges(source.store, nn::BufferUse::kTraining);
+  const auto buffers = [&](const std::vector<nn::ShardedRange>& ranges) {
+    return BufferToStore{ranges, {.data = source.store.buffer_values()}, ""};
+  };
   if (const optim::Optimizer* optimizer = source.optimizer; optimizer != nullptr) {
-    add(Group::kWeights, optimizer->ranges(), {{optimizer->master(), ""}});
+    const std::vector<nn::ShardedRange>& own = optimizer->ranges();
+    add(Group::kWeights, {{own, optimizer->master(), ""}, buffers(of_model)});
     std::vector<BufferToStore> state;
-    for (const auto& [name, tensor] : optimizer->state()) state.push_back({tensor, str_cat(".", name.suffix)});
-    add(Group::kOptimizer, optimizer->ranges(), state);
+    for (const auto& [name, tensor] : optimizer->state()) state.push_back({own, tensor, str_cat(".", name.suffix)});
+    state.push_back(buffers(of_training));
+    add(Group::kOptimizer, state);
   } else {
     const std::vector<nn::ShardedRange> all = nn::sharded_ranges(source.store, nn::FlatRanges::whole(source.store));
-    add(Group::kWeights, all, {{{.data = source.store.values()}, ""}});
+    add(Group::kWeights, {{all, {.data = source.store.values()}, ""}, buffers(of_model)});
   }
   return files;
 }

@@ -11,10 +11,17 @@
 
 namespace ashlar::model {
 
+namespace {
+
+ConstView view_of(const nn::Buffer* buffer) { return buffer == nullptr ? ConstView{} : view_or_none(buffer->values); }
+
+}  // namespace
+
 Experts::Experts(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp)
     : config_(config),
       moe_(config.moe),
       layer_(layer),
+      count_row_(config.expert_layers_before(layer)),
       tp_(tp),
       layout_(expert_layout(config.moe, tp)),
       name_(str_cat("blocks.", layer, ".moe.")) {
@@ -54,6 +61,16 @@ void Experts::add_inputs(nn::ParameterStore& store) {
                                  .axes = nn::replicated_and_summed_over(Axis::kTensor)};
     router_bias_ = &store.add(bias.name, Shape{moe_.experts}, {bias});
   }
+  if (moe_.selection_bias)
+    selection_bias_ = &store.add_buffer(name_ + "router.selection_bias", Shape{moe_.experts}, nn::BufferUse::kModel);
+  if (moe_.balance == Balance::kPrevious)
+    previous_counts_ =
+        &store.add_buffer(name_ + "router.previous_counts", Shape{moe_.experts}, nn::BufferUse::kTraining);
+  counts_ = &store.expert_counts();
+  store.expert_counts().add({.row = count_row_,
+                             .selection_bias = selection_bias_,
+                             .bias_rate = moe_.bias_rate,
+                             .previous_counts = previous_counts_});
   std::vector<LinearPart> parts;
   for (int64_t e = layout_.own.begin; e < layout_.own.end; ++e) {
     const auto part = [&](const char* name) {
@@ -90,12 +107,15 @@ ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) 
   const auto layers = static_cast<double>(config_.expert_layers());
   return {.top_k = moe_.top_k,
           .rule = router_rule(moe_),
+          .selection_bias = view_of(selection_bias_),
           .balance = {.sequence_rows = sequence_rows,
+                      .previous_counts = view_of(previous_counts_),
                       .factor = moe_.balance == Balance::kNone ? 0 : moe_.balance_coef / layers,
                       .z_factor = moe_.z_coef / layers,
                       .loss = balance_.slot(ctx),
                       .z = z_.slot(ctx),
                       .entropy = entropy_.slot(ctx),
+                      .counts = counts_->slot(ctx, count_row_),
                       .adds_gradient = tp_.rank() == 0}};
 }
 

@@ -23,9 +23,10 @@ namespace ashlar::model {
 /// rows are sent. The sum over the choices of a token is added on the token's rank, so the result does not depend on
 /// which rank holds an expert.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
-/// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers.
+/// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers. Adds the
+/// choices of each step to nn::ExpertCounts, which moves the selection bias.
 /// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;
-/// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Dai et al. 2024 (arXiv:2401.06066): shared experts.
+/// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Wang et al. 2024 (arXiv:2408.15664): selection bias; Dai et al. 2024 (arXiv:2401.06066): shared experts.
 class Experts final : public Branch {
  public:
   Experts(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -54,13 +55,16 @@ class Experts final : public Branch {
 
   const ModelConfig& config_;
   const MoeConfig& moe_;
-  int64_t layer_;
+  int64_t layer_, count_row_;
   tensor::TensorParallel tp_;
   ExpertLayout layout_;
   std::string name_;
   nn::Parameter* router_ = nullptr;
   nn::Parameter* router_bias_ = nullptr;
   nn::Parameter* shared_gate_ = nullptr;
+  nn::Buffer* selection_bias_ = nullptr;
+  nn::Buffer* previous_counts_ = nullptr;
+  const nn::ExpertCounts* counts_ = nullptr;
   LinearLayer in_, down_;
   std::unique_ptr<FeedForward> shared_;
   nn::DeclaredMetric balance_, z_, entropy_;

@@ -57,9 +57,9 @@ bool ModelConfig::has_experts(int64_t layer) const {
          std::ranges::find(moe.dense_layers, layer) == moe.dense_layers.end();
 }
 
-int64_t ModelConfig::expert_layers() const {
+int64_t ModelConfig::expert_layers_before(int64_t layer) const {
   int64_t n = 0;
-  for (int64_t layer = 0; layer < n_layers; ++layer) n += has_experts(layer) ? 1 : 0;
+  for (int64_t i = 0; i < layer; ++i) n += has_experts(i) ? 1 : 0;
   return n;
 }
 

@@ -70,9 +70,9 @@ constexpr auto names_of(ScaledLayers) { return enum_names<ScaledLayers>("all", "
 enum class RotationKind : uint8_t { kAll, kRotated, kUnrotated };
 constexpr auto names_of(RotationKind) { return enum_names<RotationKind>("all", "rotated", "unrotated"); }
 
-/// Counts of choices in the balance loss of experts: those of each sequence.
-enum class Balance : uint8_t { kNone, kSequence };
-constexpr auto names_of(Balance) { return enum_names<Balance>("none", "sequence"); }
+/// Counts of choices in the balance loss of experts: those of each sequence, or those of the previous step.
+enum class Balance : uint8_t { kNone, kSequence, kPrevious };
+constexpr auto names_of(Balance) { return enum_names<Balance>("none", "sequence", "previous"); }
 
 /// How the experts of a layer are divided over the tensor ranks: a slice of every expert on each of them, or whole
 /// experts.
@@ -137,6 +137,10 @@ struct MoeConfig {
   int64_t groups = 1, top_groups = 1;  ///< number of groups of experts, and of groups that may be chosen
   GroupScore group_score = GroupScore::kTopTwo;
   bool router_bias = false;  ///< a bias on the router's logits
+  /// A number for each expert that is added to its score when experts are chosen, and never to a weight. After each step
+  /// it moves by bias_rate, up for experts with fewer choices than the mean, down for those with more.
+  bool selection_bias = false;
+  double bias_rate = 1e-3;
   Balance balance = Balance::kSequence;
   double balance_coef = 0.01;  ///< factor of the balance loss, whose value is 1 at balance
   double z_coef = 0;           ///< factor of the mean squared log-sum-exp of the router's logits
@@ -282,7 +286,8 @@ struct ModelConfig {
   int64_t kv_width() const { return n_kv_heads * head_dim; }
   bool latent() const { return attn.kind == AttentionKind::kMla; }
   bool has_experts(int64_t layer) const;  ///< true if the layer has experts in place of a feed-forward network
-  int64_t expert_layers() const;          ///< number of layers with experts
+  int64_t expert_layers_before(int64_t layer) const;  ///< number of layers with experts among the first `layer`
+  int64_t expert_layers() const { return expert_layers_before(n_layers); }
   bool operator==(const ModelConfig&) const = default;
 };
 

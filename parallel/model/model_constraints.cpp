@@ -131,6 +131,7 @@ void add_expert_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   };
   not_negative("moe.sum_floor", m.sum_floor);
   not_negative("moe.sum_eps", m.sum_eps);
+  not_negative("moe.bias_rate", m.bias_rate);
   not_negative("moe.balance_coef", m.balance_coef);
   not_negative("moe.z_coef", m.z_coef);
 }

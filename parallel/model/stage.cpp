@@ -89,6 +89,7 @@ Stage::Stage(nn::ParameterStore& store, const ModelConfig& config, const StageRa
                               .axes = all_layers ? nn::TensorAxes{} : nn::replicated_and_summed_over(Axis::kPipeline)},
                              slices_.heads);
   }
+  store.expert_counts().set_size(config_.expert_layers(), config_.moe.experts);
   for (int64_t i = range.first_layer; i < range.last_layer; ++i)
     blocks_.push_back(std::make_unique<Block>(store, config_, i, tp));
   if (!range.head) return;

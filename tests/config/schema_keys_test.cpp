@@ -150,6 +150,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
     return {"attn.temperature_beta=0.1", "attn.temperature_positions=8"};
   if (name == "moe.shared_gate") return {"moe.experts=4", "moe.shared_d_ff=16"};
   if (name == "moe.top_groups" || name == "moe.group_score") return {"moe.experts=4", "moe.groups=2"};
+  if (name == "moe.bias_rate") return {"moe.experts=4", "moe.selection_bias=true"};
   if (name == "moe.dense_layers") return {"moe.experts=4", "model.n_layers=8"};
   if (name.starts_with("moe.")) return {"moe.experts=4"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};

@@ -63,18 +63,20 @@ class RouterStatisticsTest : public ::testing::Test {
  protected:
   EveryBackend backends_;
 
-  /// {counts, scores, lse_squares, entropy}, the last two added to 3 and 5.
+  /// {counts, scores, lse_squares, entropy, all_counts}, the last three added to 3, 5 and 7.
   Outputs statistics(Backend& backend, const HostMatrix& logits, const HostMatrix& choices, RouterScore score,
                      int64_t sequence_rows) {
     const int64_t S = (logits.rows() + sequence_rows - 1) / sequence_rows, E = logits.cols();
     Outputs out = {HostMatrix(DType::kFloat64, S, E, 1), HostMatrix(DType::kFloat64, S, E, 2),
-                   router_vector(DType::kFloat64, {3}), router_vector(DType::kFloat64, {5})};
+                   router_vector(DType::kFloat64, {3}), router_vector(DType::kFloat64, {5}),
+                   router_vector(DType::kFloat64, std::vector<double>(static_cast<size_t>(E), 7))};
     backend.router_statistics({.logits = logits.view(),
                                .choices = choices.view(),
                                .counts = out[0].mut(),
                                .scores = out[1].mut(),
                                .lse_squares = out[2].mut(),
                                .entropy = out[3].mut(),
+                               .all_counts = out[4].mut(),
                                .score = score,
                                .sequence_rows = sequence_rows},
                               backends_.stream());
@@ -127,6 +129,7 @@ TEST_F(RouterStatisticsTest, AreSumsOfSequencesAndOfAllRows) {
               }
               ASSERT_NEAR(out[2].at(0), 3 + all.lse_squares, all.lse_error + all.sum_error * (3 + all.lse_squares));
               ASSERT_NEAR(out[3].at(0), 5 + all.entropy, all.entropy_error + all.sum_error * (5 + all.entropy));
+              for (int64_t e = 0; e < c.E; ++e) ASSERT_EQ(out[4].at(e), 7 + all.counts[static_cast<size_t>(e)]) << e;
             });
         if (HasFatalFailure()) return;
       }
@@ -202,6 +205,20 @@ TEST_F(RouterStatisticsTest, UnlikelyExpertsAddNothing) {
                        EXPECT_NEAR(out[3].at(0), 5, 2 * error);
                      });
     }
+  }
+}
+
+TEST_F(RouterStatisticsTest, SigmoidsThatAllUnderflowAddNothing) {
+  for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
+    HostMatrix logits(acc, 2, 3), choices(DType::kInt32, 2, 1);
+    logits.fill(-1000);
+    choices.fill(2);
+    backends_.each([&](Backend& backend) { return statistics(backend, logits, choices, RouterScore::kSigmoid, 2); },
+                   [&](const Outputs& out) {
+                     for (int64_t e = 0; e < 3; ++e) EXPECT_EQ(out[1].at(e), 0);
+                     EXPECT_EQ(out[3].at(0), 5);
+                     EXPECT_EQ(out[4].at(2), 9);
+                   });
   }
 }
 
@@ -347,6 +364,7 @@ TEST_F(RouterStatisticsTest, ViolationsOfStatisticsAreBugs) {
   EXPECT_THROW(call([&](Args& a) { a.lse_squares = three.mut(); }), Bug);
   EXPECT_THROW(call([&](Args& a) { a.entropy = three.mut(); }), Bug);
   EXPECT_THROW(call([&](Args& a) { a.entropy = fp32_vector.mut(); }), Bug);
+  EXPECT_THROW(call([&](Args& a) { a.all_counts = three.mut(); }), Bug);
 }
 
 TEST_F(RouterStatisticsTest, ViolationsOfBalanceLossAreBugs) {

@@ -332,6 +332,36 @@ TEST_F(RoutingBackwardTest, ChosenScoresMayUnderflow) {
   }
 }
 
+// A row of sigmoids that all underflow has no gradient, a row with NaN has only NaN, and neither changes another row.
+TEST_F(RoutingBackwardTest, UnderflowAndNanStayInTheirRows) {
+  for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
+    for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+      for (const bool balance : {false, true}) {
+        SCOPED_TRACE(str_cat(name_of(acc), " ", name_of(score), " ", balance));
+        RouteBackwardProblem p =
+            make_route_backward(acc, {4, 5, 2, 2}, {.score = score, .renormalize = true}, {.balance = balance});
+        for (int64_t e = 0; e < 5; ++e) p.logits.set(1, e, score == RouterScore::kSigmoid ? -1000.0 - e : 0.5);
+        const std::vector<ValueAndSize> first = logit_gradient_of(route_row_of(p, 0), p.rule);
+        p.logits.set(2, 4, std::numeric_limits<double>::quiet_NaN());
+        backends_.each([&](Backend& backend) { return backward(backend, p); },
+                       [&](const Outputs& out) {
+                         const double error = 8 * router_error(acc, router_row(p.logits, 0));
+                         for (int64_t e = 0; e < 5; ++e) {
+                           const ValueAndSize& expected = first[static_cast<size_t>(e)];
+                           EXPECT_NEAR(out[0].at(0, e), static_cast<double>(expected.value),
+                                       error * static_cast<double>(expected.size));
+                           if (score == RouterScore::kSigmoid) {
+                             EXPECT_EQ(out[0].at(1, e), 0);
+                           }
+                           EXPECT_TRUE(std::isnan(out[0].at(2, e)));
+                           EXPECT_TRUE(std::isfinite(out[0].at(3, e)));
+                         }
+                       });
+      }
+    }
+  }
+}
+
 // Enough rows for several threads and blocks, and experts without a choice.
 TEST_F(RoutingBackwardTest, ScaleGradientsInEveryMode) {
   for (const DType acc : {DType::kFloat32, DType::kFloat64}) {

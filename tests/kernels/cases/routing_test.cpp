@@ -57,7 +57,7 @@ RowChoice choose_experts(const RouterRow& logits, const RouterRow& bias, const R
   for (int64_t e = 0; e < E; ++e) {
     const auto i = static_cast<size_t>(e);
     Ranked expert{logits[i], 0, static_cast<int32_t>(e)};
-    if (!bias.empty() || rule.group_score == GroupScore::kTopTwo) {
+    if (!bias.empty() || (rule.groups > 1 && rule.group_score == GroupScore::kTopTwo)) {
       const RouterReal added = bias.empty() ? 0 : bias[i];
       expert = {s[i] + added, s[i] + std::abs(added), expert.index};
     }
@@ -372,6 +372,23 @@ TEST_F(RoutingTest, ChosenScoresMayUnderflow) {
     expect_row({0, low, low - 1}, {.scale = 2}, {{1, 2}, {0, 0}}, {.forced = {1, 2}});
     expect_row({0, low, low - 1}, {.renormalize = true, .sum_floor = 0.5}, {{1, 2}, {0, 0}}, {.forced = {1, 2}});
   }
+}
+
+TEST_F(RoutingTest, SigmoidsThatAllUnderflowHaveNoWeight) {
+  const RouterRule rule{.score = RouterScore::kSigmoid, .renormalize = true};
+  expect_row({-2000, -1000, -1500}, rule, {{1, 2}, {0, 0}});
+  expect_row({-2000, -1000, -1500}, rule, {{0, 1}, {0, 0}}, {.bias = {0, 0, 0}});
+  expect_row({-2000, 0, -1500}, rule, {{0, 2}, {0, 0}}, {.forced = {0, 2}});
+  expect_row({-2000, 0, -1500}, rule, {{1, 2}, {1, 0}});
+}
+
+TEST_F(RoutingTest, TheScoreOfOneGroupHasNoEffect) {
+  const RouterRule rule{.score = RouterScore::kSigmoid, .group_score = GroupScore::kTopTwo};
+  expect_row({40, 50, 45, 60}, rule, {{3, 1, 2}, {1, 1, 1}});
+  // Of several groups, scores are compared even if all take part.
+  RouterRule two = rule;
+  two.groups = two.top_groups = 2;
+  expect_row({40, 50, 45, 60}, two, {{0, 1, 2}, {1, 1, 1}});
 }
 
 TEST_F(RoutingTest, NanIsChosenLastAndStaysInItsRow) {
