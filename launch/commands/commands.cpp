@@ -101,6 +101,8 @@ const Command kCommands[] = {
     {"generate", "text from a checkpoint", kGenerateHelp, run_generate_command, true, false,
      "use fewer --tokens, a shorter prompt, --dtype bf16, or more ranks"},
     {"import", "a Hugging Face model as a checkpoint", kImportHelp, run_import_command, false, false, kOneTensorMemory},
+    {"upcycle", "a dense model as a checkpoint of one with experts", kUpcycleHelp, run_upcycle_command, false, false,
+     kOneTensorMemory},
     {"export", "a checkpoint as a Hugging Face model", kExportHelp, run_export_command, true, false, kOneTensorMemory},
     {"data", "build, inspect and verify token datasets", nullptr, run_data_command, false, false,
      "use fewer --threads"},

@@ -40,6 +40,10 @@ extern const char* const kGenerateHelp;
 int run_import_command(Words words, Session& session);
 extern const char* const kImportHelp;
 
+/// `ashlar upcycle SOURCE OUT moe.experts=N ...`: turns a dense model into one with experts.
+int run_upcycle_command(Words words, Session& session);
+extern const char* const kUpcycleHelp;
+
 /// `ashlar export CHECKPOINT HF_DIR [--class NAME] [--dtype T] [--max-positions N] [--max-shard-bytes N]`, called by
 /// all ranks: converts a checkpoint to a Hugging Face model.
 int run_export_command(Words words, Session& session);

@@ -60,8 +60,10 @@ class CheckpointModel {
 
   void refuse(const std::string& key, const std::string& got, const Value& stored) {
     raw_.errors.push_back(str_cat(key, " = ", got, ": expected ", value_text(stored), ", the value in ", where_,
-                                  "; remove the key to use that value, or allow the change with run.init_change = [\"",
-                                  key, "\"]"));
+                                  "; remove the key to use that value, or ",
+                                  key == "moe.experts"
+                                      ? "make experts of a dense model with ashlar upcycle"
+                                      : str_cat("allow the change with run.init_change = [\"", key, "\"]")));
   }
 
   RawValues& raw_;

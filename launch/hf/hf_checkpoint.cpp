@@ -27,7 +27,7 @@
 namespace ashlar::hf {
 namespace {
 
-constexpr const char* kClass = "hf.class";
+constexpr std::string_view kPrefix = "hf.";  // of kClassKey, kSourceKey and the keys below
 constexpr const char* kMaxPositions = "hf.max_positions";
 constexpr const char* kBos = "hf.bos_token_id";
 constexpr const char* kEos = "hf.eos_token_ids";
@@ -38,7 +38,7 @@ constexpr const char* kGenerationFile = "generation_config.json";
 
 io::Metadata to_metadata(const HfConfig& config) {
   io::Metadata metadata;
-  metadata[kClass] = std::string(config.family->class_name);
+  metadata[kClassKey] = std::string(config.family->class_name);
   metadata[kMaxPositions] = std::to_string(config.extras.max_positions);
   if (config.extras.bos_token_id) metadata[kBos] = std::to_string(*config.extras.bos_token_id);
   if (!config.extras.eos_token_ids.empty()) metadata[kEos] = absl::StrJoin(config.extras.eos_token_ids, ",");
@@ -156,29 +156,30 @@ void check_all_used(const checkpoint::CheckpointReader& reader, const HfConfig& 
   }
 }
 
-/// Returns a configuration that continues training from the import at `out`. The user must add a dataset.
-std::string starting_config(const HfConfig& config, bool tokenizer, const std::filesystem::path& hf_directory,
-                            const std::filesystem::path& out) {
+/// Returns a configuration that continues training from the checkpoint at `out`. The user must add a dataset.
+std::string starting_config(const ModelSource& source, const StartingTexts& texts, const std::filesystem::path& out) {
+  const model::ModelConfig& model = source.model;
   const std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
   const std::filesystem::path folder = path.has_filename() ? path : path.parent_path();
   const std::string run = config::value_line("run.init_from", folder.string());
   const std::string name = folder.filename().string();
   constexpr int64_t kLongest = 1024;  // tokens; a longer sequence may need too much memory for a first try
-  const bool learned = config.model.pos.type == model::PosType::kLearned;
-  const int64_t known = learned ? config.model.pos.max_positions : config.extras.max_positions;
+  const bool learned = model.pos.type == model::PosType::kLearned;
+  const int64_t known = learned ? model.pos.max_positions : extras_of(source.metadata).max_positions;
   const int64_t length = known > 0 ? std::min(known, kLongest) : kLongest;
   return str_cat(
-      "# Continues training the ", config.family->class_name, " imported here:\n#   ashlar train ",
-      (folder / "config.toml").string(), " data.path=DATASET\n",
-      tokenizer ? str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
-                          std::filesystem::absolute(hf_directory).lexically_normal().string(), " --out DATASET\n")
-                : "# The dataset must use the model's token ids; the import has no tokenizer to compare with.\n",
+      "# Continues training the ", texts.origin, ":\n#   ashlar train ", (folder / "config.toml").string(),
+      " data.path=DATASET\n",
+      texts.tokenizer.empty()
+          ? "# The dataset must use the model's token ids; the import has no tokenizer to compare with.\n"
+          : str_cat("# DATASET: ashlar data build TEXT --tokenizer ",
+                    std::filesystem::absolute(texts.tokenizer).lexically_normal().string(), " --out DATASET\n"),
       "# Steps, batch and learning rate are a start; `ashlar explain all` lists every key.\n",
-      config.model.moe.experts > 0
+      model.moe.experts > 0 && model.moe.balance == model::Balance::kNone
           ? "# The class trains without a balance loss of the experts; for one, set moe.balance = \"sequence\".\n"
           : "",
       "\n[run]\n", run, "   # weights from here, a fresh optimizer\n", config::value_line("run.dir", "runs/" + name),
-      "\n\n# The model of run.init_from: a different value is an error.\n", config::model_to_toml(config.model),
+      "\n\n# The model of run.init_from: a different value is an error.\n", config::model_to_toml(model),
       "\n[train]\nsteps = 1000\nsequence_length = ", length, known > length ? str_cat("   # at most ", known) : "",
       "\nglobal_batch = 16\nmicro_batch = 1\n\n[optimizer]\nlr = 2e-5   # low, since these weights are "
       "trained\n");
@@ -245,7 +246,7 @@ HfConfig config_for(const checkpoint::CheckpointReader& reader, const ExportOpti
     config.extras.max_positions = run.train.sequence_length;
   }
   const Family* wanted = options.family;
-  if (const auto origin = reader.metadata().find(kClass); wanted == nullptr && origin != reader.metadata().end()) {
+  if (const auto origin = reader.metadata().find(kClassKey); wanted == nullptr && origin != reader.metadata().end()) {
     wanted = family_from_class(origin->second);
   }
   config.family = &choose_family(stored, wanted);
@@ -286,33 +287,69 @@ std::string source_digest(const std::filesystem::path& hf_directory) {
   return hex64(hash64(all));
 }
 
-ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
-                                  const ImportOptions& options) {
-  ImportedModel model = import_hf(hf_directory, options.ignored_keys);
-  ImportReport report{.config = model.config(), .tokenizer = ""};
+int64_t ModelSource::parameters() const {
+  int64_t sum = 0;
+  for (const io::TensorSpec& tensor : tensors) sum += tensor.num_elems();
+  return sum;
+}
+
+ModelSource model_of_folder(const std::filesystem::path& hf_directory, const ImportOptions& options,
+                            ImportReport& report) {
+  const auto folder = std::make_shared<ImportedModel>(import_hf(hf_directory, options.ignored_keys));
+  report.config = folder->config();
   read_generation_config(hf_directory, report.config.extras);
-  const std::string tokenizer = options.tokenizer ? tokenizer_of(hf_directory, report) : "";
+  ModelSource source{
+      .model = folder->config().model,
+      .tensors = folder->tensors(),
+      .read = [folder](const io::TensorSpec& tensor, std::span<std::byte> out) { folder->read(tensor.name, out); },
+      .tokenizer_json = options.tokenizer ? tokenizer_of(hf_directory, report) : "",
+      .metadata = to_metadata(report.config)};
+  source.metadata[kSourceKey] = source_digest(hf_directory);
+  return source;
+}
+
+ModelSource model_of_checkpoint(const std::filesystem::path& checkpoint, const config::RunConfig& stored) {
+  const auto reader = std::make_shared<checkpoint::CheckpointReader>(checkpoint);
+  ModelSource source{
+      .model = stored.model,
+      .read = [reader](const io::TensorSpec& tensor, std::span<std::byte> out) { reader->read(tensor.name, out); },
+      .tokenizer_json = reader->tokenizer_json()};
+  for (const checkpoint::TensorRecord& tensor : reader->tensors())
+    if (tensor.group == checkpoint::Group::kWeights) source.tensors.push_back(tensor);
+  for (const auto& [key, value] : reader->metadata())
+    if (key.starts_with(kPrefix)) source.metadata[key] = value;
+  source.metadata.try_emplace(kMaxPositions, std::to_string(stored.train.sequence_length));
+  return source;
+}
+
+int64_t write_model(const ModelSource& source, const StartingTexts& texts, const std::filesystem::path& out) {
   std::vector<std::byte> buffer;
-  const checkpoint::TensorSource source{
-      .tensors = model.tensors(),
+  const checkpoint::TensorSource tensors{
+      .tensors = source.tensors,
       .produce = [&](const io::TensorSpec& tensor, const checkpoint::TensorSource::Emit& emit) {
         buffer.resize(static_cast<size_t>(tensor.num_bytes()));
-        model.read(tensor.name, buffer);
+        source.read(tensor, buffer);
         emit(buffer);
       }};
-  io::Metadata metadata = to_metadata(report.config);
-  metadata[kSourceKey] = source_digest(hf_directory);
-  const std::string config_toml = config::model_to_toml(model.config().model);
-  const std::string starting_toml = starting_config(model.config(), !tokenizer.empty(), hf_directory, out);
+  const std::string starting_toml = starting_config(source, texts, out);
   const checkpoint::Saved saved = checkpoint::write_tensors({.dir = out,
-                                                             .source = source,
-                                                             .config_toml = config_toml,
-                                                             .tokenizer_json = tokenizer,
-                                                             .metadata = std::move(metadata)});
+                                                             .source = tensors,
+                                                             .config_toml = config::model_to_toml(source.model),
+                                                             .tokenizer_json = source.tokenizer_json,
+                                                             .metadata = source.metadata});
   io::write_file_atomically(saved.path / "config.toml", starting_toml);
-  report.tensors = static_cast<int64_t>(model.tensors().size());
-  for (const io::TensorSpec& tensor : model.tensors()) report.parameters += tensor.num_elems();
-  report.bytes = saved.bytes;
+  return saved.bytes;
+}
+
+ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
+                                  const ImportOptions& options) {
+  ImportReport report;
+  const ModelSource source = model_of_folder(hf_directory, options, report);
+  const StartingTexts texts{.origin = str_cat(report.config.family->class_name, " imported here"),
+                            .tokenizer = source.tokenizer_json.empty() ? "" : hf_directory.string()};
+  report.bytes = write_model(source, texts, out);
+  report.tensors = static_cast<int64_t>(source.tensors.size());
+  report.parameters = source.parameters();
   return report;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/log.h"
 #include "core/io/safetensors.h"
+#include "launch/config/run_config.h"
 #include "launch/hf/hf_model.h"
 
 namespace ashlar::hf {
@@ -32,6 +34,36 @@ struct ImportReport {
 ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, const std::filesystem::path& out,
                                   const ImportOptions& options = {});
 
+/// A model with its weights, wherever they are, and what else a checkpoint of it contains.
+struct ModelSource {
+  model::ModelConfig model;
+  std::vector<io::TensorSpec> tensors;
+  std::function<void(const io::TensorSpec& tensor, std::span<std::byte> out)> read;  ///< reads a whole tensor
+  std::string tokenizer_json;                                                        ///< empty: no tokenizer
+  io::Metadata metadata;
+
+  int64_t parameters() const;
+};
+
+/// Opens a Hugging Face directory for import_to_checkpoint; sets `report`, except its sizes. Throws the same errors.
+ModelSource model_of_folder(const std::filesystem::path& hf_directory, const ImportOptions& options,
+                            ImportReport& report);
+
+/// Opens the weights of a checkpoint, whose configuration is `stored`. Keeps the metadata of a Hugging Face model. Each
+/// byte is compared with its checksum when it is read.
+ModelSource model_of_checkpoint(const std::filesystem::path& checkpoint, const config::RunConfig& stored);
+
+/// Texts of the configuration that write_model puts beside a checkpoint, with which the user continues its training.
+struct StartingTexts {
+  std::string origin;     ///< follows "Continues training the "
+  std::string tokenizer;  ///< the argument of `data build --tokenizer`; empty if there is none
+};
+
+/// Writes a model as a checkpoint of weights at `out`, with a config.toml beside it. Needs host memory for a few
+/// tensors. Throws an input error if `out` is not empty, and an error with exit code 6 if the disk is full. Returns the
+/// bytes of the checkpoint.
+int64_t write_model(const ModelSource& source, const StartingTexts& texts, const std::filesystem::path& out);
+
 /// Returns one line for the user: class, parameters, bytes, tokenizer.
 std::string summary(const ImportReport& report, const std::filesystem::path& out);
 
@@ -40,6 +72,8 @@ std::string summary(const ImportReport& report, const std::filesystem::path& out
 /// metadata, under kSourceKey.
 std::string source_digest(const std::filesystem::path& hf_directory);
 inline constexpr const char* kSourceKey = "hf.source";
+/// Key of a checkpoint's metadata with the class of the Hugging Face model that was imported.
+inline constexpr const char* kClassKey = "hf.class";
 
 /// Returns the end-of-text ids in the metadata of an imported checkpoint: the ids of generation_config.json if it had
 /// any, otherwise the ids of config.json. Empty for a checkpoint that was not imported. Throws a damaged-data error for
