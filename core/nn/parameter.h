@@ -15,9 +15,10 @@
 
 namespace ashlar::nn {
 
-/// The purpose of a tensor, which determines its weight decay and its place in statistics.
-enum class Role : uint8_t { kMatrix, kEmbedding, kPosition, kNorm, kBias };
-constexpr auto names_of(Role) { return enum_names<Role>("matrix", "embedding", "position", "norm", "bias"); }
+/// The purpose of a tensor, which determines its learning rate and its weight decay. kExpert: a matrix of a routed
+/// expert.
+enum class Role : uint8_t { kMatrix, kExpert, kEmbedding, kPosition, kNorm, kBias };
+constexpr auto names_of(Role) { return enum_names<Role>("matrix", "expert", "embedding", "position", "norm", "bias"); }
 using ashlar::name_of;
 
 /// Initialization of a tensor. `rule` is the text shown to the user ("0.02/sqrt(2*12)").

@@ -23,13 +23,18 @@ std::unique_ptr<Optimizer> make_optimizer(const Ctx& ctx, nn::ParameterStore& st
 
 double decay_of(nn::Role role, const OptimizerOptions& options) {
   switch (role) {
-    case nn::Role::kMatrix: return options.weight_decay;
+    case nn::Role::kMatrix:
+    case nn::Role::kExpert: return options.weight_decay;
     case nn::Role::kEmbedding:
     case nn::Role::kPosition: return options.decay_embeddings ? options.weight_decay : 0;
     case nn::Role::kNorm:
     case nn::Role::kBias: return 0;
   }
   throw Bug("[optimizer] unknown role");
+}
+
+double lr_scale_of(nn::Role role, const OptimizerOptions& options) {
+  return role == nn::Role::kExpert ? options.expert_lr_scale : 1;
 }
 
 Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerOptions& options, nn::FlatRanges owned)
@@ -51,6 +56,7 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerO
     segments.push_back({.flat_begin = range.flat_begin,
                         .packed_begin = range.packed_at,
                         .size = range.size,
+                        .lr_multiplier = lr_scale_of(range.ref->tensor->role, options),
                         .weight_decay = decay_of(range.ref->tensor->role, options)});
   }
   std::sort(segments.begin(), segments.end(),

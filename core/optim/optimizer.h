@@ -12,6 +12,8 @@ namespace ashlar::optim {
 
 /// Returns the weight decay of tensors with this role.
 double decay_of(nn::Role role, const OptimizerOptions& options);
+/// Returns the factor on the learning rate of tensors with this role.
+double lr_scale_of(nn::Role role, const OptimizerOptions& options);
 
 /// Base class of the optimizers. An optimizer updates the ranges of the flat buffers that this rank owns; other ranks
 /// update the other ranges. It owns packed fp32 master weights (with fp32 or fp64 storage, the parameter values are the

@@ -27,6 +27,7 @@ struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.95;
   double eps = 1e-8;             ///< 0 for a rule that does not use it
   double weight_decay = 0.1;     ///< decoupled: a step subtracts lr * weight_decay * w from each decaying weight
+  double expert_lr_scale = 1;    ///< factor on the learning rate of the matrices of routed experts
   bool decay_embeddings = true;  ///< true: token and position embeddings decay too; matrices always decay, norms and
                                  ///< biases never
   bool operator==(const OptimizerOptions&) const = default;

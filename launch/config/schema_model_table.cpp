@@ -81,8 +81,6 @@ constexpr Condition kTemperature = {"attn.temperature_positions is above 0",
 constexpr Condition kMla = {"attn.kind = \"mla\"",
                             [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; },
                             "attn.kind"};
-constexpr Condition kMoe = {"moe.experts is above 0", [](const RunConfig& c) { return c.model.moe.experts > 0; },
-                            "moe.experts"};
 constexpr Condition kRenormalized = {
     "moe.renormalize = true", [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.renormalize; },
     "moe.experts|moe.renormalize"};

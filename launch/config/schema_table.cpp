@@ -176,6 +176,10 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Decoupled decay of matrices: a step subtracts lr * weight_decay * w from each weight."},
     {.section = "optimizer", .key = "decay_embeddings", .member = MEMBER(optimizer.rule.decay_embeddings),
      .fallback = "true", .doc = "Apply weight decay to token and position tables too."},
+    {.section = "optimizer", .key = "expert_lr_scale", .member = MEMBER(optimizer.rule.expert_lr_scale),
+     .fallback = "1", .low = 0, .high = 1000, .low_open = true, .when = kMoe,
+     .doc = "Factor on the learning rate of the matrices of routed experts, each of which sees fewer tokens than the "
+            "rest of the model."},
     {.section = "optimizer", .key = "clip", .member = MEMBER(optimizer.clip), .fallback = "1.0", .low = 0, .high = 1e9,
      .doc = "Largest global gradient norm; larger gradients are scaled down. 0 is off."},
 
@@ -219,7 +223,8 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every), .fallback = "0", .low = 0, .high = kBig,
      .unit = "steps",
      .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "
-            "and of the residual stream after the embedding and each block. 0 is off."},
+            "and of the residual stream after the embedding and each block; of each layer with experts their counts, "
+            "the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
 };
 // clang-format on
 

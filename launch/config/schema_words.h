@@ -13,6 +13,9 @@ inline constexpr auto kNumberOrWord = KeyType::kNumberOrWord;
 inline constexpr auto kDerived = Need::kDerived;
 inline constexpr auto kOptional = Need::kOptional;
 
+inline constexpr Condition kMoe = {"moe.experts is above 0", [](const RunConfig& c) { return c.model.moe.experts > 0; },
+                                   "moe.experts"};
+
 }  // namespace ashlar::config::schema_words
 
 /// Makes KeySpec::member from a path in RunConfig, e.g. MEMBER(model.d_model).

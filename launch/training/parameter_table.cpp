@@ -10,12 +10,16 @@ namespace ashlar::training {
 
 namespace {
 
-// Replaces the layer number by *: "blocks.3.attn.q.weight" becomes "blocks.*.attn.q.weight".
-std::string kind_of(const std::string& name) {
-  constexpr std::string_view kPrefix = "blocks.";
-  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return name;
-  const size_t dot = name.find('.', kPrefix.size());
-  return str_cat(kPrefix, "*", name.substr(dot));
+/// Replaces numbers of layers and experts by *: "blocks.3.moe.experts.5.up.weight" becomes
+/// "blocks.*.moe.experts.*.up.weight".
+std::string kind_of(std::string name) {
+  for (const std::string_view before : {"blocks.", ".experts."}) {
+    const size_t at = name.find(before);
+    if (at == std::string::npos) continue;
+    const size_t begin = at + before.size(), end = name.find('.', begin);
+    if (name.find_first_not_of("0123456789", begin) == end) name.replace(begin, end - begin, "*");
+  }
+  return name;
 }
 
 std::string init_text(const nn::InitRule& init) {

@@ -78,7 +78,8 @@ void Experts::add_inputs(nn::ParameterStore& store) {
                        .rows = layout_.width,
                        .bias = config_.bias.ffn,
                        .init = matrix_init(config_, {.out = moe_.d_ff, .in = config_.d_model}),
-                       .axes = expert_axes(tp_, Axis::kTensor)});
+                       .axes = expert_axes(tp_, Axis::kTensor),
+                       .role = nn::Role::kExpert});
     };
     if (config_.ffn.gated) part("gate");
     part("up");
@@ -96,7 +97,8 @@ void Experts::add_outputs(nn::ParameterStore& store) {
                                             .cols = layout_.width,
                                             .bias = config_.bias.ffn,
                                             .tensor_rank = whole_experts() ? 0 : tp_.rank(),
-                                            .layer = layer_}));
+                                            .layer = layer_,
+                                            .role = nn::Role::kExpert}));
     parts.back().axes = expert_axes(tp_, whole_experts() ? AxisSet(Axis::kTensor) : AxisSet());
   }
   down_ = LinearLayer(store, name_ + "experts.down", layout_.width, parts);

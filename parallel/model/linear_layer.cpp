@@ -13,7 +13,7 @@ LinearLayer::LinearLayer(nn::ParameterStore& store, std::string name, const nn::
     nn::TensorAxes axes = part.axes;
     if (cols.size < cols.global) axes.sharded_over = axes.sharded_over | Axis::kTensor;
     weights.push_back({.name = part.name + ".weight",
-                       .role = nn::Role::kMatrix,
+                       .role = part.role,
                        .global_shape = {part.rows.global, cols.global},
                        .global_row = part.rows.begin,
                        .global_col = cols.begin,
@@ -67,7 +67,8 @@ LinearPart residual_part(const ModelConfig& config, const ResidualOutput& output
       .rows = rows,
       .bias = output.bias && output.tensor_rank == 0,
       .init = matrix_init(config, {.out = rows.global, .in = output.cols.global, .residual_of_layer = output.layer}),
-      .axes = {}};
+      .axes = {},
+      .role = output.role};
 }
 
 LinearLayer residual_output(nn::ParameterStore& store, const ModelConfig& config, const ResidualOutput& output) {

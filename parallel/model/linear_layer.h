@@ -19,6 +19,7 @@ struct LinearPart {
   bool bias = false;
   nn::InitRule init;
   nn::TensorAxes axes;
+  nn::Role role = nn::Role::kMatrix;  ///< of the matrix
 };
 
 /// This rank's part of one or more matrices that multiply the same input rows, stored as one matrix [sum of rows,
@@ -73,6 +74,7 @@ struct ResidualOutput {
   bool bias = false;
   int64_t tensor_rank = 0;
   int64_t layer = 0;
+  nn::Role role = nn::Role::kMatrix;
 };
 /// Returns the matrix of a residual output, for a layer that stores several.
 LinearPart residual_part(const ModelConfig& config, const ResidualOutput& output);

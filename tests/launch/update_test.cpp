@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "kernels/make_backend.h"
@@ -105,10 +106,10 @@ TEST(Update, DecaysMatricesAndTheTablesWhenTheKeySaysSo) {
   }
 }
 
-// Two steps with gradients that are all the same number: lr, betas, their corrections, eps, decay and clipping, each a
-// value of its own; clipped they still differ in size, or the correction of the second moment would hide beta2.
-TEST(Update, UsesEveryKeyOfTheOptimizer) {
-  TinyRun run({"optimizer.decay_embeddings=true"});
+/// Two steps with gradients that are all the same number: lr, betas, their corrections, eps, decay and clipping, each a
+/// value of its own; clipped they still differ in size, or the correction of the second moment would hide beta2.
+/// `lr_scale`: the factor on the learning rate of a tensor.
+void expect_two_steps(TinyRun& run, const std::function<double(const std::string& name)>& lr_scale) {
   auto expected = run.values();
   std::map<std::string, double> decay;
   for (const auto& ref : run.engine.store().sharded_tensors()) {
@@ -134,7 +135,8 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
     v = 0.8 * v + (1 - 0.8) * g * g;
     const double m_hat = m / (1 - std::pow(0.7, step + 1)), v_hat = v / (1 - std::pow(0.8, step + 1));
     for (auto& [name, values] : expected) {
-      for (double& w : values) w = w - lrs[step] * decay[name] * w - lrs[step] * m_hat / (std::sqrt(v_hat) + 0.125);
+      const double lr = lrs[step] * lr_scale(name);
+      for (double& w : values) w = w - lr * decay[name] * w - lr * m_hat / (std::sqrt(v_hat) + 0.125);
     }
     for (const auto& [name, values] : run.values()) {
       ASSERT_EQ(values.size(), expected[name].size());
@@ -142,6 +144,23 @@ TEST(Update, UsesEveryKeyOfTheOptimizer) {
       for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[name][i], 32 * 0x1p-53) << name;
     }
   }
+}
+
+TEST(Update, UsesEveryKeyOfTheOptimizer) {
+  TinyRun run({"optimizer.decay_embeddings=true"});
+  expect_two_steps(run, [](const std::string&) { return 1; });
+}
+
+// Their matrices only: biases of experts, the router and the shared expert learn as everything else does.
+TEST(Update, ExpertsHaveALearningRateOfTheirOwn) {
+  TinyRun run({"moe.experts=3", "moe.shared_d_ff=4", "moe.router_bias=true", "optimizer.expert_lr_scale=0.375"});
+  int experts = 0;
+  expect_two_steps(run, [&](const std::string& name) {
+    const bool scaled = name.find(".moe.experts.") != std::string::npos && name.ends_with(".weight");
+    experts += scaled ? 1 : 0;
+    return scaled ? 0.375 : 1;
+  });
+  EXPECT_EQ(experts, 2 * 3 * 2) << "in two steps, the matrices up and down of each of three experts";
 }
 
 // Three steps whose gradients change their sign; with the betas exchanged the mean's sign would win over the last one.
