@@ -80,4 +80,14 @@ KvElements kv_elements(const ModelConfig& c, int64_t tokens) {
   return n;
 }
 
+ExpertRows expert_rows(const MoeConfig& moe, int64_t tokens, int64_t ranks) {
+  const int64_t held = (moe.experts + ranks - 1) / ranks;
+  return {.balanced = tokens * moe.top_k, .most = ranks * tokens * std::min(moe.top_k, held)};
+}
+
+int64_t expert_row_elements(const ModelConfig& c, int64_t tensor_ranks, bool recomputed) {
+  const int64_t hidden = (c.ffn.gated ? 2 : 1) + (recomputed ? 0 : 1);
+  return 2 * c.d_model + hidden * (c.moe.d_ff / tensor_ranks);
+}
+
 }  // namespace ashlar::model

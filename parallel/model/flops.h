@@ -41,4 +41,15 @@ struct KvElements {
 };
 KvElements kv_elements(const ModelConfig& config, int64_t tokens);
 
+/// Rows (choices of tokens) that the routed experts of one rank process in a layer, if `ranks` ranks share the experts
+/// and each has `tokens` tokens. With one rank both numbers are equal: routing does not change them.
+struct ExpertRows {
+  int64_t balanced = 0;  ///< if all experts get the same number of tokens: tokens * top_k
+  int64_t most = 0;      ///< if every token of all ranks chooses as many experts of this rank as it can
+};
+ExpertRows expert_rows(const MoeConfig& moe, int64_t tokens, int64_t ranks);
+/// Elements in the storage dtype that backward needs of each such row: 2*C + 3*F (2*F if not gated) with F =
+/// moe.d_ff / tensor_ranks; F less if outputs of activations are recomputed.
+int64_t expert_row_elements(const ModelConfig& config, int64_t tensor_ranks, bool recomputed);
+
 }  // namespace ashlar::model
