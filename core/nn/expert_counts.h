@@ -43,6 +43,7 @@ class ExpertCounts {
   /// ClipState) may skip the update.
   void update(const Ctx& ctx, const ConstView& clip) const;
 
+  const std::vector<Layer>& layers() const { return layers_; }
   const Tensor& values() const { return values_; }  ///< fp64 [layers, E]; undefined in a model without experts
   int64_t size() const { return values_ ? values_.size() : 0; }
 

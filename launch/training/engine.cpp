@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 #include "launch/training/layout.h"
 #include "parallel/comm/host.h"
@@ -363,6 +364,26 @@ std::vector<double> Engine::residual_rms(std::span<const pipeline::MicroBatch> b
   const auto elements = static_cast<double>(all * options_.model.d_model);
   for (double& value : rms) value = std::sqrt(value / elements);
   return rms;
+}
+
+std::vector<std::pair<double, double>> Engine::selection_bias_ranges() {
+  const model::ModelConfig& model = options_.model;
+  if (!model.moe.selection_bias || model.moe.experts == 0) return {};
+  constexpr double kLeast = -std::numeric_limits<double>::infinity();
+  std::vector<double> extremes(static_cast<size_t>(2 * model.expert_layers()), kLeast);  // -smallest, largest
+  const Tensor wide = ctx_.empty(DType::kFloat64, {model.moe.experts}, MemoryKind::kWorkspace);
+  std::vector<double> biases(static_cast<size_t>(model.moe.experts));
+  for (const nn::ExpertCounts::Layer& layer : store_.expert_counts().layers()) {
+    ctx_.backend.copy({.src = layer.selection_bias->values.view(), .dst = wide.mut_view()}, ctx_.stream);
+    ctx_.backend.read(wide.view(), biases.data(), ctx_.stream);
+    const auto [least, most] = std::ranges::minmax(biases);
+    extremes[static_cast<size_t>(2 * layer.row)] = -least;
+    extremes[static_cast<size_t>(2 * layer.row + 1)] = most;
+  }
+  comm::max_all(mesh_.control(), extremes);
+  std::vector<std::pair<double, double>> ranges;
+  for (size_t i = 0; i < extremes.size(); i += 2) ranges.emplace_back(-extremes[i], extremes[i + 1]);
+  return ranges;
 }
 
 }  // namespace ashlar::training

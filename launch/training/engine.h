@@ -130,6 +130,8 @@ class Engine {
   /// block, over all elements of the micro-batches of all replicas. Runs without autograd and dropout. Every replica
   /// has the same number of micro-batches of the same shape. Costs one forward pass per micro-batch.
   std::vector<double> residual_rms(std::span<const pipeline::MicroBatch> batches);
+  /// (all) Returns the smallest and the largest selection bias of each layer with experts; empty without such biases.
+  std::vector<std::pair<double, double>> selection_bias_ranges();
 
   Ctx ctx() const { return ctx_; }
   mesh::Mesh& mesh() const { return mesh_; }

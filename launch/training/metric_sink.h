@@ -8,6 +8,7 @@
 #include "core/device/gpu_monitor.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
+#include "launch/training/expert_load.h"
 #include "launch/training/run_events.h"
 #include "launch/training/validation.h"
 
@@ -49,7 +50,7 @@ struct ValidationEvent {
   double seconds = 0;
 };
 
-/// Root mean squares of weights, gradients and residual stream, every log.stats_every steps.
+/// Root mean squares of weights, gradients and residual stream, and the load of experts, every log.stats_every steps.
 struct StatisticsEvent {
   struct OfTensor {
     std::string name;
@@ -59,6 +60,7 @@ struct StatisticsEvent {
   int64_t step = 0;
   std::vector<OfTensor> tensors;     ///< ordered by name
   std::vector<double> residual_rms;  ///< [n_layers + 1], after the embedding and after each block
+  std::vector<ExpertLoad> experts;   ///< of each layer with experts
 };
 
 /// A save has begun. The checkpoint is written while training continues.

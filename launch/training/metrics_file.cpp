@@ -97,6 +97,11 @@ std::string to_json(const StatisticsEvent& e) {
   for (const auto& t : e.tensors) j["stats"][t.name] = {{"weight_rms", t.weight_rms}, {"grad_rms", t.grad_rms}};
   for (size_t i = 0; i < e.residual_rms.size(); ++i)
     j["stats"][i == 0 ? "embed" : str_cat("blocks.", i - 1)] = {{"output_rms", e.residual_rms[i]}};
+  for (const ExpertLoad& load : e.experts) {
+    nlohmann::ordered_json& layer = j["stats"][str_cat("blocks.", load.layer, ".moe")];
+    layer = {{"counts", load.counts}, {"max_over_mean", load.max_over_mean}, {"idle", load.idle}};
+    if (load.bias_range) layer["bias_range"] = {load.bias_range->first, load.bias_range->second};
+  }
   return j.dump();
 }
 

@@ -22,6 +22,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
     // The file is the first sink: it throws if the run has lost its directory, so that no other sink reports the step.
     sinks_.push_back(std::move(start.metrics));
     sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
+    if (run_.config.model.moe.experts > 0) experts_.emplace(run_.config.model);
   }
   if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));
   watch_slow_ranks(cores);
@@ -76,6 +77,10 @@ void Reports::step(const FinishedStep& step) {
   if (const int64_t bytes = run_.memory.device_bytes(run_.device->backend()); bytes > 0) event.gpu_memory_bytes = bytes;
   emit(&MetricSink::step, event);
   log_slow_ranks(step);
+  if (!experts_) return;
+  expert_counts_ = step.result.expert_counts;
+  for (const WarningEvent& warning : experts_->see(step.queued.step, expert_counts_))
+    emit(&MetricSink::warning, warning);
 }
 
 void Reports::log_slow_ranks(const FinishedStep& step) {
@@ -107,13 +112,22 @@ void Reports::statistics(int64_t step, std::span<const pipeline::MicroBatch> bat
   const zero::GlobalNorm& norms = engine.norms();
   const std::vector<double> grads = engine.gradient_squares();
   const std::vector<double> weights = engine.sums_of(engine.optimizer()->master());
-  StatisticsEvent event{.step = step, .tensors = {}, .residual_rms = engine.residual_rms(batches)};
+  StatisticsEvent event{
+      .step = step, .tensors = {}, .residual_rms = engine.residual_rms(batches), .experts = expert_loads_of_step()};
   for (size_t i = 0; i < norms.names().size(); ++i) {
     const double n = static_cast<double>(norms.num_elements()[i]);
     event.tensors.push_back(
         {.name = norms.names()[i], .weight_rms = std::sqrt(weights[i] / n), .grad_rms = std::sqrt(grads[i] / n)});
   }
   emit(&MetricSink::statistics, event);
+}
+
+std::vector<ExpertLoad> Reports::expert_loads_of_step() {
+  const std::vector<std::pair<double, double>> biases = run_.engine->selection_bias_ranges();
+  if (!experts_) return {};
+  std::vector<ExpertLoad> loads = expert_loads(run_.config.model, expert_counts_);
+  for (size_t i = 0; i < biases.size(); ++i) loads[i].bias_range = biases[i];
+  return loads;
 }
 
 void Reports::validate(int64_t step) {

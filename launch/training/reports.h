@@ -38,7 +38,7 @@ class Reports {
 
   void step(const FinishedStep& step);
   /// Reports the root mean squares of the weights after `step`, of the gradients of that step, and of the residual
-  /// stream on its `batches`.
+  /// stream on its `batches`; and the load of experts in that step, which must be the last one passed to step().
   void statistics(int64_t step, std::span<const pipeline::MicroBatch> batches);
   /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
   /// AllRanksError(kNonFinite) if a loss is not finite.
@@ -51,6 +51,7 @@ class Reports {
   void watch_slow_ranks(int64_t cores);
   double eta_sec(double step_ms, int64_t step);
   void log_slow_ranks(const FinishedStep& step);
+  std::vector<ExpertLoad> expert_loads_of_step();
   template <typename Event>
   void emit(void (MetricSink::*what)(const Event&), const Event& event) {
     for (const auto& sink : sinks_) (*sink.*what)(event);
@@ -61,10 +62,12 @@ class Reports {
   Validation validation_;
   int64_t validated_step_ = -1;
   int64_t tokens_ = 0;
+  std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
   double peak_flops_ = 0;                ///< peak FLOP/s of all ranks
   std::vector<double> recent_ms_;        ///< recent step times, to estimate the remaining time
+  std::optional<ExpertWatch> experts_;   ///< rank 0 only; absent in a model without experts
   std::optional<SlowRanks> slow_ranks_;  ///< rank 0 only; absent if slow ranks are not detected
 };
 

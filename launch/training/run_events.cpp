@@ -111,12 +111,36 @@ std::string to_line(const RankSlowOver& e) {
                                  e.step, e.ms, e.usual_ms));
 }
 
+std::string to_line(const ExpertsIdle& e) {
+  constexpr size_t kMost = 12;  // experts that the line names
+  std::string names;
+  int64_t layer = -1;
+  for (size_t i = 0; i < std::min(e.experts.size(), kMost); ++i) {
+    const ExpertsIdle::Expert& x = e.experts[i];
+    names +=
+        x.layer == layer ? str_cat(", ", x.expert) : str_cat(i == 0 ? "" : "; ", "layer ", x.layer, ": ", x.expert);
+    layer = x.layer;
+  }
+  if (e.experts.size() > kMost) names += str_cat(" and ", e.experts.size() - kMost, " more");
+  return str_cat(e.experts.size(), e.experts.size() == 1 ? " expert" : " experts", " got no token in ", e.steps,
+                 " steps up to step ", e.step, " (of ", e.of, " in each layer; ", names,
+                 "): raise moe.balance_coef, or lower optimizer.lr");
+}
+
+std::string to_line(const ExpertCrowded& e) {
+  return absl::StrFormat(
+      "expert %d of layer %d got %.0f%% of the tokens of step %d, compared with %.1f%% at balance, and as much in the "
+      "%d steps before: raise moe.balance_coef, or lower optimizer.lr",
+      e.expert, e.layer, 100 * e.share, e.step, 100 * e.balanced, e.steps - 1);
+}
+
 std::string to_line(const WarningEvent& event) {
   return std::visit([](const auto& e) { return to_line(e); }, event);
 }
 
 bool is_note(const WarningEvent& event) {
-  return !std::holds_alternative<RankSlow>(event) && !std::holds_alternative<ThreadsWait>(event);
+  return !std::holds_alternative<RankSlow>(event) && !std::holds_alternative<ThreadsWait>(event) &&
+         !std::holds_alternative<ExpertsIdle>(event) && !std::holds_alternative<ExpertCrowded>(event);
 }
 
 }  // namespace ashlar::training

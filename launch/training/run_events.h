@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace ashlar::training {
 
@@ -129,8 +130,29 @@ struct RankSlowOver {
 };
 std::string to_line(const RankSlowOver& event);
 
+/// Tokens have not chosen these experts for some time.
+struct ExpertsIdle {
+  struct Expert {
+    int64_t layer = 0, expert = 0;
+  };
+  std::vector<Expert> experts;  ///< ordered by layer
+  int64_t of = 0;               ///< experts of a layer
+  int64_t step = 0, steps = 0;  ///< detected at `step`, after `steps` steps without a token
+};
+std::string to_line(const ExpertsIdle& event);
+
+/// Many more tokens choose this expert than its share.
+struct ExpertCrowded {
+  int64_t layer = 0, expert = 0;
+  double share = 0;             ///< tokens of the step that chose it / all tokens
+  double balanced = 0;          ///< the share of each expert at balance
+  int64_t step = 0, steps = 0;  ///< detected at `step`, after `steps` such steps
+};
+std::string to_line(const ExpertCrowded& event);
+
 /// Warnings and notes that the sinks of a run receive (MetricSink::warning).
-using WarningEvent = std::variant<StartsOver, ThreadsWait, SlowRanksNotJudged, RankSlow, RankSlowOver>;
+using WarningEvent =
+    std::variant<StartsOver, ThreadsWait, SlowRanksNotJudged, RankSlow, RankSlowOver, ExpertsIdle, ExpertCrowded>;
 std::string to_line(const WarningEvent& event);
 bool is_note(const WarningEvent& event);  ///< true if the event is information, not a warning
 

@@ -2,10 +2,12 @@
 // models cut off after each block.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "core/io/safetensors.h"
@@ -111,6 +113,58 @@ TEST(Statistics, ResidualRmsIsThatOfAModelWhichEndsThere) {
     expect_rms(n, whole.blocks(engine.ctx(), embedded, batch.view()).value);
   }
   EXPECT_GT(deepest[3], 1.05 * deepest[0]) << "the blocks add nothing: the test would not see a missing one";
+}
+
+/// The rows of log.stats_every of a run, by step.
+std::map<int64_t, nlohmann::json> statistics_of(const RunFixture& run, const std::string& dir) {
+  std::map<int64_t, nlohmann::json> all;
+  std::istringstream rows(run.read(dir + "/metrics.jsonl"));
+  for (std::string line; std::getline(rows, line);)
+    if (const auto row = nlohmann::json::parse(line); row.contains("stats")) all[row.at("step")] = row.at("stats");
+  return all;
+}
+
+TEST(Statistics, TellTheLoadOfExpertsOnAnyMesh) {
+  const RunFixture run;
+  const std::string words =
+      "train tiny.toml train.steps=4 schedule.warmup_steps=1 log.stats_every=1 checkpoint.every=0 moe.experts=5 "
+      "moe.dense_layers=[1] "
+      "moe.selection_bias=true moe.bias_rate=0.125 run.dir=";
+  ASSERT_EQ(run.ashlar(words + "one").code, 0);
+  std::map<int64_t, nlohmann::json> one = statistics_of(run, "one");
+  ASSERT_TRUE(one.contains(1) && one.contains(4));
+  EXPECT_FALSE(one[1].contains("blocks.1.moe")) << "a dense layer";
+  for (const int64_t step : {1, 4}) {
+    for (const char* layer : {"blocks.0.moe", "blocks.2.moe"}) {
+      SCOPED_TRACE(str_cat(layer, " of step ", step));
+      const nlohmann::json& load = one[step].at(layer);
+      const auto counts = load.at("counts").get<std::vector<int64_t>>();
+      ASSERT_EQ(counts.size(), 5u);
+      EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 4 * 16 * 2) << "two choices a token";
+      EXPECT_EQ(load.at("max_over_mean"), static_cast<double>(*std::ranges::max_element(counts)) * 5 / 128);
+      EXPECT_EQ(load.at("idle"), std::ranges::count(counts, 0));
+      // The bias of a step moves by the rate, up or down: 128 choices are never balanced over 5 experts.
+      const auto range = load.at("bias_range").get<std::vector<double>>();
+      if (step == 1) {
+        EXPECT_EQ(range, (std::vector<double>{-0.125, 0.125}));
+      }
+      for (const double bias : range) {
+        EXPECT_EQ(bias / 0.125, std::round(bias / 0.125));
+        EXPECT_LE(std::abs(bias), 0.125 * static_cast<double>(step));
+      }
+    }
+  }
+  ASSERT_EQ(run.ashlar("launch -np 2 " + words + "stages mesh.pipeline=2").code, 0);
+  ASSERT_EQ(run.ashlar("launch -np 2 " + words + "replicas mesh.data=2 run.dtype=fp64").code, 0);
+  ASSERT_EQ(run.ashlar(words + "wide run.dtype=fp64").code, 0);
+  std::map<int64_t, nlohmann::json> stages = statistics_of(run, "stages"), replicas = statistics_of(run, "replicas"),
+                                    wide = statistics_of(run, "wide");
+  for (const int64_t step : {1, 4}) {
+    for (const char* layer : {"blocks.0.moe", "blocks.2.moe"}) {
+      EXPECT_EQ(stages[step].at(layer), one[step].at(layer)) << layer << " of step " << step;
+      EXPECT_EQ(replicas[step].at(layer), wide[step].at(layer)) << layer << " of step " << step;
+    }
+  }
 }
 
 }  // namespace
