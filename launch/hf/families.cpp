@@ -68,6 +68,7 @@ namespace ashlar::hf {
   X(qwen2_moe)                \
   X(olmoe)                    \
   X(granitemoe)               \
+  X(granitemoeshared)         \
   X(deepseek_v2)              \
   X(gpt_oss)                  \
   X(llama4_text)

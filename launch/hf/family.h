@@ -82,6 +82,8 @@ struct TensorNames {
   const char* router_alias = "";              ///< another name of the router: read, never written
   std::vector<ExpertForm> expert_forms = {};  ///< the forms that an import reads; an export writes the first
   const char* shared = "mlp.shared_expert.";  ///< prefix of gate_proj, up_proj and down_proj of the shared expert
+  const char* shared_gate_up = "";            ///< fused tensor of gate and up after that prefix, the gate's rows first
+  const char* shared_down = "down_proj";
   const char* shared_gate = "mlp.shared_expert_gate";
 
   /// Number of groups in the rows of `qkv`. A group has its queries, then its keys, then its values. 0: one group per

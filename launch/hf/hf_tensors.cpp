@@ -164,7 +164,14 @@ class Builder {
     }
     if (m_.moe.shared_d_ff > 0) {
       const std::string shared = hf + n.shared;
-      network(ours + "shared.", {shared + "gate_proj", shared + "up_proj", shared + "down_proj"}, m_.moe.shared_d_ff);
+      const int64_t F = m_.moe.shared_d_ff;
+      if (is_named(n.shared_gate_up)) {
+        linear(shared + n.shared_gate_up,
+               {{ours + "shared.gate", F, {{0, 0, F}}}, {ours + "shared.up", F, {{F, 0, F}}}}, m_.d_model, m_.bias.ffn);
+        linear(shared + n.shared_down, {one(ours + "shared.down", m_.d_model)}, F, m_.bias.ffn);
+      } else {
+        network(ours + "shared.", {shared + "gate_proj", shared + "up_proj", shared + n.shared_down}, F);
+      }
     }
     if (m_.moe.shared_gate) linear(hf + n.shared_gate, {one(ours + "shared_gate", 1)}, m_.d_model, false);
   }

@@ -400,6 +400,43 @@ TEST(ExpertForms, NamesOfGraniteInMemory) {
   expect_same_weights(model, "granitemoe");
 }
 
+// GraniteMoeShared: the shared expert's gate and up are one tensor, the gate's rows first.
+TEST(ExpertForms, ASharedExpertOfGranite) {
+  json config =
+      testing::changed(testing::golden_config("granitemoe"), {{"model_type", "granitemoeshared"},
+                                                              {"architectures", {"GraniteMoeSharedForCausalLM"}},
+                                                              {"shared_intermediate_size", 10}});
+  const ashlar::testing::ScratchDir dir;
+  StoredModel weights = testing::load_file(golden_dir("granitemoe") / "model.safetensors");
+  for (const char* layer : {"0", "1"}) {
+    const std::string shared = str_cat("model.layers.", layer, ".shared_mlp.");
+    std::vector<float> in(20 * 24), out(24 * 10);
+    for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = -static_cast<float>(i);
+    const auto bytes = [](const std::vector<float>& v) {
+      return std::string(reinterpret_cast<const char*>(v.data()), 4 * v.size());
+    };
+    weights[shared + "input_linear.weight"] = {io::FileDType::kF32, {20, 24}, bytes(in)};
+    weights[shared + "output_linear.weight"] = {io::FileDType::kF32, {24, 10}, bytes(out)};
+  }
+  testing::save_file(dir.path() / "model.safetensors", weights);
+  testing::spit(dir.path() / "config.json", config.dump());
+  ImportedModel model = import_hf(dir.path());
+  EXPECT_EQ(model.config().family->class_name, "GraniteMoeSharedForCausalLM");
+  EXPECT_EQ(model.config().model.moe.shared_d_ff, 10);
+  EXPECT_EQ(testing::floats(testing::read_tensor(model, "blocks.0.moe.shared.gate.weight"))[239], 239);
+  EXPECT_EQ(testing::floats(testing::read_tensor(model, "blocks.0.moe.shared.up.weight"))[0], 240);
+  EXPECT_EQ(testing::floats(testing::read_tensor(model, "blocks.1.moe.shared.down.weight"))[7], -7);
+  testing::ImportSource source(model);
+  testing::export_alone(model.config(), source, dir.path() / "out");
+  EXPECT_EQ(testing::load_file(dir.path() / "out/model.safetensors"), weights);
+  EXPECT_EQ(&choose_family(model.config().model, nullptr), &testing::family("granitemoeshared"));
+  config["shared_intermediate_size"] = 11;
+  testing::spit(dir.path() / "config.json", config.dump());
+  EXPECT_THAT(testing::error_of([&] { import_hf(dir.path()); }).what(),
+              HasSubstr("shared_mlp.input_linear.weight' is [20,24], expected [22,24]"));
+}
+
 TEST(ExpertForms, WithoutThePrefix) {
   for (const char* folder : {"mixtral", "gpt_oss"}) {
     const ExpertFolder changed(folder, [](StoredModel& m) {
@@ -466,6 +503,20 @@ TEST(ExpertForms, ExportInSmallWindows) {
         << folder;
     EXPECT_LE(source.most_bytes(), size_t{5} * 24 * 4) << folder;
   }
+}
+
+TEST(ExpertForms, ANaNOfAnFp16RouterIsNamed) {
+  ExpertFolder changed("olmoe", [](StoredModel& m) {
+    Stored& gate = m.at("model.layers.1.mlp.gate.weight");
+    gate.dtype = io::FileDType::kF16;
+    gate.bytes.assign(static_cast<size_t>(2 * 6 * 24), '\0');
+    const uint16_t nan = 0x7e00;
+    std::memcpy(gate.bytes.data() + 2 * (3 * 24 + 5), &nan, 2);
+  });
+  ImportedModel model = changed.import();
+  const Error error = testing::error_of([&] { testing::read_tensor(model, "blocks.1.moe.router.weight"); });
+  EXPECT_EQ(error.code(), ExitCode::kNonFinite);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("model.layers.1.mlp.gate.weight"), HasSubstr("[3, 5]"), HasSubstr("nan")));
 }
 
 TEST(ExpertForms, ANonFiniteWeightIsNamedWithItsExpert) {
