@@ -15,11 +15,12 @@ constexpr auto names_of(GroupScore) { return enum_names<GroupScore>("max", "top_
 
 /// How experts are chosen and weighted, the same for all rows. E is the number of experts, k the number of choices of a
 /// row.
-///   choice   Each expert has a selection value v: s + selection_bias, if there is a selection bias or if several groups
-///            are scored by kTopTwo; otherwise the logit, which has the order of s without ties by rounding. The E
-///            experts form `groups` groups of consecutive experts, of which the top_groups with the largest values take
-///            part (all if groups is 1; then group_score has no effect). The k experts with the largest v are chosen,
-///            in descending order of v. Equal values go to the lower index. NaN counts as less than any other value.
+///   choice   Each expert has a selection value v: s + selection_bias, if there is a selection bias or if several
+///            groups are scored by kTopTwo; otherwise the logit, which has the order of s without ties by rounding.
+///            The E experts form `groups` groups of consecutive experts, of which the top_groups with the largest
+///            values take part (all if groups is 1; then group_score has no effect). The k experts with the largest v
+///            are chosen, in descending order of v. Equal values go to the lower index. NaN counts as less than any
+///            other value.
 ///   weights  w_j = scale * s_j / (max(sum of s over the chosen, sum_floor) + sum_eps) if renormalize, else scale *
 ///            s_j; then times expert_scale of the chosen expert, if present. A softmax renormalized without floor and
 ///            eps is computed from the chosen logits alone, so that it is exact even if all chosen scores underflow.
@@ -54,7 +55,8 @@ struct RouteForward {
 /// The gradient of the logits: of the weights of RouteForward, of the balance loss, and of the z-loss. The choice has
 /// no gradient. p is the scores of a row divided by their sum over all E experts (for the softmax p = s; a sum of 0
 /// counts as 1), lse is the log-sum-exp of the row's logits, and r = n / balance_rows. If a logit of a row is NaN, all
-/// dlogits of the row are NaN, and so are the dexpert_scale of its choices; other rows are not affected. dlogits[n] is the gradient, by the logits of row n, of
+/// dlogits of the row are NaN, and so are the dexpert_scale of its choices; other rows are not affected. dlogits[n] is
+/// the gradient, by the logits of row n, of
 ///   sum_j dweights[n, j] w_j + sum_e balance[r, e] p_e + inv_tokens * z_scale / 2 * lse^2
 /// and dexpert_scale[e] (+)= sum of dweights[n, j] w_j / expert_scale[e] over the choices (n, j) of expert e, computed
 /// without the division. The sum has the same bits for any thread count. inv_tokens is a field of StepScalars, or 1 if

@@ -12,8 +12,8 @@ struct Buffer;
 /// The number of choices of each expert in a training step, by all tokens of the global batch (a token whose target is
 /// masked counts too, and every choice of a token), and the buffers that follow from these counts after an update.
 /// Evaluation counts nothing, and a recomputed block counts once.
-///   Layers add the counts of each micro-batch on the device. The caller then adds them over the ranks: kReplicaAxes and
-/// the pipeline, not the tensor axis, along which ranks make the same choices. So every rank has the counts of all
+///   Layers add the counts of each micro-batch on the device. The caller then adds them over the ranks: kReplicaAxes
+/// and the pipeline, not the tensor axis, along which ranks make the same choices. So every rank has the counts of all
 /// layers of the model. They are whole numbers in fp64, the same bits on every mesh.
 class ExpertCounts {
  public:

@@ -120,8 +120,8 @@ class ParameterStore {
   Buffer& add_buffer(std::string name, const Shape& shape, BufferUse use);
   /// Assigns each parameter its position in the flat buffers.
   void arrange();
-  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training`, gradients, layer metrics and
-  /// counts of experts are not allocated.
+  /// Calls `arrange` and allocates the flat buffers, filled with zeros. Without `training`, gradients, layer metrics
+  /// and counts of experts are not allocated.
   void allocate(const Ctx& ctx, bool training);
   /// Fills `buffer`, which has any floating dtype and the layout of the values, with the initial values of all tensors.
   void initialize(const Ctx& ctx, uint64_t seed, const Tensor& buffer) const;

@@ -113,15 +113,20 @@ __global__ void __launch_bounds__(kSumLanes* kSumWarps)
   const Rows<const double> rows{partial, sums_width(experts)};
   const int64_t s = blockIdx.x;
   if (blockIdx.y + 1 < gridDim.y) {
-    sum_columns(rows, s * parts, (s + 1) * parts, int64_t{blockIdx.y} * kSumLanes * kWidth<double>, 2 * experts, true,
-                [&](int64_t column, double sum) {
-                  (column < experts ? out.counts[s] : out.scores[s] - experts)[column] = sum;
-                });
     const int64_t first = int64_t{blockIdx.y} * kSumLanes * kWidth<double>;
-    if (s != 0 || out.all_counts == nullptr || first >= experts) return;
-    __syncthreads();
-    sum_columns(rows, 0, sequences * parts, first, experts, true,
-                [&](int64_t column, double sum) { out.all_counts[column] += sum; });
+    const int passes = s == 0 && out.all_counts != nullptr && first < experts ? 2 : 1;
+    for (int pass = 0; pass < passes; ++pass) {
+      const bool all = pass == 1;
+      if (all) __syncthreads();  // the first pass has read the shared sums
+      sum_columns(rows, all ? 0 : s * parts, (all ? sequences : s + 1) * parts, first, all ? experts : 2 * experts,
+                  true, [&](int64_t column, double sum) {
+                    if (all) {
+                      out.all_counts[column] += sum;
+                    } else {
+                      (column < experts ? out.counts[s] : out.scores[s] - experts)[column] = sum;
+                    }
+                  });
+    }
   } else if (s == 0) {
     sum_columns(rows, 0, sequences * parts, 2 * experts, 2 * experts + 2, true, [&](int64_t column, double sum) {
       double* const to = column == 2 * experts ? out.lse_squares : out.entropy;

@@ -254,6 +254,15 @@ constexpr KeySpec kModelKeys[] = {
     {.section = "moe", .key = "tensor", .member = MEMBER(model.moe.tensor), .fallback = "slices", .when = kMoe,
      .doc = "How tensor ranks share the experts of a layer. slices: each has a slice of every expert, and moe.d_ff is "
             "divided. experts: each has whole experts of its own, which suits many narrow experts."},
+    {.section = "moe", .key = "router_norm", .member = MEMBER(model.moe.router_norm), .fallback = "false",
+     .when = kMoe,
+     .doc = "The router reads the residual stream itself, by an RMS norm with a gain of its own and times "
+            "d_model^-0.5 (Gemma 4), not the normalized rows that the experts read."},
+    {.section = "moe", .key = "expert_scale", .member = MEMBER(model.moe.expert_scale), .fallback = "false",
+     .when = kMoe, .doc = "A learned factor of each expert on its weights (Gemma 4)."},
+    {.section = "moe", .key = "beside_ffn", .member = MEMBER(model.moe.beside_ffn), .fallback = "false", .when = kMoe,
+     .doc = "A dense feed-forward network of model.d_ff beside the experts, in the same layers. A norm precedes the "
+            "experts, and a norm follows each of the two before they are added (Gemma 4)."},
     {.section = "moe", .key = "selection_bias", .member = MEMBER(model.moe.selection_bias), .fallback = "false",
      .when = kMoe,
      .doc = "A number for each expert that is added to its score where experts and groups are chosen, and never to a "

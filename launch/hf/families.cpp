@@ -70,6 +70,9 @@ namespace ashlar::hf {
   X(granitemoe)               \
   X(granitemoeshared)         \
   X(deepseek_v2)              \
+  X(deepseek_v3)              \
+  X(glm4_moe)                 \
+  X(ernie4_5_moe)             \
   X(gpt_oss)                  \
   X(llama4_text)
 

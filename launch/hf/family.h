@@ -79,7 +79,14 @@ struct TensorNames {
   const char* down = "mlp.down_proj";
   const char* out_scalar = "layer_scalar";
   const char* router = "mlp.gate";
-  const char* router_alias = "";              ///< another name of the router: read, never written
+  const char* router_scale = "router.scale";  ///< the whole name, like the next one
+  const char* expert_scale = "router.per_expert_scale";
+  const char* ffn_norm_out = "post_feedforward_layernorm_1";  ///< with moe.beside_ffn
+  const char* experts_norm_in = "pre_feedforward_layernorm_2";
+  const char* experts_norm_out = "post_feedforward_layernorm_2";
+  const char* router_alias = "";                                    ///< another name of the router: read, never written
+  const char* selection_bias = "mlp.gate.e_score_correction_bias";  ///< the whole name
+  bool selection_bias_row = false;                                  ///< the selection bias is stored as [1, experts]
   std::vector<ExpertForm> expert_forms = {};  ///< the forms that an import reads; an export writes the first
   const char* shared = "mlp.shared_expert.";  ///< prefix of gate_proj, up_proj and down_proj of the shared expert
   const char* shared_gate_up = "";            ///< fused tensor of gate and up after that prefix, the gate's rows first
@@ -97,6 +104,9 @@ struct TensorNames {
   /// Name prefix of the tensors outside the text model, e.g. an image tokenizer. An import leaves them out. "": no such
   /// tensors.
   std::string_view other_part = "";
+  /// Text in the names of blocks that predict further tokens and are not numbered after the last block. An import
+  /// leaves them out. "": no such names.
+  std::string_view further_blocks = "";
 };
 
 /// A family of Hugging Face models: all that import and export know about one model class of transformers. A function

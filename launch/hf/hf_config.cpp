@@ -59,7 +59,7 @@ ReadBack read_back(const Family& family, const ModelConfig& config) {
 /// True for settings that no config.json has: padding of the vocabulary, init, terms of the loss.
 bool is_ours_alone(std::string_view key) {
   return key == "vocab.pad_to" || key.starts_with("init.") || key.starts_with("loss.") ||
-         key.starts_with("moe.balance") || key == "moe.z_coef";
+         key.starts_with("moe.balance") || key == "moe.bias_rate" || key == "moe.z_coef";
 }
 
 const Family* family_of(const nlohmann::json& root, const std::string& name) {

@@ -27,6 +27,8 @@ struct HfConfig {
   const Family* family = nullptr;
   model::ModelConfig model;
   HfExtras extras;
+  /// Number of blocks after the last one that the files may have, which predict further tokens. Import leaves them out.
+  int64_t further_layers = 0;
   /// Facts about the file that the user may not expect: sizes taken from the defaults of the class, keys without effect
   /// in this class. One line each; the caller prints them.
   std::vector<std::string> notes;

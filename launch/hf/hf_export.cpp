@@ -75,8 +75,10 @@ Plan plan_export(const ExportArgs& args) {
   std::map<io::FileDType, int64_t> elements;
   std::vector<int64_t> bytes;
   for (const TensorMapping& mapping : plan.mappings) {
+    const bool widened = mapping.wide && args.dtype && io::size_of(*args.dtype) < io::size_of(io::FileDType::kF32);
+    const std::optional<io::FileDType> wanted = widened ? io::FileDType::kF32 : args.dtype;
     io::TensorSpec spec{
-        .name = mapping.hf_name, .dtype = dtype_of(mapping, args.source, args.dtype), .shape = mapping.hf_shape};
+        .name = mapping.hf_name, .dtype = dtype_of(mapping, args.source, wanted), .shape = mapping.hf_shape};
     elements[spec.dtype] += spec.num_elems();
     bytes.push_back(spec.num_bytes());
     plan.tensors.push_back(std::move(spec));

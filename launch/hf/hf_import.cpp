@@ -127,7 +127,7 @@ std::set<std::string> ImportedModel::map_tensors() {
 
 std::vector<std::string> ImportedModel::unknown_names() {
   std::vector<std::string> unknown;
-  int64_t buffers = 0, other_parts = 0;
+  int64_t buffers = 0, other_parts = 0, further = 0;
   const std::set<std::string> expected(file_names_.begin(), file_names_.end());
   const std::vector<std::string> heads = head_names(*config_.family);
   for (const std::string& name : files_.names()) {
@@ -136,12 +136,17 @@ std::vector<std::string> ImportedModel::unknown_names() {
       ++buffers;
     } else if (is_other_part(*config_.family, name)) {
       ++other_parts;
+    } else if (is_of_further_block(config_, name)) {
+      ++further;
     } else if (!(config_.model.tied && std::ranges::find(heads, name) != heads.end())) {
       unknown.push_back(name);
     }
   }
   if (buffers > 0)
     config_.notes.push_back(str_cat(buffers, " buffers of an old version (masks, rotary tables) are left out"));
+  if (further > 0)
+    config_.notes.push_back(
+        str_cat(further, " tensors of blocks that predict further tokens (MTP) are left out; nothing else reads them"));
   if (other_parts > 0)
     config_.notes.push_back(
         str_cat(other_parts, " tensors of the image encoder are left out; only the text model is imported"));

@@ -51,7 +51,8 @@ class ImportedModel {
   /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names.
   std::string name_in_files(const std::string& name) const;
   /// Returns the names of unexpected tensors: they are neither parameters of the model nor of a
-  /// kind that an import leaves out (buffers, image encoder). Adds a note with the number of tensors left out.
+  /// kind that an import leaves out (buffers, image encoder, blocks that predict further tokens). Adds a note with the
+  /// number of tensors left out.
   std::vector<std::string> unknown_names();
   void read_rows(const TensorMapping& mapping, const std::string& file_name, const RowBlock& block,
                  std::span<std::byte> out);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/strings.h"
+#include "launch/hf/hf_config.h"
 
 namespace ashlar::hf {
 namespace {
@@ -129,7 +130,13 @@ class Builder {
     const bool latent = m_.attn.kind == model::AttentionKind::kMla;
     latent ? latent_attention(hf + "self_attn.", ours + "attn.") : attention(hf, ours, heads);
     linear(hf + n.attn_out, {one(ours + "attn.out", m_.d_model)}, m_.n_heads * heads.v_head_dim, m_.bias.attn_out);
-    m_.has_experts(i) ? experts(hf, ours + "moe.") : feed_forward(hf, ours);
+    if (!m_.has_experts(i) || m_.moe.beside_ffn) feed_forward(hf, ours);
+    if (!m_.has_experts(i)) return;
+    experts(hf, ours + "moe.");
+    if (!m_.moe.beside_ffn) return;
+    norm(hf + n.ffn_norm_out, ours + "ffn.norm_out");
+    norm(hf + n.experts_norm_in, ours + "moe.norm_in");
+    norm(hf + n.experts_norm_out, ours + "moe.norm_out");
   }
 
   void feed_forward(const std::string& hf, const std::string& ours) {
@@ -152,6 +159,16 @@ class Builder {
     linear(hf + n.router, {one(ours + "router", m_.moe.experts)}, m_.d_model, false);
     if (is_named(n.router_alias)) list_.back().hf_alias = str_cat(hf, n.router_alias, ".weight");
     if (m_.moe.router_bias) whole(str_cat(hf, n.router, ".bias"), ours + "router.bias", {m_.moe.experts});
+    if (m_.moe.router_norm) whole(hf + n.router_scale, ours + "router.scale", {m_.d_model});
+    if (m_.moe.expert_scale) whole(hf + n.expert_scale, ours + "expert_scale", {m_.moe.experts});
+    if (m_.moe.selection_bias) {
+      whole(hf + n.selection_bias, ours + "router.selection_bias", {m_.moe.experts});
+      list_.back().wide = true;
+      if (n.selection_bias_row) {
+        list_.back().hf_shape = {1, m_.moe.experts};
+        list_.back().stacked = true;
+      }
+    }
     const ExpertForm& form = n.expert_forms[expert_form_];
     if (form.fused) {
       fused_experts(form, hf + form.experts, ours + "experts.");
@@ -290,6 +307,14 @@ bool is_ignored_buffer(const Family& family, std::string_view hf_name) {
 
 bool is_other_part(const Family& family, std::string_view hf_name) {
   return !family.tensors.other_part.empty() && hf_name.starts_with(family.tensors.other_part);
+}
+
+bool is_of_further_block(const HfConfig& config, std::string_view hf_name) {
+  const TensorNames& n = config.family->tensors;
+  if (is_named(n.further_blocks) && hf_name.find(n.further_blocks) != std::string_view::npos) return true;
+  for (int64_t i = 0; i < config.further_layers; ++i)
+    if (hf_name.starts_with(str_cat(n.prefix, n.layers, config.model.n_layers + i, "."))) return true;
+  return false;
 }
 
 std::vector<std::string> head_names(const Family& family) {

@@ -37,6 +37,7 @@ struct TensorMapping {
   /// over all of them. If `transpose`, each matrix is transposed, and a block is within one matrix.
   bool stacked = false;
   std::vector<TensorPart> parts = {};
+  bool wide = false;          ///< an export to bf16 or fp16 writes fp32, as the class keeps this tensor
   std::string hf_alias = {};  ///< another name of the tensor in some files; read, never written
   /// The value of every element of a tensor without parts. An import accepts a file without the tensor, or with values
   /// whose relative difference from `constant` is at most 1/256, the precision of bf16. An export writes the tensor.
@@ -63,6 +64,10 @@ bool is_ignored_buffer(const Family& family, std::string_view hf_name);
 
 /// True for tensors outside the text model, e.g. Chameleon's image tokenizer. An import leaves them out.
 bool is_other_part(const Family& family, std::string_view hf_name);
+
+/// True for tensors of blocks that predict further tokens (DeepSeek V3's multi-token prediction). An import leaves them
+/// out.
+bool is_of_further_block(const HfConfig& config, std::string_view hf_name);
 
 /// Returns the names that the weight of the head may have. A file of a tied model may contain a copy of the embedding
 /// under such a name.

@@ -24,13 +24,15 @@ constexpr double kRare = 0.1;
 
 /// True for keys that do not distinguish architectures: sizes, initialization and training.
 bool is_size(std::string_view key) {
-  static const std::set<std::string_view> sizes = {
-      "model.d_model",           "model.n_layers",   "model.n_heads",    "model.n_kv_heads",
-      "model.head_dim",          "model.d_ff",       "vocab.size",       "pos.max_positions",
-      "rope.original_positions", "rope.dims",        "attn.q_rank",      "attn.kv_rank",
-      "attn.v_head_dim",         "moe.experts",      "moe.top_k",        "moe.d_ff",
-      "moe.first_layer",         "moe.dense_layers", "moe.shared_d_ff",  "moe.groups",
-      "moe.top_groups",          "moe.balance",      "moe.balance_coef", "moe.z_coef"};
+  static const std::set<std::string_view> sizes = {"model.d_model",    "model.n_layers",    "model.n_heads",
+                                                   "model.n_kv_heads", "model.head_dim",    "model.d_ff",
+                                                   "vocab.size",       "pos.max_positions", "rope.original_positions",
+                                                   "rope.dims",        "attn.q_rank",       "attn.kv_rank",
+                                                   "attn.v_head_dim",  "moe.experts",       "moe.top_k",
+                                                   "moe.d_ff",         "moe.first_layer",   "moe.dense_layers",
+                                                   "moe.shared_d_ff",  "moe.groups",        "moe.top_groups",
+                                                   "moe.balance",      "moe.balance_coef",  "moe.z_coef",
+                                                   "moe.bias_rate"};
   return sizes.contains(key) || key.starts_with("vocab.") || key.starts_with("dropout.") || key.starts_with("init.") ||
          key.starts_with("loss.");
 }

@@ -37,11 +37,11 @@ struct LoadArgs {
   optim::Optimizer* optimizer = nullptr;
 };
 
-/// Fills the weights and buffers from a checkpoint that was written on any mesh. Called by all ranks; each rank reads the blocks
-/// that it needs. With an optimizer, the function fills this rank's shard of the master weights and copies the shard to
-/// the params; the optimizer state does not change. The caller must then all-gather the other params from the other
-/// replicas (zero::DataParallel::start_param_sync, wait_param_sync). Without an optimizer, the function fills all
-/// values of the store.
+/// Fills the weights and buffers from a checkpoint that was written on any mesh. Called by all ranks; each rank reads
+/// the blocks that it needs. With an optimizer, the function fills this rank's shard of the master weights and copies
+/// the shard to the params; the optimizer state does not change. The caller must then all-gather the other params from
+/// the other replicas (zero::DataParallel::start_param_sync, wait_param_sync). Without an optimizer, the function fills
+/// all values of the store.
 ///   Values stored as F64, F32, F16 or BF16 are converted to fp64 exactly, to fp32 with one rounding to nearest even,
 /// and to bf16 by way of fp32. So loaded bf16 params equal those that a run rounds from its fp32 master weights. The
 /// buffers in host memory have a fixed maximum size.

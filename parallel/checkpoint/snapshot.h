@@ -15,9 +15,9 @@
 
 namespace ashlar::checkpoint {
 
-/// The data that one rank saves: the tensors and buffers of which it is the main replica, in the layout of its files. With an
-/// optimizer these are this rank's shards of the master weights and state tensors (AdamW: NAME.m, NAME.v); without an
-/// optimizer, the params of the store in their storage dtype.
+/// The data that one rank saves: the tensors and buffers of which it is the main replica, in the layout of its files.
+/// With an optimizer these are this rank's shards of the master weights and state tensors (AdamW: NAME.m, NAME.v);
+/// without an optimizer, the params of the store in their storage dtype.
 class Snapshot {
  public:
   Snapshot() = default;

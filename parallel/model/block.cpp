@@ -62,12 +62,15 @@ Var Block::composed(const Context& at, const Var& x) const {
   return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
 }
 
-Var Block::part(const Context& at, size_t branch, const Var& x) const {
-  return branches_[branch]->forward(at.ctx, x, at.rows, at.tp);
+Var Block::part(const Context& at, size_t branch, const Var& x, const Var& stream) const {
+  Rows rows = at.rows;
+  rows.stream = &stream;
+  return branches_[branch]->forward(at.ctx, x, rows, at.tp);
 }
 
-Var Block::whole(const Context& at, size_t branch, const Var& x) const {
-  return tensor::exit(at.ctx, part(at, branch, x), at.tp);
+Var Block::whole(const Context& at, size_t branch, const Var& x, const Var& stream) const {
+  const Var y = part(at, branch, x, stream);
+  return branches_[branch]->reduces() ? y : tensor::exit(at.ctx, y, at.tp);
 }
 
 ops::Branch Block::joining(size_t branch, const Var& v) const {
@@ -81,7 +84,7 @@ Var Block::serial(const Context& at, const Var& x) const {
   const Ctx& ctx = at.ctx;
   const bool before = config_.norm.placement != NormPlacement::kOutput;
   const bool after = config_.norm.placement != NormPlacement::kPre;
-  const Var a = whole(at, 0, before ? norm1_(ctx, x) : x);
+  const Var a = whole(at, 0, before ? norm1_(ctx, x) : x, x);
   const ops::Branch first = joining(0, after ? norm1_out_(ctx, a) : a);
   ops::Normed mid;
   if (before) {
@@ -89,13 +92,13 @@ Var Block::serial(const Context& at, const Var& x) const {
   } else {
     mid.stream = mid.normed = ops::residual(at.local, &x, first, nullptr);
   }
-  const Var f = whole(at, 1, mid.normed);
+  const Var f = whole(at, 1, mid.normed, mid.stream);
   return ops::residual(at.local, &mid.stream, joining(1, after ? norm2_out_(ctx, f) : f), nullptr);
 }
 
 Var Block::serial_post(const Context& at, const Var& x) const {
-  const Var mid = norm1_.joined(at.local, x, joining(0, whole(at, 0, x))).normed;
-  return norm2_.joined(at.local, mid, joining(1, whole(at, 1, mid))).normed;
+  const Var mid = norm1_.joined(at.local, x, joining(0, whole(at, 0, x, x))).normed;
+  return norm2_.joined(at.local, mid, joining(1, whole(at, 1, mid, mid))).normed;
 }
 
 Var Block::parallel(const Context& at, const Var& x) const {
@@ -111,8 +114,8 @@ Var Block::parallel(const Context& at, const Var& x) const {
     a = branches_[0]->forward_from(ctx, std::span(inputs).first(first), at.rows);
     f = branches_[1]->forward_from(ctx, std::span(inputs).subspan(first), at.rows);
   } else {
-    a = part(at, 0, normed);
-    f = part(at, 1, config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x));
+    a = part(at, 0, normed, x);
+    f = part(at, 1, config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x), x);
   }
   if (at.tp.size() == 1) {  // no reduction needed: one fused pass
     const ops::Branch second = joining(1, tensor::exit(ctx, f, at.tp));

@@ -40,10 +40,11 @@ class Block {
   Var serial(const Context& at, const Var& x) const;
   Var serial_post(const Context& at, const Var& x) const;
   Var parallel(const Context& at, const Var& x) const;
-  /// Returns this rank's partial sum of a branch for rows x of the stream, before the reduction over the tensor group.
-  Var part(const Context& at, size_t branch, const Var& x) const;
+  /// Returns this rank's partial sum of a branch for rows x, before the reduction over the tensor group. `stream`: the
+  /// rows of the stream of which x is the norm.
+  Var part(const Context& at, size_t branch, const Var& x, const Var& stream) const;
   /// Returns the output rows of a branch after the reduction over the tensor group, before the residual add.
-  Var whole(const Context& at, size_t branch, const Var& x) const;
+  Var whole(const Context& at, size_t branch, const Var& x, const Var& stream) const;
   /// Returns the output v of a branch as an operand of the residual add.
   ops::Branch joining(size_t branch, const Var& v) const;
 

@@ -2,6 +2,7 @@
 
 #include "parallel/model/attention.h"
 #include "parallel/model/experts.h"
+#include "parallel/model/experts_beside_ffn.h"
 #include "parallel/model/feed_forward.h"
 #include "parallel/model/latent_attention.h"
 
@@ -21,6 +22,8 @@ std::array<std::unique_ptr<Branch>, 2> make_branches(const ModelConfig& config, 
   } else {
     attention = std::make_unique<Attention>(config, layer, tp);
   }
+  if (config.has_experts(layer) && config.moe.beside_ffn)
+    return {std::move(attention), std::make_unique<ExpertsBesideFfn>(config, layer, tp)};
   if (config.has_experts(layer)) return {std::move(attention), std::make_unique<Experts>(config, layer, tp)};
   return {std::move(attention),
           std::make_unique<FeedForward>(config, tp, FeedForward::Place{.layer = layer, .d_ff = config.d_ff})};

@@ -18,10 +18,11 @@ namespace ashlar::model {
 /// The inputs of a block, besides the values of its rows.
 struct Rows {
   const BatchView& batch;
-  const LayerTables& tables;  ///< empty unless positions are rotary
-  const ScoreChange& scores;  ///< score changes of this rank's heads; a branch adds its sinks and T5 biases
-  nn::Parameter* t5_bias{};   ///< T5 bias table shared by all layers, or null
-  KvCache* cache = nullptr;   ///< cache of the previous tokens when decoding, else null; the stage advances it
+  const LayerTables& tables;    ///< empty unless positions are rotary
+  const ScoreChange& scores;    ///< score changes of this rank's heads; a branch adds its sinks and T5 biases
+  nn::Parameter* t5_bias{};     ///< T5 bias table shared by all layers, or null
+  const Var* stream = nullptr;  ///< this rank's rows of the residual stream that the block's norm has read
+  KvCache* cache = nullptr;     ///< cache of the previous tokens when decoding, else null; the stage advances it
 
   /// Returns the mask of a layer with the document boundaries of the micro-batch.
   Mask with_documents(Mask mask) const {
@@ -45,6 +46,8 @@ class Branch {
   /// x [N_loc, C], this rank's rows of the stream -> this rank's partial sum [N, C]. `tp` gives the layout of rows in
   /// this call: in decoding every rank has all rows.
   virtual Var forward(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const = 0;
+  /// True if `forward` has reduced its result over the tensor group: this rank's rows [N_loc, C] of the whole sum.
+  virtual bool reduces() const { return false; }
 
   /// Returns the matrices that `add_inputs` would add, for one product together with another branch. `forward_from`
   /// gets the columns [N, width] of the result that belong to this branch. Returns an empty list if the inputs of this

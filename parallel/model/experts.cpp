@@ -1,12 +1,15 @@
 #include "parallel/model/experts.h"
 
+#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "core/autograd/recompute.h"
 #include "core/ops/activation.h"
+#include "core/ops/norm.h"
 #include "core/ops/residual.h"
 #include "parallel/model/init.h"
+#include "parallel/model/norm_layer.h"
 #include "parallel/tensor/collectives.h"
 
 namespace ashlar::model {
@@ -51,16 +54,20 @@ void Experts::add_inputs(nn::ParameterStore& store) {
   z_ = metric("moe_z");
   entropy_ = metric("moe_entropy");
   router_ = small_matrix(store, "router", moe_.experts);
-  if (moe_.router_bias) {
-    const nn::ShardedTensor bias{.name = name_ + "router.bias",
-                                 .role = nn::Role::kBias,
-                                 .global_shape = Shape{moe_.experts},
-                                 .rows = 1,
-                                 .cols = moe_.experts,
-                                 .init = {.rule = "0"},
-                                 .axes = nn::replicated_and_summed_over(Axis::kTensor)};
-    router_bias_ = &store.add(bias.name, Shape{moe_.experts}, {bias});
-  }
+  const auto of_experts = [&](const char* name, nn::Role role, const nn::InitRule& init) {
+    const nn::ShardedTensor tensor{.name = name_ + name,
+                                   .role = role,
+                                   .global_shape = Shape{moe_.experts},
+                                   .rows = 1,
+                                   .cols = moe_.experts,
+                                   .init = init,
+                                   .axes = nn::replicated_and_summed_over(Axis::kTensor)};
+    return &store.add(tensor.name, Shape{moe_.experts}, {tensor});
+  };
+  if (moe_.router_bias) router_bias_ = of_experts("router.bias", nn::Role::kBias, {.rule = "0"});
+  if (moe_.expert_scale) expert_scale_ = of_experts("expert_scale", nn::Role::kNorm, {.value = 1, .rule = "1"});
+  if (moe_.router_norm)
+    router_gain_ = stream_vector(store, name_ + "router.scale", config_.d_model, {.value = 1, .rule = "1"}, tp_);
   if (moe_.selection_bias)
     selection_bias_ = &store.add_buffer(name_ + "router.selection_bias", Shape{moe_.experts}, nn::BufferUse::kModel);
   if (moe_.balance == Balance::kPrevious)
@@ -110,6 +117,7 @@ ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) 
   return {.top_k = moe_.top_k,
           .rule = router_rule(moe_),
           .selection_bias = view_of(selection_bias_),
+          .expert_scale = expert_scale_ == nullptr ? nullptr : &expert_scale_->weight,
           .balance = {.sequence_rows = sequence_rows,
                       .previous_counts = view_of(previous_counts_),
                       .factor = moe_.balance == Balance::kNone ? 0 : moe_.balance_coef / layers,
@@ -136,6 +144,14 @@ Var Experts::experts(const Ctx& ctx, const Var& rows, const Tensor& offsets) con
   return down_.grouped(ctx, ffn_activation(ctx, inputs, config_.ffn), offsets);
 }
 
+Var Experts::router_input(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const {
+  if (router_gain_ == nullptr) return x;
+  const NormVariant variant{.type = NormType::kRmsNorm, .eps = config_.norm.variant.eps};
+  const Var normed = ops::norm(ctx, *rows.stream, {.gamma = &router_gain_->weight}, variant);
+  const double scale = 1 / std::sqrt(static_cast<double>(config_.d_model));
+  return tensor::enter(ctx, ops::residual(ctx, nullptr, {.value = normed, .scale = scale}, nullptr), tp);
+}
+
 Var Experts::shared(const Ctx& ctx, const Var& x, const Rows& rows) const {
   const Var y = shared_->of_entered(ctx, x, rows);
   if (shared_gate_ == nullptr) return y;
@@ -152,8 +168,8 @@ Var Experts::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tenso
   Chosen chosen = again ? ctx.kept->take<Chosen>() : Chosen{};
   ops::RouteOptions options = route_options(ctx, rows.batch.T);
   options.forced = chosen.choices;
-  const Var logits =
-      ops::router_logits(ctx, all, router_->weight, router_bias_ == nullptr ? nullptr : &router_bias_->weight);
+  const Var logits = ops::router_logits(ctx, router_input(ctx, all, rows, tp), router_->weight,
+                                        router_bias_ == nullptr ? nullptr : &router_bias_->weight);
   const ops::Routing routing = ops::route(ctx, logits, options);
   if (!again) chosen = sorted(ctx, routing.choices);
   if (ctx.kept != nullptr && !again) ctx.kept->keep(chosen);

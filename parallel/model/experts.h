@@ -21,12 +21,14 @@ namespace ashlar::model {
 /// each expert or whole experts of its own; its gradient of the router's weights is partial. The ranks of an expert
 /// group hold different experts (ExpertLayout) and exchange rows (tensor::ExpertTraffic); the shared expert runs while
 /// rows are sent. The sum over the choices of a token is added on the token's rank, so the result does not depend on
-/// which rank holds an expert.
+/// which rank holds an expert. With moe.router_norm the router does not read x but
+/// d_model^-0.5 rmsnorm(rows.stream) with a learned gain.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
 /// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers. Adds the
 /// choices of each step to nn::ExpertCounts, which moves the selection bias.
 /// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;
-/// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Wang et al. 2024 (arXiv:2408.15664): selection bias; Dai et al. 2024 (arXiv:2401.06066): shared experts.
+/// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Wang et al. 2024 (arXiv:2408.15664): selection bias; Dai et al.
+/// 2024 (arXiv:2401.06066): shared experts.
 class Experts final : public Branch {
  public:
   Experts(const ModelConfig& config, int64_t layer, const tensor::TensorParallel& tp);
@@ -51,6 +53,8 @@ class Experts final : public Branch {
   Chosen sorted(const Ctx& ctx, const Tensor& choices) const;
   /// Computes this rank's experts on rows sorted by expert [S, C] -> [S, C].
   Var experts(const Ctx& ctx, const Var& rows, const Tensor& offsets) const;
+  /// Returns what the router reads: `x`, which has entered the sharded part, or the norm of the stream.
+  Var router_input(const Ctx& ctx, const Var& x, const Rows& rows, const tensor::TensorParallel& tp) const;
   Var shared(const Ctx& ctx, const Var& x, const Rows& rows) const;
 
   const ModelConfig& config_;
@@ -61,6 +65,8 @@ class Experts final : public Branch {
   std::string name_;
   nn::Parameter* router_ = nullptr;
   nn::Parameter* router_bias_ = nullptr;
+  nn::Parameter* router_gain_ = nullptr;
+  nn::Parameter* expert_scale_ = nullptr;
   nn::Parameter* shared_gate_ = nullptr;
   nn::Buffer* selection_bias_ = nullptr;
   nn::Buffer* previous_counts_ = nullptr;

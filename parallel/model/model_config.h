@@ -136,9 +136,12 @@ struct MoeConfig {
   double scale = 1;                    ///< factor on all weights
   int64_t groups = 1, top_groups = 1;  ///< number of groups of experts, and of groups that may be chosen
   GroupScore group_score = GroupScore::kTopTwo;
-  bool router_bias = false;  ///< a bias on the router's logits
-  /// A number for each expert that is added to its score when experts are chosen, and never to a weight. After each step
-  /// it moves by bias_rate, up for experts with fewer choices than the mean, down for those with more.
+  bool router_bias = false;   ///< a bias on the router's logits
+  bool router_norm = false;   ///< the router reads d_model^-0.5 g * rmsnorm(x) of the residual stream x, g learned
+  bool expert_scale = false;  ///< a learned factor of each expert on its weights
+  bool beside_ffn = false;    ///< a dense FFN of d_ff beside the experts, each with norms (experts_beside_ffn.h)
+  /// A number for each expert that is added to its score when experts are chosen, and never to a weight. After each
+  /// step it moves by bias_rate, up for experts with fewer choices than the mean, down for those with more.
   bool selection_bias = false;
   double bias_rate = 1e-3;
   Balance balance = Balance::kSequence;

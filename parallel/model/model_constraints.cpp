@@ -125,6 +125,10 @@ void add_expert_errors(const ModelConfig& c, std::vector<std::string>& errors) {
   if (m.shared_d_ff < 0) add("moe.shared_d_ff = ", m.shared_d_ff, ": expected 0 or more; 0 is no shared expert");
   if (m.shared_gate && m.shared_d_ff == 0)
     add("moe.shared_gate = true: expected a shared expert; set moe.shared_d_ff or remove moe.shared_gate");
+  if (m.beside_ffn && (c.block.topology == Topology::kParallel || c.norm.placement == NormPlacement::kPost ||
+                       c.norm.placement == NormPlacement::kOutput))
+    add("moe.beside_ffn = true: expected block.topology = \"serial\" with norm.placement = \"pre\" or \"sandwich\"; "
+        "change these keys or remove moe.beside_ffn");
   if (!(m.scale > 0)) add("moe.scale = ", m.scale, ": expected a number above 0; 1 is usual");
   const auto not_negative = [&](const char* key, double value) {
     if (!(value >= 0)) add(key, " = ", value, ": expected 0 or more; 0 turns it off");

@@ -39,7 +39,14 @@ int64_t network_matrices(const ModelConfig& c, int64_t width) { return (c.ffn.ga
 int64_t ffn_biases(const ModelConfig& c, int64_t layer) {
   if (!c.has_experts(layer)) return network_biases(c, c.d_ff);
   return c.moe.experts * network_biases(c, c.moe.d_ff) + network_biases(c, c.moe.shared_d_ff) +
-         (c.moe.router_bias ? c.moe.experts : 0);
+         (c.moe.beside_ffn ? network_biases(c, c.d_ff) : 0) + (c.moe.router_bias ? c.moe.experts : 0);
+}
+
+/// Number of elements of the norms that a layer with experts has besides those of its block, and of moe.expert_scale.
+int64_t expert_norm_elements(const ModelConfig& c, int64_t layer) {
+  if (!c.has_experts(layer)) return 0;
+  return (c.moe.beside_ffn ? 3 * norm_vectors(c.norm.affine) * c.d_model : 0) + (c.moe.router_norm ? c.d_model : 0) +
+         (c.moe.expert_scale ? c.moe.experts : 0);
 }
 
 }  // namespace
@@ -59,7 +66,8 @@ int64_t attention_matrices(const ModelConfig& c, int64_t layer) {
 FfnMatrices ffn_matrices(const ModelConfig& c, int64_t layer) {
   if (!c.has_experts(layer)) return {.dense = network_matrices(c, c.d_ff), .active = network_matrices(c, c.d_ff)};
   const int64_t expert = network_matrices(c, c.moe.d_ff);
-  FfnMatrices n{.dense = network_matrices(c, c.moe.shared_d_ff),
+  const int64_t beside = c.moe.beside_ffn ? network_matrices(c, c.d_ff) : 0;
+  FfnMatrices n{.dense = network_matrices(c, c.moe.shared_d_ff) + beside,
                 .experts = c.moe.experts * expert,
                 .router = c.d_model * (c.moe.experts + (c.moe.shared_gate ? 1 : 0))};
   n.active = n.dense + c.moe.top_k * expert + n.router;
@@ -88,7 +96,7 @@ ParameterCount count_parameters(const ModelConfig& c) {
     n.experts += ffn.experts;
     n.routers += ffn.router;
     n.biases += ffn_biases(c, layer);
-    n.norms += qk_norm_elements(c, layer);
+    n.norms += qk_norm_elements(c, layer) + expert_norm_elements(c, layer);
     if (c.bias.qkv && c.latent()) n.biases += latent_rows(c);
     if (c.bias.qkv && !c.latent())
       n.biases += c.n_heads * heads.head_dim + heads.k_width() + (heads.values ? heads.v_width() : 0);

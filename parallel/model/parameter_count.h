@@ -15,10 +15,13 @@ struct ParameterCount {
   int64_t positions = 0;    ///< P*C of the learned table, or buckets*H of T5's, per layer or shared
   int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h);
                             ///< minus C*G*D_v without a value matrix (k_eq_v)
-  int64_t ffn = 0;          ///< (3 if gated, else 2) * C*F for each layer without experts, plus the shared experts
-  int64_t experts = 0;      ///< (3 if gated, else 2) * C * moe.d_ff * moe.experts for each layer with experts
-  int64_t routers = 0;      ///< routers, and gates of shared experts
-  /// Gains and biases of all norms (blocks, queries and keys, latents, embedding, final), plus block.out_scalar (L).
+  int64_t ffn =
+      0;  ///< (3 if gated, else 2) * C*F for each layer without experts or with moe.beside_ffn, plus the shared
+          ///< experts
+  int64_t experts = 0;  ///< (3 if gated, else 2) * C * moe.d_ff * moe.experts for each layer with experts
+  int64_t routers = 0;  ///< routers, and gates of shared experts
+  /// Gains and biases of all norms (blocks, queries and keys, latents, embedding, final), plus block.out_scalar (L),
+  /// moe.router_norm and moe.expert_scale.
   int64_t norms = 0;
   /// Biases of qkv, attention output, FFN, experts and routers; attention sinks (L * H); scalars of xielu (L * 2).
   int64_t biases = 0;
@@ -37,7 +40,7 @@ int64_t active_parameters(const ModelConfig& config);
 int64_t attention_matrices(const ModelConfig& config, int64_t layer);
 /// Number of elements of the other matrices of one layer, by component.
 struct FfnMatrices {
-  int64_t dense = 0;    ///< the feed-forward network, or the shared expert
+  int64_t dense = 0;    ///< the feed-forward network, and the shared expert
   int64_t experts = 0;  ///< all routed experts
   int64_t router = 0;   ///< the router and the gate of the shared expert
   int64_t active = 0;   ///< elements that a token meets: the above, with moe.top_k experts

@@ -50,7 +50,7 @@ std::vector<std::string> slicing_problems(const ModelConfig& c, int64_t size) {
     found.push_back(str_cat("mesh.tensor = ", size, ": expected a divisor of ", key, " = ", width,
                             "; change mesh.tensor, or set ", key, " = ", (width + size - 1) / size * size));
   };
-  if (c.moe.experts == 0 || c.expert_layers() < c.n_layers) divides("model.d_ff", c.d_ff);
+  if (c.moe.experts == 0 || c.moe.beside_ffn || c.expert_layers() < c.n_layers) divides("model.d_ff", c.d_ff);
   if (c.expert_layers() > 0) {
     if (c.moe.tensor == ExpertCut::kSlices) divides("moe.d_ff", c.moe.d_ff);
     if (c.moe.tensor == ExpertCut::kExperts && size > c.moe.experts) {

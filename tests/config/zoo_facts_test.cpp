@@ -125,6 +125,10 @@ Facts facts_of(const config::RunConfig& c) {
       {"qk_norm_order", std::string(name_of(m.qk_norm.order))},
       {"qk_norm_layers", std::string(name_of(m.qk_norm.layers))},
       {"experts", text(m.moe.experts)},
+      {"attn_kind", std::string(name_of(m.attn.kind))},
+      {"q_rank", text(m.attn.q_rank)},
+      {"kv_rank", text(m.latent() ? m.attn.kv_rank : 0)},
+      {"v_head_dim", text(m.attn.v_head_dim)},
   };
   if (m.moe.experts > 0) {
     f["top_k"] = text(m.moe.top_k);
@@ -134,6 +138,15 @@ Facts facts_of(const config::RunConfig& c) {
     f["renormalize"] = text(m.moe.renormalize);
     f["scale_input"] = text(m.moe.scale_input);
     f["router_bias"] = text(m.moe.router_bias);
+    f["groups"] = text(m.moe.groups);
+    f["top_groups"] = text(m.moe.top_groups);
+    f["first_expert_layer"] = text(m.moe.first_layer);
+    f["route_scale"] = text(m.moe.scale);
+    f["route_eps"] = text(m.moe.sum_eps);
+    f["selection_bias"] = text(m.moe.selection_bias);
+    f["router_norm"] = text(m.moe.router_norm);
+    f["expert_scale"] = text(m.moe.expert_scale);
+    f["beside_ffn"] = text(m.moe.beside_ffn);
   }
   if (m.pos.type != model::PosType::kRope) return f;
   f["rope_global"] = text(base_of(m, true));
@@ -160,7 +173,7 @@ bool agree(const std::string& got, const std::string& expected) {
 
 TEST(ZooFacts, EveryAxisOfEveryModelIsAsPublished) {
   const std::map<std::string, Facts> expected = expected_facts();
-  ASSERT_EQ(expected.size(), 68U);
+  ASSERT_EQ(expected.size(), 71U);
   for (const Published& p : published_models()) {
     ASSERT_TRUE(expected.contains(p.id)) << p.id;
     const Facts& facts = expected.at(p.id);

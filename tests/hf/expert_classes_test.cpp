@@ -59,6 +59,42 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
                                                               .shared_d_ff = 12,
                                                               .renormalize = false,
                                                               .scale = 1.5}));
+  MoeConfig v3 = experts_of({.experts = 8,
+                             .top_k = 3,
+                             .d_ff = 10,
+                             .first_layer = 1,
+                             .shared_d_ff = 10,
+                             .score = RouterScore::kSigmoid,
+                             .sum_eps = 1e-20,
+                             .scale = 2.5,
+                             .groups = 4,
+                             .top_groups = 2,
+                             .selection_bias = true});
+  EXPECT_EQ(read_golden("deepseek_v3").model.moe, v3);
+  EXPECT_EQ(read_golden("deepseek_v3").model.rope.style, RopeStyle::kInterleaved);
+  EXPECT_EQ(read_golden("deepseek_v3").further_layers, 1);
+  const ModelConfig glm = read_golden("glm4_moe").model;
+  v3.experts = 6;
+  v3.top_k = 2;
+  v3.d_ff = v3.shared_d_ff = 12;
+  v3.scale = 1.5;
+  v3.groups = v3.top_groups = 1;
+  EXPECT_EQ(glm.moe, v3);
+  EXPECT_EQ(glm.bias, (model::BiasConfig{.qkv = true}));
+  EXPECT_EQ(glm.qk_norm.kind, model::QkNorm::kHead);
+  EXPECT_EQ(glm.rope.dims, 4);
+  EXPECT_EQ(glm.rope.style, RopeStyle::kHalf);
+  EXPECT_EQ(read_golden("ernie4_5_moe").model.moe, experts_of({.experts = 6,
+                                                               .top_k = 2,
+                                                               .d_ff = 14,
+                                                               .first_layer = 1,
+                                                               .shared_d_ff = 14,
+                                                               .sum_floor = 1e-12,
+                                                               .selection_bias = true}));
+  EXPECT_EQ(
+      read_golden("gemma4_moe").model.moe,
+      experts_of({.experts = 5, .top_k = 2, .d_ff = 8, .router_norm = true, .expert_scale = true, .beside_ffn = true}));
+  EXPECT_EQ(read_golden("gemma4_moe").model.d_ff, 20);
   const ModelConfig gpt = read_golden("gpt_oss").model;
   EXPECT_EQ(gpt.moe, experts_of({.experts = 4, .top_k = 2, .d_ff = 16, .router_bias = true}));
   EXPECT_EQ(gpt.ffn, (model::FfnConfig{Activation::kQuickGelu, true, 7.0, 1.0}));
@@ -110,6 +146,25 @@ TEST(ExpertClasses, OtherValuesAndDefaults) {
   EXPECT_EQ(moe("deepseek_v2", {{"n_shared_experts", 3}}).shared_d_ff, 36);
   EXPECT_THAT(read_golden("deepseek_v2", {{"norm_topk_prob", true}}).notes, Contains(HasSubstr("has no effect")));
   EXPECT_THAT(read_golden("mixtral", {{"output_router_logits", true}}).notes, Contains(HasSubstr("moe.balance_coef")));
+
+  EXPECT_EQ(
+      moe("deepseek_v3", {{"-n_group", 0}, {"-topk_group", 0}, {"num_experts_per_tok", 4}, {"n_routed_experts", 16}})
+          .groups,
+      8)
+      << "the default of the class";
+  EXPECT_EQ(moe("deepseek_v3", {{"-first_k_dense_replace", 0}, {"num_hidden_layers", 4}}).first_layer, 3);
+  EXPECT_EQ(moe("glm4_moe", {{"n_group", 2}, {"topk_group", 1}}).group_score, GroupScore::kTopTwo);
+  EXPECT_EQ(read_golden("glm4_moe", {{"use_qk_norm", false}}).model.qk_norm.kind, model::QkNorm::kNone);
+  EXPECT_EQ(read_golden("deepseek_v3", {{"rope_interleave", false}}).model.rope.style, RopeStyle::kHalf);
+  EXPECT_EQ(moe("ernie4_5_moe", {{"moe_num_shared_experts", 0}}).shared_d_ff, 0);
+  EXPECT_EQ(moe("ernie4_5_moe", {{"moe_num_shared_experts", 2}}).shared_d_ff, 28);
+  const ModelConfig ernie = read_golden("ernie4_5_moe", {{"num_hidden_layers", 8},
+                                                         {"moe_layer_start_index", 2},
+                                                         {"moe_layer_end_index", 6},
+                                                         {"moe_layer_interval", 2}})
+                                .model;
+  for (int64_t layer = 0; layer < 8; ++layer) EXPECT_EQ(ernie.has_experts(layer), layer == 3 || layer == 5) << layer;
+  EXPECT_TRUE(read_golden("ernie4_5_moe", {{"moe_layer_end_index", -1}}).model.has_experts(1));
 
   EXPECT_EQ(read_golden("mixtral", {{"sliding_window", 9}}).model.attn.window_cycle, Cycle{9});
   EXPECT_EQ(read_golden("qwen3_moe", {{"sliding_window", 9}, {"use_sliding_window", true}}).model.attn.window_cycle,
@@ -175,6 +230,14 @@ TEST(ExpertClasses, WrittenAndReadAgain) {
           {"original_max_position_embeddings", 16},
           {"mscale", 0.7},
           {"mscale_all_dim", 0.7}}}}},
+      {"deepseek_v3", {{"norm_topk_prob", false}, {"rope_interleave", false}, {"n_group", 2}, {"topk_group", 1}}},
+      {"deepseek_v3", {{"n_group", 1}, {"topk_group", 1}, {"n_shared_experts", 3}, {"first_k_dense_replace", 0}}},
+      {"glm4_moe", {{"use_qk_norm", false}, {"n_group", 3}, {"topk_group", 2}, {"attention_bias", false}}},
+      {"ernie4_5_moe", {{"moe_num_shared_experts", 0}, {"moe_norm_min", 1e-6}}},
+      {"ernie4_5_moe",
+       {{"num_hidden_layers", 8}, {"moe_layer_start_index", 2}, {"moe_layer_end_index", 6}, {"moe_layer_interval", 2}}},
+      {"gemma4_moe", {{"top_k_experts", 3}}},
+      {"gemma4_moe", {{"enable_moe_block", false}}},
       {"gpt_oss", {{"attention_bias", false}, {"layer_types", {"full_attention", "full_attention"}}}},
       {"gpt_oss", {{"rope_scaling", nullptr}, {"rope_parameters", {{"rope_type", "default"}}}}},
       {"llama4_text", {{"attn_temperature_tuning", true}, {"floor_scale", 4}, {"moe_layers", {0, 1, 3}}}},
@@ -187,6 +250,7 @@ TEST(ExpertClasses, WrittenAndReadAgain) {
     EXPECT_EQ(again.model, config.model);
     EXPECT_EQ(choose_family(config.model, config.family).model_type, config.family->model_type);
     EXPECT_THAT(obstacles(choose_family(config.model, nullptr), config.model), IsEmpty());
+    if (config.model.moe.experts == 0) return;
     EXPECT_THAT(obstacles(testing::family("llama"), config.model), Contains(HasSubstr("moe.experts = ")));
   };
   for (const char* folder : testing::kGoldenExperts) expect(folder, json::object());
@@ -264,6 +328,14 @@ TEST(ExpertClasses, RefusedByTheKey) {
   expect("deepseek_v2", {{"first_k_dense_replace", -1}}, "first_k_dense_replace");
   expect("deepseek_v2", {{"scoring_func", "sigmoid"}}, "scoring_func");
   expect("deepseek_v2", {{"moe_layer_freq", 2}}, "moe_layer_freq");
+  expect("deepseek_v3", {{"topk_method", "greedy"}}, "topk_method = \"greedy\"");
+  expect("deepseek_v3", {{"scoring_func", "softmax"}}, "scoring_func");
+  expect("deepseek_v3", {{"n_group", 8}, {"topk_group", 3}}, "moe.group_score = \"top_two\"");
+  expect("deepseek_v3", {{"n_shared_experts", 0}}, "n_shared_experts");
+  expect("glm4_moe", {{"n_group", 4}, {"topk_group", 1}}, "moe.groups = 4");
+  expect("ernie4_5_moe", {{"use_bias", true}}, "use_bias");
+  expect("ernie4_5_moe", {{"moe_layer_start_index", -1}}, "moe_layer_start_index");
+  expect("gemma4_moe", {{"-top_k_experts", 0}}, "enable_moe_block = true: expected the sizes num_experts");
   expect("gpt_oss", {{"swiglu_alpha", 1.5}}, "swiglu_alpha");
   expect("gpt_oss", {{"experts_per_token", 4}}, "experts_per_token");
   expect("gpt_oss", {{"rope_scaling", nullptr}}, "rope_scaling = null");
@@ -334,9 +406,11 @@ TEST(ExpertForms, FusedFilesOfClassesWithATensorForEachExpert) {
   const PerExpert of_mixtral = {"block_sparse_moe.experts.", "w1", "w3", "w2"};
   const PerExpert of_qwen = {"mlp.experts.", "gate_proj", "up_proj", "down_proj"};
   const std::tuple<const char*, PerExpert, int64_t, std::string> files[] = {
-      {"mixtral", of_mixtral, 4, "mlp.experts."}, {"mixtral", of_mixtral, 4, "block_sparse_moe.experts."},
-      {"qwen2_moe", of_qwen, 5, "mlp.experts."},  {"qwen3_moe", of_qwen, 6, "mlp.experts."},
-      {"olmoe", of_qwen, 6, "mlp.experts."},      {"deepseek_v2", of_qwen, 6, "mlp.experts."}};
+      {"mixtral", of_mixtral, 4, "mlp.experts."},  {"mixtral", of_mixtral, 4, "block_sparse_moe.experts."},
+      {"qwen2_moe", of_qwen, 5, "mlp.experts."},   {"qwen3_moe", of_qwen, 6, "mlp.experts."},
+      {"olmoe", of_qwen, 6, "mlp.experts."},       {"deepseek_v2", of_qwen, 6, "mlp.experts."},
+      {"deepseek_v3", of_qwen, 8, "mlp.experts."}, {"glm4_moe", of_qwen, 6, "mlp.experts."},
+      {"ernie4_5_moe", of_qwen, 6, "mlp.experts."}};
   for (const auto& [folder, from, experts, to] : files) {
     SCOPED_TRACE(folder + (" " + to));
     const ModelConfig config = read_golden(folder).model;
@@ -359,6 +433,47 @@ TEST(ExpertForms, FusedFilesOfClassesWithATensorForEachExpert) {
     testing::export_alone(model.config(), source, out.path() / "out");
     EXPECT_EQ(testing::slurp(out.path() / "out/model.safetensors"),
               testing::slurp(golden_dir(folder) / "model.safetensors"));
+  }
+}
+
+// Blocks that predict further tokens are left out, as many as config.json says, and no other.
+TEST(ExpertForms, FurtherBlocksAreLeftOut) {
+  const auto with = [](const char* folder, const std::string& name) {
+    return ExpertFolder(folder, [&](StoredModel& m) { m[name] = m.at("model.norm.weight"); });
+  };
+  for (const auto& [folder, name] : {std::pair{"deepseek_v3", "model.layers.2.eh_proj.weight"},
+                                     {"glm4_moe", "model.layers.2.mlp.experts.0.up_proj.weight"},
+                                     {"ernie4_5_moe", "model.mtp_block.0.self_attn.q_proj.weight"}}) {
+    const ExpertFolder changed = with(folder, name);
+    ImportedModel model = changed.import();
+    EXPECT_THAT(model.notes(), Contains(HasSubstr("1 tensors of blocks that predict further tokens (MTP)"))) << folder;
+    expect_same_weights(model, folder);
+  }
+  EXPECT_THAT(with("deepseek_v3", "model.layers.3.eh_proj.weight").error(), HasSubstr("unknown: 'model.layers.3."));
+  EXPECT_THAT(with("qwen3_moe", "model.layers.2.eh_proj.weight").error(), HasSubstr("unknown: 'model.layers.2."));
+}
+
+// The class keeps the selection bias in fp32, whatever the dtype of the model.
+TEST(ExpertForms, TheSelectionBiasStaysWide) {
+  for (const char* folder : {"deepseek_v3", "ernie4_5_moe"}) {
+    ImportedModel model = import_hf(golden_dir(folder));
+    testing::ImportSource source(model);
+    const ashlar::testing::ScratchDir out;
+    testing::export_alone(model.config(), source, out.path() / "out", {.dtype = io::FileDType::kBF16});
+    const io::SafetensorsReader before(golden_dir(folder) / "model.safetensors"),
+        after(out.path() / "out/model.safetensors");
+    int64_t biases = 0;
+    for (const io::TensorEntry& tensor : after.tensors()) {
+      const bool bias = tensor.name.ends_with("e_score_correction_bias");
+      EXPECT_EQ(tensor.dtype, bias ? io::FileDType::kF32 : io::FileDType::kBF16) << tensor.name;
+      if (!bias) continue;
+      std::vector<std::byte> a(before.at(tensor.name).num_bytes()), b(tensor.num_bytes());
+      before.read(before.at(tensor.name), a);
+      after.read(tensor, b);
+      EXPECT_TRUE(a == b) << tensor.name;
+      ++biases;
+    }
+    EXPECT_EQ(biases, 1);
   }
 }
 

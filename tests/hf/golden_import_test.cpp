@@ -95,7 +95,7 @@ struct Layout {
     if (what.starts_with("moe.")) return of_experts(b, what.substr(4), row, col);
     if (type == "llama4_text" && what.starts_with("ffn."))
       return {b + "feed_forward." + what.substr(4) + "_proj", row, col};
-    if (type == "deepseek_v2" && what.starts_with("attn.")) return of_latents(b + "self_attn.", what, row, col);
+    if (type.starts_with("deepseek") && what.starts_with("attn.")) return of_latents(b + "self_attn.", what, row, col);
     if (type == "glm4") {
       if (what == "ffn.gate") return {b + "mlp.gate_up_proj", row, col};
       if (what == "ffn.up") return {b + "mlp.gate_up_proj", m.d_ff + row, col};
@@ -115,9 +115,13 @@ struct Layout {
     if (type == "gpt_oss" || type == "llama4_text") router = "router";
     if (type == "granitemoe") router = "router.layer";
     if (what == "router") return {b + layer + router, row, col};
+    if (what == "router.selection_bias") {
+      const std::string of = type == "ernie4_5_moe" ? "moe_statics" : router;
+      return {b + layer + of + ".e_score_correction_bias", row, col, true};
+    }
     if (what == "shared_gate") return {b + "mlp.shared_expert_gate", row, col};
     if (what.starts_with("shared.")) {
-      const std::string shared = type == "deepseek_v2" ? "shared_experts." : "shared_expert.";
+      const std::string shared = type == "qwen2_moe" || type == "llama4_text" ? "shared_expert." : "shared_experts.";
       return {b + layer + shared + what.substr(7) + "_proj", row, col};
     }
     const size_t dot = what.find('.', 8);

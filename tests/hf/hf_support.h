@@ -40,8 +40,9 @@ inline constexpr std::array kGolden = {"gpt2",       "gptj",
                                        "qwen3",      "glm4"};
 
 /// The folders of models with experts.
-inline constexpr std::array kGoldenExperts = {"mixtral",    "qwen2_moe",   "qwen3_moe", "olmoe",
-                                              "granitemoe", "deepseek_v2", "gpt_oss",   "llama4_text"};
+inline constexpr std::array kGoldenExperts = {"mixtral",      "qwen2_moe",   "qwen3_moe",   "olmoe",
+                                              "granitemoe",   "deepseek_v2", "deepseek_v3", "glm4_moe",
+                                              "ernie4_5_moe", "gpt_oss",     "llama4_text"};
 
 /// Both.
 inline std::vector<const char*> golden_folders() {

@@ -82,13 +82,15 @@ struct OnMesh {
              .declare_sums = options.declare_sums,
              .after_block = options.after_block}) {}
 
-  /// Gives weights and moments these elements.
+  /// Gives weights, moments and buffers these elements.
   void fill(Element element_of) {
     for (const auto& [buffer, suffix] : buffers()) {
       for (const nn::ShardedRange& range : engine.optimizer()->ranges())
         upload(engine.ctx(), part_of(element_of, suffix, *range.ref->tensor, range.first, range.size),
                buffer.of(range));
     }
+    for (const auto& buffer : engine.store().buffers())
+      upload(engine.ctx(), part_of(element_of, "", buffer->tensor, 0, buffer->tensor.size()), buffer->values);
     engine.optimizer()->copy_master_to_params(engine.ctx());
     engine.start_param_sync();
     engine.wait_param_sync();
@@ -100,6 +102,11 @@ struct OnMesh {
                   part_of(element_of, suffix, *range.ref->tensor, range.first, range.size))
             << range.ref->tensor->name << suffix;
       }
+    }
+    for (const auto& buffer : engine.store().buffers()) {
+      EXPECT_EQ(host_values(engine.ctx(), buffer->values),
+                part_of(element_of, "", buffer->tensor, 0, buffer->tensor.size()))
+          << buffer->tensor.name;
     }
     for (const auto& ref : engine.store().sharded_tensors()) {
       std::vector<double> values = part_of(element_of, "", *ref.tensor, 0, ref.tensor->size());

@@ -32,6 +32,20 @@ namespace {
 
 constexpr int64_t kStep = 3;
 
+/// Gives the buffers of a model values that change choices.
+void fill_buffers(const Ctx& ctx, const nn::ParameterStore& store) {
+  for (const auto& buffer : store.buffers()) {
+    std::vector<double> values;
+    for (int64_t e = 0; e < buffer->values.size(); ++e)
+      values.push_back(buffer->use == nn::BufferUse::kModel ? 0.0625 * static_cast<double>(7 * e % 5 - 2)
+                                                            : static_cast<double>(3 + 5 * e % 4));
+    const std::vector<float> narrow(values.begin(), values.end());
+    const bool wide = buffer->values.dtype() == DType::kFloat64;
+    ctx.backend.write(wide ? static_cast<const void*>(values.data()) : narrow.data(), buffer->values.mut_view(),
+                      ctx.stream);
+  }
+}
+
 /// The micro-batches of all replicas, in the CPU's memory.
 class MicroBatches {
  public:
@@ -82,6 +96,7 @@ class WholeModel {
       : case_(c), batches_(batches), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
     whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(batches.valid_targets()),
                         .inv_tokens = 1.0 / static_cast<double>(std::ssize(batches.all()) * c.B * c.T)});
+    fill_buffers(whole_.ctx(), whole_.store());
   }
 
   /// Sums of a forward pass; with dropout and main gradients when training.
@@ -94,6 +109,7 @@ class WholeModel {
     ctx.dropout = {.enabled = dropout, .seed = case_.seed};
     const Tensor stats = ctx.make_struct(LossStats{});
     whole_.store().begin_step();
+    if (gradients) whole_.store().expert_counts().begin_step(ctx);
     for (const auto& batch : batches_.all()) {
       Tape tape(whole_.backend(), ctx.stream);
       Ctx c = ctx;
@@ -117,6 +133,17 @@ class WholeModel {
     whole_.set_scalars(s);
     const Tensor clip = whole_.ctx().make_struct(ClipState{.clip_scale = clip_scale});
     optimizer_->step(whole_.ctx(), clip.view());
+    whole_.store().expert_counts().update(whole_.ctx(), clip.view());
+  }
+  /// The choices of each expert of the last run with gradients.
+  std::vector<double> expert_counts() const {
+    const Tensor& counts = whole_.store().expert_counts().values();
+    return counts ? whole_.host(counts) : std::vector<double>{};
+  }
+  Tensors buffers() const {
+    Tensors all;
+    for (const auto& buffer : whole_.store().buffers()) all[buffer->tensor.name] = whole_.host(buffer->values);
+    return all;
   }
 
   Tensors values() const { return all_of(whole_.store().values()); }
@@ -153,11 +180,12 @@ class WholeModel {
 
 /// What one rank computes.
 struct Numbers {
-  LossStats first;    ///< of the step kStep
-  double norm = 0;    ///< of its gradients
-  Tensors gradients;  ///< of that step
-  Tensors updated;    ///< the weights after its update
-  LossStats after;    ///< of the updated weights, without dropout
+  LossStats first;                    ///< of the step kStep
+  double norm = 0;                    ///< of its gradients
+  Tensors gradients;                  ///< of that step
+  std::vector<double> expert_counts;  ///< of that step: the choices of each expert
+  Tensors updated, buffers;           ///< the weights and buffers after its update
+  LossStats after;                    ///< of the updated weights, without dropout
   Tensors gradients_after;
   std::vector<LossStats> further;  ///< of each further step
 };
@@ -168,8 +196,10 @@ Numbers compute(const LayoutCase& c, const MicroBatches& batches) {
   n.first = one.run(kStep, true, true);
   n.norm = one.gradient_norm();
   n.gradients = one.gradients();
+  n.expert_counts = one.expert_counts();
   one.update(kStep, c.clip * n.norm / n.norm);  // rounded as the engine does it
   n.updated = one.values();
+  n.buffers = one.buffers();
   n.after = one.run(kStep, true, false);
   n.gradients_after = one.gradients();
   for (int64_t step = kStep + 1; step <= kStep + c.further_steps; ++step) {
@@ -206,7 +236,9 @@ void visit_parts(Numbers& n, const Visit& visit) {
   value(n.first);
   value(n.norm);
   tensors(n.gradients);
+  list(n.expert_counts);
   tensors(n.updated);
+  tensors(n.buffers);
   value(n.after);
   tensors(n.gradients_after);
   list(n.further);
@@ -404,6 +436,7 @@ class Comparison {
       EXPECT_EQ(nccl->num_windows(), c.device == "nccl windows" ? 2U : 0U) << "weights and gradients";
     }
     engine_.initialize();
+    fill_buffers(engine_.ctx(), engine_.store());
   }
 
   comm::ControlPlane& ranks() { return mesh_.control(); }
@@ -421,6 +454,7 @@ class Comparison {
 
     EXPECT_EQ(result_.valid_targets, batches_.valid_targets());
     EXPECT_EQ(result_.tokens, case_.mesh.size(kSampleAxes) * case_.micro_batches * case_.B * case_.T);
+    EXPECT_EQ(result_.expert_counts, one_.expert_counts);
     const double valid = static_cast<double>(batches_.valid_targets()), loss = one_.first.loss / valid;
     const double relative = exact_ ? 0 : bound_;
     EXPECT_NEAR(result_.loss, loss, relative * loss);
@@ -470,6 +504,9 @@ class Comparison {
       expect_close(name + ".m", values_of(engine_.optimizer()->state("m").of(range)), moments,
                    scale * terms_of(one_.gradients, name), scale * all_, bound_);
     }
+
+    for (const auto& buffer : engine_.store().buffers())
+      EXPECT_EQ(values_of(buffer->values), one_.buffers.at(buffer->tensor.name)) << buffer->tensor.name;
 
     // Values: each rank has all of its slices, whoever computed them.
     const UpdateBound bound(case_, case_.clip, bound_);

@@ -22,6 +22,7 @@ class ExpertLayer {
  public:
   explicit ExpertLayer(const ModelConfig& config)
       : config_(config), model_(config, DType::kFloat64, 2, 7), x_(static_cast<size_t>(kRows * config.d_model)) {
+    if (config.moe.expert_scale) model_.set("blocks.0.moe.expert_scale", {1.5, -0.25, 0.5, 2, 0});
     for (size_t i = 0; i < x_.size(); ++i) x_[i] = 2 * Philox::uniform(Philox::block(3, 1, i)[0]) - 1;
   }
   static constexpr int64_t kRows = 14;
@@ -50,6 +51,8 @@ class ExpertLayer {
     }
     return product(name + ".down", h);
   }
+  /// The selection bias, which changes the choice of most rows.
+  double bias(int64_t e) const { return config_.moe.selection_bias ? 0.5 * static_cast<double>(3 * e % 5) : 0; }
   /// The choices and weights of a row.
   std::vector<std::pair<int64_t, double>> choices(const Row& x) const {
     const model::MoeConfig& m = config_.moe;
@@ -63,12 +66,16 @@ class ExpertLayer {
     }
     std::vector<int64_t> order(scores.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return scores[a] + bias(a) > scores[b] + bias(b); });
     double sum = 0;
     for (int64_t j = 0; j < m.top_k; ++j) sum += scores[order[j]];
     std::vector<std::pair<int64_t, double>> chosen;
     for (int64_t j = 0; j < m.top_k; ++j)
       chosen.emplace_back(order[j], m.scale * scores[order[j]] / (m.renormalize ? sum : 1));
+    if (!m.expert_scale) return chosen;
+    const Row factors = model_.values("blocks.0.moe.expert_scale");
+    for (auto& [e, w] : chosen) w *= factors[static_cast<size_t>(e)];
     return chosen;
   }
   Row expected(int64_t n) const {
@@ -103,6 +110,11 @@ class ExpertLayer {
     for (const auto& ref : store.sharded_tensors()) {
       const Row values = model_.values(ref.tensor->name);
       ctx.backend.write(values.data(), nn::ParameterStore::of(store.values(), ref).mut_view(), ctx.stream);
+    }
+    for (const auto& buffer : store.buffers()) {
+      Row values;
+      for (int64_t e = 0; e < config_.moe.experts; ++e) values.push_back(bias(e));
+      ctx.backend.write(values.data(), buffer->values.mut_view(), ctx.stream);
     }
     const Tensor rows = ctx.empty(DType::kFloat64, {kRows, config_.d_model});
     ctx.backend.write(x_.data(), rows.mut_view(), ctx.stream);
@@ -152,6 +164,20 @@ TEST(Experts, AreWeightedNetworks) {
   expect_formula(c);
   c.ffn = {Activation::kSilu, false};
   expect_formula(c);
+  c.moe.expert_scale = true;
+  expect_formula(c);
+}
+
+// The bias is added where experts are chosen, and never to a weight.
+TEST(Experts, ASelectionBiasChoosesAlone) {
+  model::MoeConfig moe{.experts = 5, .top_k = 2, .d_ff = 6, .selection_bias = true};
+  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+    for (const bool renormalize : {false, true}) {
+      moe.score = score;
+      moe.renormalize = renormalize;
+      expect_formula(config_with(moe));
+    }
+  }
 }
 
 // All experts chosen and all of them equal: one network.
@@ -167,6 +193,52 @@ TEST(Experts, OfEqualWeightsAreOneNetwork) {
         with.set(str_cat(layer, "moe.experts.", e, ".", name, ".weight"),
                  one.values(str_cat(layer, "ffn.", name, ".weight")));
   EXPECT_LT(testing::worst_difference(with.logits(), one.logits()), 1e-12);
+}
+
+// The gain of the block's norm changes what experts read; a router with a norm of its own reads the stream.
+TEST(Experts, ARouterNormReadsTheStream) {
+  const auto counts_with = [](bool router_norm, double gain) {
+    ModelConfig c = config_with({.experts = 5, .top_k = 2, .d_ff = 6, .router_norm = router_norm});
+    c.n_layers = 1;
+    TinyModel m(c, DType::kFloat64, 4, 16);
+    testing::scale(m, "blocks.0.norm2.weight", gain, 0, 6);
+    m.store().expert_counts().begin_step(m.ctx());
+    m.loss_and_gradients(m.ctx());
+    return m.host(m.store().expert_counts().values());
+  };
+  EXPECT_EQ(counts_with(true, 1), counts_with(true, -3));
+  EXPECT_NE(counts_with(false, 1), counts_with(false, -3));
+}
+
+// With experts that give nothing, and with a dense network that gives nothing.
+TEST(Experts, BesideADenseNetworkEachHasItsNorm) {
+  ModelConfig c = config_with({.experts = 3, .top_k = 2, .d_ff = 6, .beside_ffn = true});
+  c.norm.placement = model::NormPlacement::kSandwich;
+  c.n_layers = 1;
+  TinyModel both(c, DType::kFloat64, 2, 7);
+  const std::string norm_out = "blocks.0.moe.norm_out.weight", ffn_out = "blocks.0.ffn.norm_out.weight";
+  const Row gains(static_cast<size_t>(c.d_model), 1.0), none(gains.size(), 0.0);
+  both.set(norm_out, none);
+  const std::vector<double> dense = both.logits();
+  testing::scale(both, "blocks.0.ffn.down.weight", 3);
+  EXPECT_LT(testing::worst_difference(both.logits(), dense), 1e-4) << "the norm takes the size of the network's output";
+  testing::scale(both, "blocks.0.moe.norm_in.weight", -2, 0, 5);
+  EXPECT_LT(testing::worst_difference(both.logits(), dense), 1e-4) << "experts that give nothing";
+  both.set(norm_out, gains);
+  const std::vector<double> sum = both.logits();
+  EXPECT_GT(testing::worst_difference(sum, dense), 1e-3);
+  both.set(ffn_out, none);
+  const std::vector<double> experts = both.logits();
+  EXPECT_GT(testing::worst_difference(sum, experts), 1e-3);
+  testing::scale(both, "blocks.0.ffn.up.weight", 5);
+  EXPECT_EQ(both.logits(), experts);
+  testing::scale(both, "blocks.0.norm2.weight", 5, 0, 4);
+  EXPECT_EQ(both.logits(), experts) << "which have a norm of their own";
+  testing::scale(both, "blocks.0.moe.norm_in.weight", -2, 0, 5);
+  EXPECT_NE(both.logits(), experts);
+  ModelConfig dense_model = c;
+  dense_model.moe = {};
+  EXPECT_EQ(TinyModel(dense_model, DType::kFloat64, 2, 7).store().find(ffn_out), nullptr);
 }
 
 /// Loss, balance loss and z-loss, each with its factor.
@@ -186,10 +258,29 @@ double objective(TinyModel& m, Tape& tape) {
   return value;
 }
 
-TEST(Experts, GradientOfTheWholeObjective) {
-  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
-    TinyModel m(config_with({.experts = 5, .top_k = 2, .d_ff = 6, .score = score, .balance_coef = 0.7, .z_coef = 0.3}),
+/// Per sequence, or from counts of a previous step that are not those of this one.
+struct ObjectiveCase {
+  RouterScore score;
+  Balance balance;
+};
+
+class ExpertObjective : public ::testing::TestWithParam<ObjectiveCase> {};
+
+TEST_P(ExpertObjective, HasTheGradientOfItsDifferences) {
+  const auto [score, balance] = GetParam();
+  {
+    TinyModel m(config_with({.experts = 5,
+                             .top_k = 2,
+                             .d_ff = 6,
+                             .score = score,
+                             .selection_bias = balance == Balance::kPrevious,
+                             .balance = balance,
+                             .balance_coef = 0.7,
+                             .z_coef = 0.3}),
                 DType::kFloat64, 2, 7);
+    for (const auto& buffer : m.store().buffers())
+      m.set(buffer->tensor.name,
+            buffer->use == nn::BufferUse::kTraining ? Row{9, 1, 4, 0, 2} : Row{0, 0.2, 0, 0, -0.1});
     {
       Tape tape(m.backend(), m.ctx().stream);
       m.store().begin_step();
@@ -215,6 +306,12 @@ TEST(Experts, GradientOfTheWholeObjective) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Experts, ExpertObjective,
+                         ::testing::Values(ObjectiveCase{RouterScore::kSoftmax, Balance::kSequence},
+                                           ObjectiveCase{RouterScore::kSigmoid, Balance::kSequence},
+                                           ObjectiveCase{RouterScore::kSoftmax, Balance::kPrevious},
+                                           ObjectiveCase{RouterScore::kSigmoid, Balance::kPrevious}));
 
 // The balance loss is 1 if every sequence is balanced, and more if only all sequences together are.
 TEST(Experts, BalanceIsCountedBySequence) {

@@ -149,7 +149,7 @@ class TinyModel {
     return host(nn::ParameterStore::of(store_.grads(), *store_.find(name)));
   }
   void set(std::string_view name, const std::vector<double>& values) {
-    const Tensor t = nn::ParameterStore::of(store_.values(), *store_.find(name));
+    const Tensor t = tensor(name);
     ASHLAR_CHECK(t.size() == static_cast<int64_t>(values.size()), name);
     if (t.dtype() == DType::kFloat64) {
       backend_->write(values.data(), t.mut_view(), *stream_);
@@ -158,8 +158,12 @@ class TinyModel {
       backend_->write(narrow.data(), t.mut_view(), *stream_);
     }
   }
-  std::vector<double> values(std::string_view name) const {
-    return host(nn::ParameterStore::of(store_.values(), *store_.find(name)));
+  std::vector<double> values(std::string_view name) const { return host(tensor(name)); }
+  /// The values of a parameter or a buffer.
+  Tensor tensor(std::string_view name) const {
+    for (const auto& buffer : store_.buffers())
+      if (buffer->tensor.name == name) return buffer->values;
+    return nn::ParameterStore::of(store_.values(), *store_.find(name));
   }
 
   Ctx ctx() const { return ctx_; }

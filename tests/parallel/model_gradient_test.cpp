@@ -469,6 +469,19 @@ const ModelAxis kAxes[] = {
        c.bias.ffn = true;
        c.ffn = {Activation::kQuickGelu, true, 0.3, 1.0};
      }},
+    {"ExpertsBesideFfn",
+     [](ModelConfig& c) {
+       c.moe = experts(4, 2);
+       c.moe.router_norm = c.moe.expert_scale = c.moe.beside_ffn = true;
+       c.norm.placement = model::NormPlacement::kSandwich;
+       c.dropout.resid = 0.25;
+     }},
+    {"ExpertsWithARouterNormInParallel",
+     [](ModelConfig& c) {
+       c.moe = experts(4, 2);
+       c.moe.router_norm = true;
+       c.block = {model::Topology::kParallel, 2};
+     }},
     {"ExpertsUngatedMaxOfGroups",
      [](ModelConfig& c) {
        c.moe = experts(4, 2);

@@ -221,8 +221,15 @@ LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weig
                                                                  .optimizer = o.optimizer,
                                                                  .clip = o.clip,
                                                                  .sequence_length = o.sequence_length});
-  ASHLAR_CHECK(engine_->norms().names().size() == weights.size(), weights.size(), " tensors");
   const Ctx ctx = engine_->ctx();
+  int64_t buffers = 0;
+  for (const auto& buffer : engine_->store().buffers()) {
+    if (buffer->use != nn::BufferUse::kModel) continue;
+    from_host(ctx, weights.at(buffer->tensor.name), buffer->values);
+    buffers += buffer->tensor.main_replica ? 1 : 0;
+  }
+  buffers = comm::sum_of(mesh_->control(), buffers);
+  ASHLAR_CHECK(std::ssize(engine_->norms().names()) + buffers == std::ssize(weights), weights.size(), " tensors");
   for (const nn::ShardedRange& range : engine_->optimizer()->ranges()) {
     const nn::ShardedTensor& tensor = *range.ref->tensor;
     const int64_t width = tensor.global_shape.cols();

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "launch/hf/shared/tables.h"
@@ -7,28 +6,6 @@ namespace ashlar::hf {
 namespace {
 
 using model::ModelConfig;
-
-/// n_shared_experts, each as wide as a routed expert: here they are one expert.
-Row shared_experts() {
-  constexpr const char* kKey = "n_shared_experts";
-  return {
-      .read = [](JsonReader& r, HfConfig& c) { c.model.moe.shared_d_ff = r.size({kKey}, 2) * c.model.moe.d_ff; },
-      .write = [](Json& j,
-                  const HfConfig& c) { j[kKey] = c.model.moe.shared_d_ff / std::max<int64_t>(c.model.moe.d_ff, 1); }};
-}
-
-/// first_k_dense_replace, the number of layers before the first one with experts.
-Row first_layers() {
-  constexpr const char* kKey = "first_k_dense_replace";
-  const auto read = [](JsonReader& r, HfConfig& c) {
-    const double given = r.number({kKey}, 0);
-    const auto layers = static_cast<int64_t>(given >= 0 && given <= 1e9 ? given : 0);
-    if (static_cast<double>(layers) != given)
-      return r.refuse(kKey, "expected a number of layers, 0 or more; correct this key");
-    c.model.moe.first_layer = layers;
-  };
-  return {.read = read, .write = [](Json& j, const HfConfig& c) { j[kKey] = c.model.moe.first_layer; }};
-}
 
 /// topk_method: "greedy", or "group_limited_greedy", in which the experts of the best topk_group of n_group groups are
 /// chosen. "greedy" does not read these two keys.
@@ -80,10 +57,6 @@ Row top_k() {
   return {.read = read, .write = [](Json& j, const HfConfig& c) { j[kKey] = c.model.moe.top_k; }};
 }
 
-std::string has_shared_experts(const ModelConfig& m) {
-  return m.moe.shared_d_ff > 0 ? "" : "moe.shared_d_ff = 0: the class has shared experts";
-}
-
 }  // namespace
 
 Family deepseek_v2() {
@@ -103,9 +76,9 @@ Family deepseek_v2() {
                   experts({"n_routed_experts", "num_experts"}, 64),
                   size({"moe_intermediate_size"}, {FIELD(moe.d_ff)}, 1407),
                   top_k(),
-                  shared_experts(),
+                  shared_experts("n_shared_experts", 2),
                   demand(has_shared_experts),
-                  first_layers(),
+                  first_layers(0),
                   choice_of_experts(),
                   number("routed_scaling_factor", {FIELD(moe.scale)}, 1.0),
                   {.read = read_keys_of_deepseek}},

@@ -136,6 +136,33 @@ void refuse_bidirectional(JsonReader& r, HfConfig&) {
     r.refuse(kKey, "expected null or \"vision\": only causal attention is supported; use another model");
 }
 
+/// enable_moe_block: experts beside the dense network in all layers. Without it, their keys have no effect.
+Row experts_if_enabled() {
+  constexpr const char *kEnabled = "enable_moe_block", *kExperts = "num_experts", *kTop = "top_k_experts";
+  constexpr const char* kWidth = "moe_intermediate_size";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    if (!r.boolean({kEnabled}, false)) return r.ignore({kExperts, kTop, kWidth});
+    const auto top = r.optional_size({kTop}), width = r.optional_size({kWidth});
+    if (!r.optional_size({kExperts}) || !top || !width)
+      return r.refuse(kEnabled, "expected the sizes ", kExperts, ", ", kTop, " and ", kWidth, "; give these keys");
+    experts({kExperts}, 1).read(r, c);
+    model::MoeConfig& moe = c.model.moe;
+    moe.top_k = *top;
+    moe.d_ff = *width;
+    moe.router_norm = moe.expert_scale = moe.beside_ffn = true;
+    moe.balance = model::Balance::kNone;
+  };
+  const auto write = [=](Json& j, const HfConfig& c) {
+    const model::MoeConfig& moe = c.model.moe;
+    const bool enabled = moe.experts > 0;
+    j[kEnabled] = enabled;
+    j[kExperts] = enabled ? Json(moe.experts) : Json(nullptr);
+    j[kTop] = enabled ? Json(moe.top_k) : Json(nullptr);
+    j[kWidth] = enabled ? Json(moe.d_ff) : Json(nullptr);
+  };
+  return {.read = read, .write = write};
+}
+
 }  // namespace
 
 Family gemma4() {
@@ -162,13 +189,13 @@ Family gemma4() {
                               "expected 0: per-layer inputs are not supported; use another model"),
                       none_of("num_kv_shared_layers", 0,
                               "expected 0: layers that share keys and values are not supported; use another model"),
-                      always_false("enable_moe_block", "expected false: experts are not supported; use a dense model"),
-                      // The class reads these settings only in models with shared KV heads, per-layer inputs or
-                      // experts.
-                      ignored({"use_double_wide_mlp", "vocab_size_per_layer_input", "num_experts", "top_k_experts",
-                               "moe_intermediate_size"})}),
+                      experts_if_enabled(),
+                      // The class reads these settings only in models with shared KV heads or per-layer inputs.
+                      ignored({"use_double_wide_mlp", "vocab_size_per_layer_input"})}),
       .tied_by_default = true,
-      .tensors = {.norm2 = "pre_feedforward_layernorm"}};
+      .tensors = {.norm2 = "pre_feedforward_layernorm",
+                  .router = "router.proj",
+                  .expert_forms = {{.experts = "experts.", .fused = true}}}};
 }
 
 }  // namespace ashlar::hf

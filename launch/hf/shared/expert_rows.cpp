@@ -87,6 +87,63 @@ std::optional<std::vector<int64_t>> layer_list(JsonReader& r, const char* key, i
   return layers;
 }
 
+namespace {
+
+/// Reads a number of `what`, 0 or more.
+int64_t number_of(const char* what, JsonReader& r, const char* key, int64_t fallback) {
+  const double given = r.number({key}, static_cast<double>(fallback));
+  const auto count = static_cast<int64_t>(given >= 0 && given <= 1e9 ? given : 0);
+  if (static_cast<double>(count) != given)
+    r.refuse(key, "expected a number of ", what, ", 0 or more; correct this key");
+  return count;
+}
+
+}  // namespace
+
+model::MoeConfig sigmoid_with_selection_bias() {
+  return {.score = RouterScore::kSigmoid, .sum_eps = 1e-20, .selection_bias = true, .balance = model::Balance::kNone};
+}
+
+Row shared_experts(const char* key, int64_t fallback, bool required) {
+  return {
+      .read =
+          [=](JsonReader& r, HfConfig& c) {
+            const int64_t count = required ? r.size({key}, fallback) : number_of("experts", r, key, fallback);
+            c.model.moe.shared_d_ff = count * c.model.moe.d_ff;
+          },
+      .write = [=](Json& j,
+                   const HfConfig& c) { j[key] = c.model.moe.shared_d_ff / std::max<int64_t>(c.model.moe.d_ff, 1); }};
+}
+
+std::string has_shared_experts(const ModelConfig& m) {
+  return m.moe.shared_d_ff > 0 ? "" : "moe.shared_d_ff = 0: the class has shared experts";
+}
+
+Row first_layers(int64_t fallback) {
+  constexpr const char* kKey = "first_k_dense_replace";
+  return {.read = [=](JsonReader& r, HfConfig& c) { c.model.moe.first_layer = number_of("layers", r, kKey, fallback); },
+          .write = [](Json& j, const HfConfig& c) { j[kKey] = c.model.moe.first_layer; }};
+}
+
+Row groups_of_experts(int64_t groups, int64_t top_groups) {
+  constexpr const char *kGroups = "n_group", *kTop = "topk_group";
+  const auto read = [=](JsonReader& r, HfConfig& c) {
+    c.model.moe.groups = r.size({kGroups}, groups);
+    c.model.moe.top_groups = r.size({kTop}, top_groups);
+  };
+  const auto write = [](Json& j, const HfConfig& c) {
+    j[kGroups] = c.model.moe.groups;
+    j[kTop] = c.model.moe.groups > 1 ? c.model.moe.top_groups : 1;
+  };
+  return {.read = read, .write = write};
+}
+
+Row further_layers() {
+  constexpr const char* kKey = "num_nextn_predict_layers";
+  return {.read = [](JsonReader& r, HfConfig& c) { c.further_layers = number_of("layers", r, kKey, 1); },
+          .write = [](Json& j, const HfConfig&) { j[kKey] = 0; }};
+}
+
 Row sparse_layers() {
   constexpr const char *kStep = "decoder_sparse_step", *kDense = "mlp_only_layers";
   const auto read = [=](JsonReader& r, HfConfig& c) {

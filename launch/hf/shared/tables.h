@@ -25,6 +25,9 @@ inline constexpr model::FfnConfig kUngatedGelu = {.act = Activation::kGeluErf, .
 inline constexpr model::BlockConfig kParallel = {.topology = model::Topology::kParallel, .parallel_norms = 1};
 inline constexpr model::RopeConfig kInterleaved = {.base = 10000.0, .dims = 0, .style = RopeStyle::kInterleaved};
 
+/// The router of DeepSeek V3 and GLM 4.5.
+model::MoeConfig sigmoid_with_selection_bias();
+
 /// Forms of experts (TensorNames::expert_forms) of Qwen's line: as in published files, and as transformers 5 has them
 /// in memory.
 inline constexpr ExpertForm kEachExpert = {};
@@ -101,6 +104,17 @@ Row renormalized(bool fallback);
 Row router_losses();
 /// router_jitter_noise must be 0.
 Row router_noise();
+/// Row for the number of shared experts, each as wide as a routed expert: here they are one expert. `required`: there
+/// is at least one.
+Row shared_experts(const char* key, int64_t fallback, bool required = true);
+std::string has_shared_experts(const model::ModelConfig& m);  ///< a limit: the class always has shared experts
+/// first_k_dense_replace: the number of layers before the first one with experts.
+Row first_layers(int64_t fallback);
+/// n_group and topk_group: experts are chosen from the best topk_group of n_group groups. A group's score is the sum of
+/// its two largest.
+Row groups_of_experts(int64_t groups, int64_t top_groups);
+/// num_nextn_predict_layers: blocks after the last one that predict further tokens. An import leaves them out.
+Row further_layers();
 /// decoder_sparse_step and mlp_only_layers: which layers have experts.
 Row sparse_layers();
 /// Sets the keys of moe that say which layers have experts. `layers` is ascending.

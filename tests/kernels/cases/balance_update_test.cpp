@@ -94,7 +94,7 @@ TEST_F(BalanceUpdateTest, ASkippedStepChangesNothing) {
 
 TEST_F(BalanceUpdateTest, EachBufferMayBeAbsent) {
   const HostMatrix counts = router_vector(DType::kFloat64, {1, 2, 5});
-  const DeviceStruct<ClipState> clip({});
+  const DeviceStruct<ClipState> clip;
   for (const bool with_bias : {false, true}) {
     backends_.each(
         [&](Backend& backend) {
@@ -120,7 +120,7 @@ TEST_F(BalanceUpdateTest, EachBufferMayBeAbsent) {
 TEST_F(BalanceUpdateTest, ViolationsAreBugs) {
   const HostMatrix counts = router_vector(DType::kFloat64, {1, 2, 5}), fp32 = router_vector(DType::kFloat32, {1, 2, 5});
   HostMatrix bias = fp32, previous = fp32, two(DType::kFloat32, 1, 2), bf16(DType::kBFloat16, 1, 3), fp64 = counts;
-  const DeviceStruct<ClipState> clip({});
+  const DeviceStruct<ClipState> clip;
   const DeviceStruct<StepScalars> other;
   const auto call = [&](const auto& change) {
     BalanceUpdate args{.counts = counts.view(),
