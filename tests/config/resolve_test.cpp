@@ -561,6 +561,7 @@ TEST(Explain, GuessesAreNeverWild) {
     EXPECT_NE(guess(what).find("expected one of run, model, vocab,"), std::string::npos) << guess(what);
   EXPECT_NE(guess("mixtral").find("; the text of moe.renormalize has that word"), std::string::npos)
       << guess("mixtral");
+  EXPECT_NE(guess("num_experts_per_tok").find("moe.top_k has that word"), std::string::npos);
   EXPECT_EQ(guess("layer").find("the text of"), std::string::npos) << "too many have it";
   EXPECT_EQ(nearest_key("quantum", "foam"), "");
   EXPECT_EQ(nearest_key("quantum", "d_model"), "model.d_model");
