@@ -39,4 +39,11 @@ void DeclaredMetric::add(const Ctx& ctx, const Tensor& value) const {
   if (sum) ctx.backend.residual_forward({.x = sum, .delta = value.view(), .y = sum}, ctx.stream);
 }
 
+void DeclaredMetric::add(const Ctx& ctx, double value) const {
+  if (ctx.tape == nullptr) return;
+  const Tensor device = ctx.empty(DType::kFloat64, Shape{1});
+  ctx.backend.fill({.dst = device.mut_view(), .value = value}, ctx.stream);
+  add(ctx, device);
+}
+
 }  // namespace ashlar::nn

@@ -43,6 +43,7 @@ class DeclaredMetric {
   /// Adds `value` (fp64 [1]) to the metric if ctx has a tape, else does nothing. Evaluation and the first of the two
   /// runs of a recomputed block have no tape, so evaluation adds nothing, and a recomputed block adds only once.
   void add(const Ctx& ctx, const Tensor& value) const;
+  void add(const Ctx& ctx, double value) const;  ///< the same for a value that the host knows
   /// Returns the view (fp64 [1]) of the metric's value, for a kernel that adds to it or updates the maximum. The view
   /// is absent if ctx has no tape.
   MutView slot(const Ctx& ctx) const;

@@ -1,5 +1,5 @@
-// What the counts of experts in a step change: the selection bias, by the sign of the distance to the mean, and the counts
-// for the next step. A few numbers for each expert.
+// What the counts of experts in a step change: the selection bias, by the sign of the distance to the mean, and the
+// counts for the next step. A few numbers for each expert.
 
 #include "core/backend/routing.h"
 

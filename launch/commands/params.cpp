@@ -80,7 +80,8 @@ std::string describe_kv_cache(const model::ModelConfig& m, int64_t tokens) {
 /// Memory that backward needs of the routed experts of a micro-batch.
 std::string describe_expert_memory(const config::RunConfig& c) {
   const model::ModelConfig& m = c.model;
-  const int64_t B = std::max<int64_t>(c.train.micro_batch, 1), T = c.train.sequence_length, ranks = 1;
+  const int64_t B = std::max<int64_t>(c.train.micro_batch, 1), T = c.train.sequence_length;
+  const int64_t ranks = c.mesh.expert;
   const model::ExpertRows rows = model::expert_rows(m.moe, B * T, ranks);
   const int64_t elements =
       model::expert_row_elements(m, c.mesh.tensor, c.train.recompute == Recompute::kSelective) * size_of(c.run.dtype);

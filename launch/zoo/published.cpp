@@ -56,7 +56,7 @@ void add_few_experts(const model::MoeConfig& moe, int64_t width, std::vector<std
   const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat("moe.", key, "=", value)); };
   set("experts", 4);
   set("top_k", std::min<int64_t>(moe.top_k, 2));
-  set("d_ff", width * 3 / 4);
+  set("d_ff", moe.beside_ffn ? width / 2 : width * 3 / 4);
   if (moe.shared_d_ff > 0) set("shared_d_ff", width / 2);
   if (moe.first_layer > 0) set("first_layer", 1);
   if (!moe.dense_layers.empty()) set("dense_layers", "[0]");
@@ -80,7 +80,9 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   set("model.n_kv_heads", m.n_kv_heads == m.n_heads ? kHeads : m.n_kv_heads == 1 ? 1 : kFewKvHeads);
   const int64_t head_dim = m.head_dim * m.n_heads == m.d_model ? kHeadDim : kHeadDim + 4;
   set("model.head_dim", head_dim);
-  set("model.d_ff", m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
+  // A layer that has experts and a dense FFN beside them is as small as one that has either.
+  const bool both = m.moe.experts > 0 && m.moe.beside_ffn;
+  set("model.d_ff", both ? kWidth : m.ffn.gated ? kWidth * 5 / 2 : 4 * kWidth);
   if (m.embed_dim) set("model.embed_dim", shrunk(*m.embed_dim, m.d_model, kWidth, 1));
 
   if (m.moe.experts > 0) add_few_experts(m.moe, kWidth, words);

@@ -53,6 +53,12 @@ void Experts::add_inputs(nn::ParameterStore& store) {
   balance_ = metric("moe_balance");
   z_ = metric("moe_z");
   entropy_ = metric("moe_entropy");
+  if (tp_.expert_size() > 1) {
+    crossing_ = store.sums().declare({.metric = "moe_crossing",
+                                      .per = nn::Per::kToken,
+                                      .divisor = config_.expert_layers() * moe_.top_k,
+                                      .replicated_over = whole_experts() ? AxisSet() : AxisSet(Axis::kTensor)});
+  }
   router_ = small_matrix(store, "router", moe_.experts);
   const auto of_experts = [&](const char* name, nn::Role role, const nn::InitRule& init) {
     const nn::ShardedTensor tensor{.name = name_ + name,
@@ -173,6 +179,7 @@ Var Experts::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tenso
   const ops::Routing routing = ops::route(ctx, logits, options);
   if (!again) chosen = sorted(ctx, routing.choices);
   if (ctx.kept != nullptr && !again) ctx.kept->keep(chosen);
+  if (chosen.traffic) crossing_.add(ctx, static_cast<double>(chosen.traffic->crossing()));
 
   // 2. Send rows to experts and compute the shared expert meanwhile.
   std::function<Var()> arrive;

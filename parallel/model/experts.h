@@ -24,8 +24,9 @@ namespace ashlar::model {
 /// which rank holds an expert. With moe.router_norm the router does not read x but
 /// d_model^-0.5 rmsnorm(rows.stream) with a learned gain.
 /// Declares the metrics moe_balance (the balance loss, 1 at balance), moe_z (mean squared log-sum-exp of the router's
-/// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers. Adds the
-/// choices of each step to nn::ExpertCounts, which moves the selection bias.
+/// logits) and moe_entropy (entropy of the router's scores, in nats), each the mean over tokens and layers; with an
+/// expert axis also moe_crossing, the share of the choices whose expert is on another rank. Adds the choices of each
+/// step to nn::ExpertCounts, which moves the selection bias.
 /// Sources: Shazeer et al. 2017 (arXiv:1701.06538); Fedus et al. 2021 (arXiv:2101.03961), section 2.2: balance loss;
 /// Zoph et al. 2022 (arXiv:2202.08906), eq. 5: z-loss; Wang et al. 2024 (arXiv:2408.15664): selection bias; Dai et al.
 /// 2024 (arXiv:2401.06066): shared experts.
@@ -73,7 +74,7 @@ class Experts final : public Branch {
   const nn::ExpertCounts* counts_ = nullptr;
   LinearLayer in_, down_;
   std::unique_ptr<FeedForward> shared_;
-  nn::DeclaredMetric balance_, z_, entropy_;
+  nn::DeclaredMetric balance_, z_, entropy_, crossing_;
 };
 
 }  // namespace ashlar::model

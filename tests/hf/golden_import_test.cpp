@@ -116,8 +116,9 @@ struct Layout {
     if (type == "granitemoe") router = "router.layer";
     if (what == "router") return {b + layer + router, row, col};
     if (what == "router.selection_bias") {
-      const std::string of = type == "ernie4_5_moe" ? "moe_statics" : router;
-      return {b + layer + of + ".e_score_correction_bias", row, col, true};
+      // [1, experts] in files of ERNIE: a stack of one vector.
+      if (type == "ernie4_5_moe") return {b + layer + "moe_statics.e_score_correction_bias", row, col, false, 0};
+      return {b + layer + router + ".e_score_correction_bias", row, col};
     }
     if (what == "shared_gate") return {b + "mlp.shared_expert_gate", row, col};
     if (what.starts_with("shared.")) {
@@ -175,6 +176,14 @@ struct Layout {
   }
 };
 
+/// Numbers of a file that are no parameters: the selection biases, one number for each expert of each layer.
+int64_t buffer_elements(const model::ModelConfig& m) {
+  int64_t elements = 0;
+  for (int64_t layer = 0; layer < m.n_layers; ++layer)
+    if (m.moe.selection_bias && m.has_experts(layer)) elements += m.moe.experts;
+  return elements;
+}
+
 class GoldenImport : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
@@ -186,8 +195,9 @@ TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
   for (const io::TensorSpec& spec : model.tensors()) {
     EXPECT_EQ(spec.dtype, io::FileDType::kF32);
     const std::vector<float> ours = testing::floats(testing::read_tensor(model, spec.name));
-    // Sinks have neither .weight nor .bias.
-    const size_t dot = spec.name.ends_with("sinks") ? spec.name.size() : spec.name.rfind('.');
+    // Sinks and selection biases have neither .weight nor .bias.
+    const bool whole = spec.name.ends_with("sinks") || spec.name.ends_with("selection_bias");
+    const size_t dot = whole ? spec.name.size() : spec.name.rfind('.');
     const std::string part = spec.name.substr(0, dot), kind = spec.name.substr(dot);
     const int64_t cols = spec.shape.size() > 1 ? spec.shape[1] : 1;
     ASSERT_EQ(static_cast<int64_t>(ours.size()), spec.num_elems());
@@ -219,7 +229,7 @@ TEST_P(GoldenImport, EveryElementIsWhereItsLayoutSays) {
   int64_t stored = 0;
   for (const auto& [name, tensor] : file) stored += static_cast<int64_t>(tensor.bytes.size() / 4);
   EXPECT_EQ(elements, stored);
-  EXPECT_EQ(elements, model::count_parameters(model.config().model).total());
+  EXPECT_EQ(elements, model::count_parameters(layout.m).total() + buffer_elements(layout.m));
 }
 
 TEST_P(GoldenImport, ExportGivesTheSameFileAndTheSameModel) {
@@ -229,7 +239,8 @@ TEST_P(GoldenImport, ExportGivesTheSameFileAndTheSameModel) {
   testing::ImportSource tensors(model);
   const Exported report = testing::export_alone(model.config(), tensors, dir.path() / "out");
   EXPECT_EQ(report.dtype, "float32");
-  EXPECT_EQ(report.bytes, 4 * model::count_parameters(model.config().model).total());
+  const model::ModelConfig& m = model.config().model;
+  EXPECT_EQ(report.bytes, 4 * (model::count_parameters(m).total() + buffer_elements(m)));
   EXPECT_EQ(report.files, 1U);
   // The whole file, header included: names, order, shapes and every bit.
   EXPECT_EQ(testing::slurp(dir.path() / "out/model.safetensors"), testing::slurp(source / "model.safetensors"));

@@ -3,6 +3,7 @@
 // pipelines, replicas of experts, schedules, sequence parallelism and recomputation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/base/strings.h"
@@ -137,6 +138,28 @@ TEST(ExpertAxis, RecomputationTakesOverTheCounts) {
   if (bootstrap().world().size() == 1 || bootstrap().world().size() == 8) return;
   EXPECT_EQ(exchanges_of_a_step(Recompute::kNone), 2 * (1 + 2 + 2));
   EXPECT_EQ(exchanges_of_a_step(Recompute::kBlock), 2 * (1 + 2 + 2 + 2));
+}
+
+// Two ranks with the same tokens make the same choices, so that half of all choices are elsewhere.
+TEST(ExpertAxis, TellsTheShareOfChoicesThatCrossRanks) {
+  comm::Communicator& world = bootstrap().world();
+  if (world.size() != 2 && world.size() != 4) return;
+  for (const auto cut : {model::ExpertCut::kSlices, model::ExpertCut::kExperts}) {
+    model::ModelConfig config = config_of({.n_kv_heads = 2, .moe = kModels[0].moe});
+    config.moe.tensor = cut;
+    mesh::Mesh mesh(world, {{Axis::kExpert, 2}, {Axis::kTensor, world.size() / 2}});
+    const auto backend = kernels::make_backend({.threads = 1});
+    const auto stream = backend->make_stream();
+    training::Engine engine(*backend, *stream, mesh,
+                            {.model = config, .optimizer = optim::OptimizerOptions{}, .sequence_length = kT});
+    engine.initialize();
+    const RandomTokens source(engine.ctx(), config, 1, kT, 3);
+    const pipeline::MicroBatch batch{.view = source.batch(), .valid_targets = source.valid_targets()};
+    const auto result = engine.forward_backward({&batch, 1}, 0);
+    const auto found = std::ranges::find(result.layers, "moe_crossing", &std::pair<std::string, double>::first);
+    ASSERT_NE(found, result.layers.end());
+    EXPECT_DOUBLE_EQ(found->second, 0.5) << model::name_of(cut);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, ExpertAxisNumbers,

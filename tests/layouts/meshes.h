@@ -20,6 +20,13 @@ inline std::vector<mesh::MeshShape> meshes(int64_t most) {
   return all;
 }
 
+/// Every mesh of exactly so many ranks.
+inline std::vector<mesh::MeshShape> meshes_of(int64_t ranks) {
+  std::vector<mesh::MeshShape> all = meshes(ranks);
+  std::erase_if(all, [&](const mesh::MeshShape& shape) { return shape.ranks() != ranks; });
+  return all;
+}
+
 inline std::string name_of(const mesh::MeshShape& shape) {
   const int64_t expert = shape[Axis::kExpert];
   return str_cat("pipeline ", shape[Axis::kPipeline], " x data ", shape.size(kSampleAxes), " x tensor ",

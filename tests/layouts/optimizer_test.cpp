@@ -25,19 +25,13 @@ model::ModelConfig deep(const Axes& axes) {
   return config;
 }
 
-/// The meshes of all ranks.
-std::vector<mesh::MeshShape> whole_meshes() {
-  std::vector<mesh::MeshShape> all = meshes(bootstrap().world().size());
-  std::erase_if(all, [](const mesh::MeshShape& shape) { return shape.ranks() != bootstrap().world().size(); });
-  return all;
-}
 bool too_many() { return bootstrap().world().size() > 4 && !long_form(); }
 
 // Only whose state an element is changes, so every bit of losses and weights stays. Norms add up in another order where
 // a chunk is cut: nothing is clipped here.
 TEST(OptimizerOnMesh, StateInWholeTensorsHasTheBitsOfStateCutAnywhere) {
   if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
-  for (const mesh::MeshShape& shape : whole_meshes()) {
+  for (const mesh::MeshShape& shape : meshes_of(bootstrap().world().size())) {
     if (shape[Axis::kReplica] == 1) continue;
     for (const auto& [model, dtype] : {std::pair(3, DType::kBFloat16), std::pair(4, DType::kFloat32)}) {
       const Axes& axes = kAxes[model];  // a tied table, KV heads that tensor ranks share
@@ -63,7 +57,7 @@ TEST(OptimizerOnMesh, StateInWholeTensorsHasTheBitsOfStateCutAnywhere) {
 TEST(OptimizerOnMesh, LionHasTheNumbersOfOneRank) {
   if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
   size_t turn = 0;
-  for (const mesh::MeshShape& shape : whole_meshes()) {
+  for (const mesh::MeshShape& shape : meshes_of(bootstrap().world().size())) {
     const Axes& axes = kAxes[turn % std::size(kAxes)];
     const DType dtype = turn++ % 2 == 0 ? DType::kFloat64 : DType::kFloat32;
     SCOPED_TRACE(str_cat(axes.name, " in ", ashlar::name_of(dtype), " on ", name_of(shape)));
@@ -99,7 +93,7 @@ TEST(OptimizerOnMesh, LionContinuesOnAnyMesh) {
   if (too_many()) GTEST_SKIP() << "four ranks and fewer, and the long form";
   comm::ControlPlane& world = bootstrap().control();
   const SharedDir dir(world);
-  const std::vector<mesh::MeshShape> shapes = whole_meshes();
+  const std::vector<mesh::MeshShape> shapes = meshes_of(bootstrap().world().size());
   const model::ModelConfig config = deep(kAxes[3]);
   const auto load = [&](OnMesh& on, const std::filesystem::path& path) {
     checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(path, on.mesh.control());

@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kBefore = 3, kSteps = 7;
+constexpr int64_t kSavedStep = 3, kSteps = 7;
 
 /// Biases that move fast, and a balance from counts of the step before.
 model::ModelConfig biased() {
@@ -44,7 +44,7 @@ void save(OnMesh& on, const std::filesystem::path& dir) {
                                      .run_dir = dir,
                                      .store = on.engine.store(),
                                      .optimizer = on.engine.optimizer(),
-                                     .state = {.step = kBefore}});
+                                     .state = {.step = kSavedStep}});
 }
 
 void load(OnMesh& on, const std::filesystem::path& dir) {
@@ -58,30 +58,22 @@ void load(OnMesh& on, const std::filesystem::path& dir) {
   on.engine.start_param_sync();
 }
 
-/// Every mesh of all ranks.
-std::vector<mesh::MeshShape> whole_meshes() {
-  const int64_t ranks = bootstrap().world().size();
-  std::vector<mesh::MeshShape> all = meshes(ranks);
-  std::erase_if(all, [&](const mesh::MeshShape& shape) { return shape.ranks() != ranks; });
-  return all;
-}
-
 TEST(SelectionBias, ContinuesOnAnyMesh) {
   const SharedDir dir(bootstrap().control());
-  const std::vector<mesh::MeshShape> shapes = whole_meshes();
+  const std::vector<mesh::MeshShape> shapes = meshes_of(bootstrap().world().size());
   for (const mesh::MeshShape& from : {shapes.front(), shapes.back()}) {
     OnMesh a(from, biased(), DType::kFloat64, {});
     a.engine.initialize();
-    train(a.engine, 0, kBefore);
+    train(a.engine, 0, kSavedStep);
     const std::filesystem::path saved = dir.path() / name_of(from);
     save(a, saved);
-    const std::vector<double> stayed = train(a.engine, kBefore, kSteps);
+    const std::vector<double> stayed = train(a.engine, kSavedStep, kSteps);
     const auto buffers = buffers_of(a);
     for (const mesh::MeshShape& to : shapes) {
       SCOPED_TRACE(str_cat("from ", name_of(from), " to ", name_of(to)));
       OnMesh b(to, biased(), DType::kFloat64, {});
       load(b, saved);
-      const std::vector<double> moved = train(b.engine, kBefore, kSteps);
+      const std::vector<double> moved = train(b.engine, kSavedStep, kSteps);
       for (size_t i = 0; i < moved.size(); ++i)
         EXPECT_NEAR(moved[i], stayed[i], to == from ? 0 : 1e-9 * stayed[i]) << i << " steps later";
       for (const auto& [name, values] : buffers_of(b)) {
@@ -95,7 +87,7 @@ TEST(SelectionBias, ContinuesOnAnyMesh) {
 }
 
 TEST(SelectionBias, ANonFiniteStepMovesNothing) {
-  for (const mesh::MeshShape& shape : whole_meshes()) {
+  for (const mesh::MeshShape& shape : meshes_of(bootstrap().world().size())) {
     OnMesh on(shape, biased(), DType::kFloat32, {});
     on.engine.initialize();
     train(on.engine, 0, 2);
@@ -114,7 +106,7 @@ TEST(SelectionBias, ANonFiniteStepMovesNothing) {
 
 TEST(SelectionBias, ACheckpointWithoutItIsOfAnotherModel) {
   const SharedDir dir(bootstrap().control());
-  const mesh::MeshShape shape = whole_meshes().front();
+  const mesh::MeshShape shape = meshes_of(bootstrap().world().size()).front();
   model::ModelConfig plain = biased();
   plain.moe.selection_bias = false;
   OnMesh a(shape, plain, DType::kFloat32, {});
@@ -133,7 +125,7 @@ TEST(SelectionBias, ACheckpointWithoutItIsOfAnotherModel) {
 
 TEST(SelectionBias, ACheckpointWithoutCountsCannotBeResumed) {
   const SharedDir dir(bootstrap().control());
-  const mesh::MeshShape shape = whole_meshes().front();
+  const mesh::MeshShape shape = meshes_of(bootstrap().world().size()).front();
   model::ModelConfig plain = biased();
   plain.moe.balance = model::Balance::kNone;
   OnMesh a(shape, plain, DType::kFloat32, {});

@@ -24,8 +24,18 @@ Row layers_from_start_to_end() {
   const auto write = [=](Json& j, const HfConfig& c) {
     const model::ModelConfig& m = c.model;
     const std::vector<int64_t> layers = expert_layers_of(m);
-    j[kStart] = std::max(m.moe.first_layer, layers.empty() ? 0 : layers.front());
-    j[kEnd] = layers.empty() ? m.n_layers - 1 : layers.back();
+    // Read again, the model says them as it does now. Where start and end alone would give experts to a layer that
+    // has none, they are the first and the last layer that has them.
+    const auto listed = [&](int64_t layer) { return std::ranges::binary_search(m.moe.dense_layers, layer); };
+    const auto on_interval = [&](int64_t from, int64_t to) { return to / m.moe.every > from / m.moe.every; };
+    int64_t start = m.moe.first_layer, end = m.n_layers - 1;
+    while (end > 0 && listed(end)) --end;
+    if (!layers.empty()) {
+      if (on_interval(start, layers.front())) start = layers.front();
+      if (on_interval(layers.back() + 1, end + 1)) end = layers.back();
+    }
+    j[kStart] = start;
+    j[kEnd] = end;
     j[kInterval] = m.moe.every;
   };
   return {.read = read, .write = write};
