@@ -31,6 +31,9 @@ std::vector<std::string> obstacles(const model::ModelConfig& dense, const model:
   if (m.shared_d_ff > 0)
     add("moe.shared_d_ff = ", m.shared_d_ff,
         ": expected 0, since a shared expert would be added to what the dense model computes; remove moe.shared_d_ff");
+  if (m.beside_ffn)
+    add("moe.beside_ffn = true: expected false, since a network beside the experts would be added to what the dense "
+        "model computes; remove moe.beside_ffn");
   if (m.scale_input)
     add("moe.scale_input = true: expected false, since a network of a scaled input is not the scaled network; remove "
         "moe.scale_input");
@@ -116,8 +119,9 @@ ModelSource upcycled(const ModelSource& dense, const model::ModelConfig& sparse,
   for (const nn::ShardedTensor* tensor : initial->tensors()) {
     const auto found = of_dense.find(dense_name(tensor->name));
     const std::string layer = tensor->name.substr(0, tensor->name.find(".moe."));
-    ASHLAR_CHECK(found != of_dense.end() || tensor->name.find(".moe.router.") != std::string::npos, tensor->name,
-                 " is neither of the dense model nor of a router");
+    const bool initial = tensor->name.find(".moe.router.") != std::string::npos ||
+                         tensor->name.ends_with(".moe.expert_scale");  // factors of one
+    ASHLAR_CHECK(found != of_dense.end() || initial, tensor->name, " is neither of the dense model nor of a router");
     const io::TensorSpec& like = found != of_dense.end() ? *found->second : *of_dense.at(layer + ".ffn.up.weight");
     made.tensors.push_back({.name = tensor->name,
                             .dtype = like.dtype,

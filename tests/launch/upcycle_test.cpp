@@ -58,6 +58,7 @@ TEST_F(Upcycle, TheLossStays) {
       "moe.experts=5 moe.top_k=3 moe.score=sigmoid moe.sum_eps=1e-20 moe.every=2",
       "moe.experts=6 moe.top_k=1 moe.dense_layers=[1] moe.router_bias=true moe.groups=3 moe.top_groups=2",
       "moe.experts=4 moe.top_k=4 moe.renormalize=false moe.selection_bias=true",
+      "moe.experts=4 moe.router_norm=true moe.expert_scale=true",
   };
   constexpr const char* kModels[] = {"", "bias.ffn=true ffn.gated=false ffn.act=gelu_tanh",
                                      "block.topology=parallel head.tie=true norm.type=layernorm"};
@@ -123,6 +124,7 @@ TEST_F(Upcycle, WhatWouldNotComputeTheSameIsRefused) {
   refused("", "moe.experts: expected the number of experts");
   refused("moe.experts=4 moe.d_ff=12", "moe.d_ff = 12: expected model.d_ff = 24");
   refused("moe.experts=4 moe.shared_d_ff=8", "moe.shared_d_ff = 8: expected 0");
+  refused("moe.experts=4 moe.beside_ffn=true", "moe.beside_ffn = true: expected false");
   refused("moe.experts=4 moe.renormalize=false", "moe.renormalize = false: expected true, since the weights");
   refused("moe.experts=4 moe.score=sigmoid moe.top_k=4 moe.renormalize=false", "moe.renormalize = false");
   refused("moe.experts=4 moe.scale=2.5", "moe.scale = 2.5: expected 1");
