@@ -182,7 +182,7 @@ class Comparison {
         mesh_(device_comm_ ? *device_comm_ : ranks, c.mesh),
         bound_(bound_of(mesh_.control(), c)),
         batches_(c),
-        one_(numbers_of_one_rank(mesh_.control(), c, batches_)),
+        one_(numbers_of_one_rank(c, batches_)),
         norm_(one_.norm),
         all_(norm_of_all(one_.gradients)),
         engine_(*backend_, *stream_, mesh_,

@@ -1,12 +1,5 @@
 #include "tests/layouts/reference_numbers.h"
 
-#include <cstddef>
-#include <cstring>
-#include <utility>
-
-#include "parallel/comm/host.h"
-#include "parallel/comm/try_on_all_ranks.h"
-
 namespace ashlar::testing {
 
 /// Gives the buffers of a model values that change choices.
@@ -23,9 +16,7 @@ void fill_buffers(const Ctx& ctx, const nn::ParameterStore& store) {
   }
 }
 
-namespace {
-
-Numbers compute(const LayoutCase& c, const MicroBatches& batches) {
+Numbers numbers_of_one_rank(const LayoutCase& c, const MicroBatches& batches) {
   WholeModel one(c, batches);
   Numbers n;
   n.first = one.run(kStep, true, true);
@@ -43,58 +34,6 @@ Numbers compute(const LayoutCase& c, const MicroBatches& batches) {
     const double norm = one.gradient_norm();
     one.update(step, norm > c.clip * n.norm ? c.clip * n.norm / norm : 1.0);
   }
-  return n;
-}
-
-/// Calls visit(bytes) for each part of fixed size of `n`, in order; `visit` may fill it. Strings and vectors have their
-/// sizes visited first and are resized to them.
-template <typename Visit>
-void visit_parts(Numbers& n, const Visit& visit) {
-  const auto value = [&](auto& x) { visit(std::as_writable_bytes(std::span(&x, 1))); };
-  const auto list = [&](auto& x) {
-    size_t size = x.size();
-    value(size);
-    x.resize(size);
-    visit(std::as_writable_bytes(std::span(x)));
-  };
-  const auto tensors = [&](Tensors& all) {
-    std::vector<std::pair<std::string, std::vector<double>>> pairs(all.begin(), all.end());
-    size_t size = pairs.size();
-    value(size);
-    pairs.resize(size);
-    for (auto& [name, values] : pairs) {
-      list(name);
-      list(values);
-    }
-    all = Tensors(pairs.begin(), pairs.end());
-  };
-  value(n.first);
-  value(n.norm);
-  tensors(n.gradients);
-  list(n.expert_counts);
-  tensors(n.updated);
-  tensors(n.buffers);
-  value(n.after);
-  tensors(n.gradients_after);
-  list(n.further);
-}
-
-}  // namespace
-
-Numbers numbers_of_one_rank(comm::ControlPlane& ranks, const LayoutCase& c, const MicroBatches& batches) {
-  Numbers n;
-  std::string text;
-  comm::try_on_first_rank(ranks, [&] {
-    n = compute(c, batches);
-    visit_parts(
-        n, [&](std::span<std::byte> bytes) { text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); });
-  });
-  text = comm::broadcast_text(ranks, text, 0);
-  size_t at = 0;
-  visit_parts(n, [&](std::span<std::byte> bytes) {
-    std::memcpy(bytes.data(), text.data() + at, bytes.size());
-    at += bytes.size();
-  });
   return n;
 }
 

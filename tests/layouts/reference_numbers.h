@@ -11,7 +11,6 @@
 #include "core/base/philox.h"
 #include "core/optim/grad_clip.h"
 #include "core/optim/optimizer.h"
-#include "parallel/comm/control_plane.h"
 #include "parallel/pipeline/chunk_runner.h"
 #include "tests/layouts/one_rank.h"
 #include "tests/parallel/model_fixture.h"
@@ -167,7 +166,6 @@ struct Numbers {
   std::vector<LossStats> further;  ///< of each further step
 };
 
-/// The first rank computes for all: on a few cores the others would only take turns at the same numbers.
-Numbers numbers_of_one_rank(comm::ControlPlane& ranks, const LayoutCase& c, const MicroBatches& batches);
+Numbers numbers_of_one_rank(const LayoutCase& c, const MicroBatches& batches);
 
 }  // namespace ashlar::testing
