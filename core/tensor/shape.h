@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -30,6 +31,7 @@ class Shape {
     for (int i = 0; i + 1 < rank_; ++i) n *= dims_[i];
     return n;
   }
+  std::vector<int64_t> dims() const { return {dims_.begin(), dims_.begin() + rank_}; }
   bool operator==(const Shape&) const = default;
   std::string str() const;  ///< returns e.g. "[2, 3, 48]"
 

@@ -97,9 +97,8 @@ void print_one(std::ostream& out, TimedSteps& bench, const TimedSteps::Result& r
   const config::RunConfig& c = bench.config();
   out << bench.device() << "\n";
   out << absl::StrFormat(
-      "%d sequences of %d tokens in %d micro-batches, %s, pipeline %d x data %d%s x tensor %d, %d threads a rank, "
-      "median "
-      "of %d steps\n",
+      "%d sequences of %d tokens in %d micro-batches, %s, pipeline %d x data %d%s x tensor %d, "
+      "%d threads a rank, median of %d steps\n",
       bench.global_batch(), c.train.sequence_length, bench.num_micro_batches(), std::string(name_of(c.run.dtype)),
       c.mesh.pipeline, c.mesh.data, c.mesh.expert > 1 ? str_cat(" (experts over ", c.mesh.expert, ")") : "",
       c.mesh.tensor, c.run.threads, steps);

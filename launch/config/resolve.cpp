@@ -8,6 +8,7 @@
 #include "launch/config/resolver.h"
 #include "launch/config/schema_model_table.h"
 #include "parallel/model/attention_options.h"
+#include "parallel/model/expert_layout.h"
 #include "parallel/model/slices.h"
 #include "parallel/pipeline/partition.h"
 
@@ -62,15 +63,13 @@ void check_expert_axis(Resolver& r) {
             "); set mesh.expert = 1, or moe.experts");
     return;
   }
-  // With moe.tensor = "experts" each tensor rank has experts of its own.
-  const bool whole = c.model.moe.tensor == model::ExpertCut::kExperts && c.mesh.tensor > 1;
-  const int64_t most = whole ? experts / c.mesh.tensor : experts;
+  const int64_t most = model::most_expert_ranks(c.model, c.mesh.tensor);
   std::string choices;
   for (int64_t n = 1; n <= std::min(c.mesh.data, most); ++n)
     if (c.mesh.data % n == 0) choices += str_cat(choices.empty() ? "" : ", ", n);
   if (c.mesh.data % expert == 0 && expert <= most) return;
   r.error("mesh.expert = ", expert, ": expected a divisor of mesh.data = ", c.mesh.data, " that is at most ",
-          whole ? "moe.experts / mesh.tensor = " : "moe.experts = ", most, "; choose from ", choices,
+          most < experts ? "moe.experts / mesh.tensor = " : "moe.experts = ", most, "; choose from ", choices,
           ", or change mesh.data");
 }
 

@@ -60,8 +60,8 @@ std::string dense_name(const std::string& name) {
 /// Initial values of the tensors of a model that is not allocated.
 class InitialValues {
  public:
-  InitialValues(const model::ModelConfig& config, uint64_t seed) : stage_(store_, config, whole(config), {&alone_}) {
-    seed_ = seed;
+  InitialValues(const model::ModelConfig& config, uint64_t seed)
+      : seed_(seed), stage_(store_, config, model::StageRange::whole(config), {&alone_}) {
     for (const auto& parameter : store_.parameters())
       for (const nn::ShardedTensor& tensor : parameter->tensors) tensors_.push_back(&tensor);
     for (const auto& buffer : store_.buffers())
@@ -85,22 +85,14 @@ class InitialValues {
   }
 
  private:
-  static model::StageRange whole(const model::ModelConfig& config) { return model::StageRange::whole(config); }
-
+  uint64_t seed_;
   std::unique_ptr<Backend> backend_ = kernels::make_backend();
   std::unique_ptr<Stream> stream_ = backend_->make_stream();
   comm::SelfComm alone_{"upcycle"};
   nn::ParameterStore store_;
   model::Stage stage_;
   std::vector<const nn::ShardedTensor*> tensors_;
-  uint64_t seed_ = 0;
 };
-
-std::vector<int64_t> dims_of(const Shape& shape) {
-  std::vector<int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
-  return dims;
-}
 
 }  // namespace
 
@@ -119,13 +111,13 @@ ModelSource upcycled(const ModelSource& dense, const model::ModelConfig& sparse,
   for (const nn::ShardedTensor* tensor : initial->tensors()) {
     const auto found = of_dense.find(dense_name(tensor->name));
     const std::string layer = tensor->name.substr(0, tensor->name.find(".moe."));
-    const bool initial = tensor->name.find(".moe.router.") != std::string::npos ||
-                         tensor->name.ends_with(".moe.expert_scale");  // factors of one
-    ASHLAR_CHECK(found != of_dense.end() || initial, tensor->name, " is neither of the dense model nor of a router");
+    const bool is_new = tensor->name.find(".moe.router.") != std::string::npos ||
+                        tensor->name.ends_with(".moe.expert_scale");  // factors of one
+    ASHLAR_CHECK(found != of_dense.end() || is_new, tensor->name, " is neither of the dense model nor of a router");
     const io::TensorSpec& like = found != of_dense.end() ? *found->second : *of_dense.at(layer + ".ffn.up.weight");
     made.tensors.push_back({.name = tensor->name,
                             .dtype = like.dtype,
-                            .shape = found != of_dense.end() ? like.shape : dims_of(tensor->global_shape)});
+                            .shape = found != of_dense.end() ? like.shape : tensor->global_shape.dims()});
   }
   made.read = [initial, of_dense, read = dense.read](const io::TensorSpec& tensor, std::span<std::byte> out) {
     const auto found = of_dense.find(dense_name(tensor.name));

@@ -10,6 +10,7 @@
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/try_on_all_ranks.h"
+#include "parallel/model/expert_layout.h"
 #include "parallel/model/slices.h"
 
 namespace ashlar::inference {
@@ -86,7 +87,7 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
                       model::slicing_problems(model, tensor).empty() && (wish.tensor == 0 || wish.tensor == tensor) &&
                       (wish.pipeline == 0 || wish.pipeline == pipeline);
     if (!fits) return 0;
-    const int64_t data = ranks / (tensor * pipeline), most = model.expert_layers() > 0 ? model.moe.experts : 1;
+    const int64_t data = ranks / (tensor * pipeline), most = model::most_expert_ranks(model, tensor);
     std::vector<int64_t> choices = {trained[Axis::kExpert], 1};
     if (wish.expert > 0) choices = {wish.expert};
     if (wish.one_replica) choices = {data};
@@ -118,7 +119,9 @@ mesh::MeshShape inference_mesh(const model::ModelConfig& model, int64_t ranks, c
       wish.pipeline > 0 ? str_cat(" with --pipeline ", wish.pipeline) : "",
       wish.expert > 0 ? str_cat(" with --expert ", wish.expert) : "", ": ", problem, "expected tensor * pipeline",
       experts ? " * expert" : "", " to ", wish.one_replica ? "equal" : "divide", " the number of ranks, and at most ",
-      model.n_layers, " pipeline stages", experts ? str_cat(" and ", model.moe.experts, " expert ranks") : "",
+      model.n_layers, " pipeline stages",
+      experts ? str_cat(" and ", model::most_expert_ranks(model, std::max<int64_t>(1, wish.tensor)), " expert ranks")
+              : "",
       "; start another number of ranks, or change --tensor", experts ? ", --pipeline or --expert" : " or --pipeline");
 }
 

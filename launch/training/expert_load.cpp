@@ -6,21 +6,11 @@
 #include "core/base/error.h"
 
 namespace ashlar::training {
-namespace {
-
-std::vector<int64_t> layers_with_experts(const model::ModelConfig& config) {
-  std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < config.n_layers; ++layer)
-    if (config.has_experts(layer)) layers.push_back(layer);
-  return layers;
-}
-
-}  // namespace
 
 std::vector<ExpertLoad> expert_loads(const model::ModelConfig& config, std::span<const double> counts) {
   const auto E = static_cast<size_t>(config.moe.experts);
   std::vector<ExpertLoad> loads;
-  for (const int64_t layer : layers_with_experts(config)) {
+  for (const int64_t layer : model::expert_layers_of(config)) {
     const std::span<const double> row = counts.subspan(loads.size() * E, E);
     const double total = std::accumulate(row.begin(), row.end(), 0.0), most = *std::ranges::max_element(row);
     loads.push_back({.layer = layer,
@@ -34,7 +24,7 @@ std::vector<ExpertLoad> expert_loads(const model::ModelConfig& config, std::span
 ExpertWatch::ExpertWatch(const model::ModelConfig& config)
     : experts_(config.moe.experts),
       top_k_(config.moe.top_k),
-      layers_(layers_with_experts(config)),
+      layers_(model::expert_layers_of(config)),
       idle_(layers_.size() * static_cast<size_t>(experts_)),
       crowded_(idle_.size()) {}
 

@@ -24,18 +24,12 @@ constexpr int64_t kBufferElems = int64_t{1} << 18;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return str_cat("[", absl::StrJoin(shape, ", "), "]"); }
 
-std::vector<int64_t> dims_of(const Shape& shape) {
-  std::vector<int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
-  return dims;
-}
-
 /// Returns the tensors and buffers of the model, ordered by name: the union of those of all ranks.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
   const auto add = [&](Kind kind, const std::vector<nn::ParameterStore::ShardedTensorRef>& refs) {
     for (const auto& ref : refs) {
-      const std::vector<int64_t> dims = dims_of(ref.tensor->global_shape);
+      const std::vector<int64_t> dims = ref.tensor->global_shape.dims();
       lines.push_back(
           str_cat(static_cast<int>(kind), " ", dims.size(), " ", absl::StrJoin(dims, " "), " ", ref.tensor->name));
     }

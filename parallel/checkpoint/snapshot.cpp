@@ -39,8 +39,9 @@ std::vector<Snapshot::File> Snapshot::files_of(const Source& source) {
       for (const nn::ShardedRange& range : s.ranges) {
         const nn::ShardedTensor& tensor = *range.ref->tensor;
         if (!tensor.main_replica) continue;  // another rank has the same values and writes them
-        io::TensorSpec global{.name = tensor.name + s.suffix, .dtype = io::to_file_dtype(s.buffer.data.dtype())};
-        for (int i = 0; i < tensor.global_shape.rank(); ++i) global.shape.push_back(tensor.global_shape[i]);
+        const io::TensorSpec global{.name = tensor.name + s.suffix,
+                                    .dtype = io::to_file_dtype(s.buffer.data.dtype()),
+                                    .shape = tensor.global_shape.dims()};
         const std::vector<nn::RangeBlock> parts = nn::blocks_of(range);
         for (size_t i = 0; i < parts.size(); ++i) {
           const nn::RangeBlock& part = parts[i];

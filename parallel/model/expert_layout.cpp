@@ -2,6 +2,11 @@
 
 namespace ashlar::model {
 
+int64_t most_expert_ranks(const ModelConfig& config, int64_t tensor_ranks) {
+  if (config.expert_layers() == 0) return 1;
+  return config.moe.experts / (config.moe.tensor == ExpertCut::kExperts ? tensor_ranks : 1);
+}
+
 std::vector<comm::Range> divided_experts(int64_t experts, int64_t ranks) {
   ASHLAR_CHECK(ranks <= experts, experts, " experts for ", ranks, " ranks");
   std::vector<comm::Range> of_rank;

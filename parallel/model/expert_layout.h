@@ -20,6 +20,9 @@ struct ExpertLayout {
   nn::DimShard width;                ///< columns of the hidden rows of this rank's experts
 };
 
+/// Returns the largest size of the expert axis with so many tensor ranks: each rank holds an expert. 1 without experts.
+int64_t most_expert_ranks(const ModelConfig& config, int64_t tensor_ranks);
+
 /// Returns the experts of each of `ranks` ranks.
 std::vector<comm::Range> divided_experts(int64_t experts, int64_t ranks);
 ExpertLayout expert_layout(const MoeConfig& moe, const tensor::TensorParallel& tp);

@@ -80,6 +80,13 @@ int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {
   return (8 * d_model + unit - 1) / unit * multiple_of;
 }
 
+std::vector<int64_t> expert_layers_of(const ModelConfig& config) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer < config.n_layers; ++layer)
+    if (config.has_experts(layer)) layers.push_back(layer);
+  return layers;
+}
+
 int64_t rope_dims_of(int64_t head_dim, double fraction) {
   return static_cast<int64_t>(static_cast<double>(head_dim) * fraction);
 }

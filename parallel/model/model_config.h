@@ -330,6 +330,9 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& config, int64_t heads, int
 /// Number of norms in a block: 2 if serial (4 with sandwich norms), parallel_norms if parallel.
 int64_t norms_per_block(const ModelConfig& config);
 
+/// Returns the layers that have experts, in ascending order.
+std::vector<int64_t> expert_layers_of(const ModelConfig& config);
+
 /// Returns how the experts of a layer are chosen and weighted.
 RouterRule router_rule(const MoeConfig& moe);
 

@@ -15,9 +15,8 @@ struct ParameterCount {
   int64_t positions = 0;    ///< P*C of the learned table, or buckets*H of T5's, per layer or shared
   int64_t attention = 0;    ///< L * (C*H*D + C*G*(D + D_v) + H*D_v*C), or the matrices of latents (latent_attention.h);
                             ///< minus C*G*D_v without a value matrix (k_eq_v)
-  int64_t ffn =
-      0;  ///< (3 if gated, else 2) * C*F for each layer without experts or with moe.beside_ffn, plus the shared
-          ///< experts
+  /// (3 if gated, else 2) * C*F for each layer without experts or with moe.beside_ffn, plus the shared experts
+  int64_t ffn = 0;
   int64_t experts = 0;  ///< (3 if gated, else 2) * C * moe.d_ff * moe.experts for each layer with experts
   int64_t routers = 0;  ///< routers, and gates of shared experts
   /// Gains and biases of all norms (blocks, queries and keys, latents, embedding, final), plus block.out_scalar (L),

@@ -8,9 +8,9 @@
 namespace ashlar::tensor {
 
 int64_t ExpertTraffic::crossing() const {
-  int64_t rows = -sent[static_cast<size_t>(group->rank())].size();
-  for (const comm::Range& range : sent) rows += range.size();
-  return rows;
+  int64_t others = -sent[static_cast<size_t>(group->rank())].size();
+  for (const comm::Range& range : sent) others += range.size();
+  return others;
 }
 
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,

@@ -74,11 +74,8 @@ SharedTensors::SharedTensors(nn::ParameterStore& store, mesh::Mesh& mesh) : stor
       own.push_back(axes);
     }
   }
-  for (const auto& buffer : store.buffers()) {
-    buffer->tensor.main_replica = std::ranges::all_of(kAxisNames, [&](const auto& axis) {
-      return !buffer->tensor.axes.replicated_over.has(axis.value) || mesh.at()[axis.value] == 0;
-    });
-  }
+  for (const auto& buffer : store.buffers())
+    buffer->tensor.main_replica = mesh.index(buffer->tensor.axes.replicated_over) == 0;
   for (const AxisSet axes : mesh.agree_on(own)) find_groups(mesh.group(axes), by_axes[axes]);
 }
 

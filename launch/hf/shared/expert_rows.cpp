@@ -60,13 +60,6 @@ void set_expert_layers(ModelConfig& m, const std::vector<int64_t>& layers) {
     if (!std::ranges::binary_search(layers, layer)) moe.dense_layers.push_back(layer);
 }
 
-std::vector<int64_t> expert_layers_of(const ModelConfig& m) {
-  std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < m.n_layers; ++layer)
-    if (m.has_experts(layer)) layers.push_back(layer);
-  return layers;
-}
-
 std::optional<std::vector<int64_t>> layer_list(JsonReader& r, const char* key, int64_t n_layers) {
   const nlohmann::json* list = r.raw(key);
   if (list == nullptr) return std::nullopt;

@@ -119,7 +119,6 @@ Row further_layers();
 Row sparse_layers();
 /// Sets the keys of moe that say which layers have experts. `layers` is ascending.
 void set_expert_layers(model::ModelConfig& m, const std::vector<int64_t>& layers);
-std::vector<int64_t> expert_layers_of(const model::ModelConfig& m);
 /// Reads a list of layers: ascending, each once, without numbers that are no layer. Nothing if the key is absent or
 /// null.
 std::optional<std::vector<int64_t>> layer_list(JsonReader& r, const char* key, int64_t n_layers);
