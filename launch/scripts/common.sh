@@ -22,12 +22,18 @@ seconds_since() {
   printf '%d.%d' $((tenths / 10)) $((tenths % 10))
 }
 
-# stage TITLE prints a header; stage_end prints the time since then.
+# stage TITLE prints a header; stage_end prints the time since then, and adds it to the lines of `stages`.
+stages=
 stage() {
-  stage_start=$(now_us)
+  stage_start=$(now_us) stage_title=$*
   printf '\n== %s\n' "$*"
 }
-stage_end() { printf '   %s%s s\n' "${1:+$1, }" "$(seconds_since "$stage_start")"; }
+stage_end() {
+  local seconds
+  seconds=$(seconds_since "$stage_start")
+  stages+=$(printf '   %9s %s' "$seconds" "$stage_title")$'\n'
+  printf '   %s%s s\n' "${1:+$1, }" "$seconds"
+}
 
 # missing_packages: prints the packages of the list that are not installed, one per line.
 missing_packages() {

@@ -12,7 +12,7 @@ suites_begin() {
   : >"$suites_dir/skipped"
   : >"$suites_dir/warnings"
   total_passed=0 total_failed=0 total_skipped=0
-  printf '   %-24s %7s %7s %8s %9s %8s\n' suite passed failed skipped seconds budget
+  printf '   %-24s %7s %7s %8s %9s %8s %8s\n' suite passed failed skipped seconds budget 'of CPUs'
 }
 
 # summarise_xml FILE: prints one line per test in GoogleTest's XML report FILE: `passed NAME`, `failed NAME` or `skipped
@@ -94,9 +94,13 @@ run_command() {
   local log=$suites_dir/${label// /-}.log xml=$suites_dir/${label// /-}.xml start code=0 limit
   limit=$(hang_limit "$budget")
   start=$(now_us)
-  timeout -k 10 "$limit" "$@" --gtest_output="xml:$xml" --gtest_color=no </dev/null >"$log" 2>&1 || code=$?
-  local seconds passed=0 failed=0 skipped=0 outcome rest
+  local TIMEFORMAT='%U %S' # of the command and of all processes it waited for
+  {
+    time timeout -k 10 "$limit" "$@" --gtest_output="xml:$xml" --gtest_color=no </dev/null >"$log" 2>&1 || code=$?
+  } 2>"$log.cpu"
+  local seconds cpu passed=0 failed=0 skipped=0 outcome rest
   seconds=$(seconds_since "$start")
+  cpu=$(awk '{ printf "%.1f", $1 + $2 }' "$log.cpu")
   local problem=
   if [ -s "$xml" ]; then
     while read -r outcome rest; do
@@ -130,7 +134,7 @@ run_command() {
   elif [ "$budget" != - ] && [ "$tenths" -gt $((budget * 10)) ]; then
     printf '%s took %s s, over its budget of %s s\n' "$label" "$seconds" "$budget" >>"$suites_dir/warnings"
   fi
-  printf '   %-24s %7d %7d %8d %9s %8s\n' "$label" "$passed" "$failed" "$skipped" "$seconds" "$budget"
+  printf '   %-24s %7d %7d %8d %9s %8s %8s\n' "$label" "$passed" "$failed" "$skipped" "$seconds" "$budget" "$cpu"
   if [ "$failed" -gt 0 ]; then
     {
       failed_part "$log"

@@ -2,6 +2,11 @@
 // model micro-batch by micro-batch: gradients equal to the bit where nothing is split but the layers.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include "core/base/strings.h"
 #include "tests/layouts/axes.h"
 #include "tests/layouts/one_rank.h"
@@ -10,6 +15,8 @@
 
 namespace ashlar::testing {
 namespace {
+
+constexpr int64_t kMostTurns = 6;
 
 struct PipelineCase {
   Axes axes;
@@ -43,11 +50,13 @@ class PipelineGradients : public ::testing::TestWithParam<PipelineCase> {
   }
 };
 
-// Each schedule meets every layout, with models and dtypes that rotate; the long form takes the full product.
+// Each schedule meets every layout, with models and dtypes that rotate; the long form takes the full product. Eight
+// ranks have twelve layouts, each of which costs eight times one rank's numbers.
 TEST_P(PipelineGradients, AreThoseOfOneRank) {
   const int ranks = bootstrap().world().size();
+  const int64_t turns = ranks < 8 ? kMostTurns / 2 : kMostTurns;
   int64_t layout = 0;
-  const auto chosen = [&] { return long_form() || layout++ % 3 == GetParam().turn % 3; };
+  const auto chosen = [&] { return long_form() || layout++ % turns == GetParam().turn % turns; };
   for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
     for (int64_t data = 1; data <= ranks / pipeline; ++data) {
       if (ranks % (pipeline * data) != 0 || !chosen()) continue;
@@ -65,27 +74,32 @@ std::vector<PipelineCase> pipeline_cases() {
   const std::pair<pipeline::PipelineSchedule, int64_t> kSchedules[] = {
       {kGpipe, 1}, {k1F1B, 1}, {kInterleaved, 2}, {kZbH1, 1}};
   std::vector<PipelineCase> all;
-  int64_t turn = 0;
+  int64_t numbers = 0;
+  std::map<pipeline::PipelineSchedule, int64_t> turns;  // of each schedule
   const auto add = [&](bool experts) {
-    int64_t schedule = 0;
     for (const auto& [kind, chunks] : kSchedules) {
-      ++schedule;
       for (const Axes& axes : kAxes) {
         if ((axes.moe.experts > 0) != experts) continue;
-        const int64_t number = turn++;
+        const int64_t number = numbers++;
         if (number % 2 == 1 && kind == kGpipe) continue;
         all.push_back({.axes = axes,
                        .kind = kind,
                        .virtual_stages = chunks,
                        .micro_batches = 1 + (number * 5) % 7,
                        .dtype = number % 5 < 2 ? DType::kFloat64 : DType::kFloat32,
-                       .turn = number + schedule});
+                       .turn = turns[kind]++});
       }
     }
   };
   add(false);
   add(true);
   return all;
+}
+
+TEST(PipelineCases, OfEachScheduleTakeEveryTurn) {
+  std::map<pipeline::PipelineSchedule, std::set<int64_t>> turns;
+  for (const PipelineCase& c : pipeline_cases()) turns[c.kind].insert(c.turn % kMostTurns);
+  for (const auto& [kind, taken] : turns) EXPECT_EQ(std::ssize(taken), kMostTurns) << pipeline::name_of(kind);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PipelineGradients, ::testing::ValuesIn(pipeline_cases()), [](const auto& at) {
