@@ -112,6 +112,7 @@ struct CheckpointSection {
 struct LogSection {
   int64_t every = 1;        ///< steps between lines on the terminal
   int64_t stats_every = 0;  ///< steps between layer statistics; 0 = off
+  bool tensorboard = true;  ///< writes an event file of TensorBoard
   bool operator==(const LogSection&) const = default;
 };
 

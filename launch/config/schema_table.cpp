@@ -225,6 +225,8 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "
             "and of the residual stream after the embedding and each block; of each layer with experts their counts, "
             "the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
+    {.section = "log", .key = "tensorboard", .member = MEMBER(log.tensorboard), .fallback = "true",
+     .doc = "Writes an event file into the run directory, which `tensorboard --logdir` of the folder of runs shows."},
 };
 // clang-format on
 

@@ -1,11 +1,6 @@
 #include "launch/training/metrics_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -13,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "core/io/atomic_file.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
@@ -108,96 +104,52 @@ std::string to_json(const StatisticsEvent& e) {
 std::string to_json(const SaveEvent& e) { return str_cat("{\"step\":", e.step, ",\"save_ms\":", e.ms, "}"); }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t completed_steps, Log& log,
-                         std::function<void()> check)
-    : path_(path), log_(log), check_(std::move(check)) {
-  open_at(completed_steps);
+                         std::function<void()> check, std::function<double()> clock)
+    : clock_(std::move(clock)) {
+  set_repeated_rows_aside(path, completed_steps, log);
+  file_.emplace(HeldFile::Args{.path = path, .where = "metrics", .log = log, .check = std::move(check)});
 }
 
-void MetricsFile::open_at(int64_t completed_steps) {
-  const std::filesystem::path& path = path_;
+void MetricsFile::set_repeated_rows_aside(const std::filesystem::path& path, int64_t completed_steps, Log& log) {
   for (const std::filesystem::path& file : {path, set_aside_file(path)}) {
     io::require_regular_file(file, "metrics");
     if (std::filesystem::is_directory(file))
       throw input_error("metrics", file.string(), ": expected a regular file, got a directory; move it away");
   }
-  if (std::filesystem::exists(path)) {
-    std::string kept, set_aside;
-    std::vector<int64_t> odd;  // line numbers of lines that are not rows
-    std::ifstream in(path);
-    int64_t number = 0;
-    for (std::string line; std::getline(in, line);) {
-      ++number;
-      const bool torn = in.eof();  // the file ends without a line break
-      const std::optional<StepOfRow> row = torn ? std::nullopt : step_of_row(line);
-      if (!torn && !row) odd.push_back(number);
-      const bool again = torn || (row && row->step > completed_steps);
-      if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
-      rows_set_aside_ += again ? 1 : 0;
-      (again ? set_aside : kept) += line + "\n";
-    }
-    if (!odd.empty()) {
-      log_.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
-                        " not JSON with an integer \"step\"; such lines are kept unchanged: line ",
-                        comma_list(std::span(odd).first(std::min<size_t>(odd.size(), 10))),
-                        odd.size() > 10 ? ", ..." : ""));
-    }
-    if (!set_aside.empty()) {
-      // Appends before it rewrites: a kill in between duplicates rows but loses none.
-      io::append_durably(set_aside_file(path), set_aside);
-      io::write_file_atomically(path, kept);
-    }
+  if (!std::filesystem::exists(path)) return;
+  std::string kept, set_aside;
+  std::vector<int64_t> odd;  // line numbers of lines that are not rows
+  std::ifstream in(path);
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const bool torn = in.eof();  // the file ends without a line break
+    const std::optional<StepOfRow> row = torn ? std::nullopt : step_of_row(line);
+    if (!torn && !row) odd.push_back(number);
+    const bool again = torn || (row && row->step > completed_steps);
+    if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
+    rows_set_aside_ += again ? 1 : 0;
+    (again ? set_aside : kept) += line + "\n";
   }
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0)
-    throw input_error("metrics", "cannot open ", path.string(), ": ", std::strerror(errno),
-                      "; make the run directory writable");
+  if (!odd.empty()) {
+    log.warn(str_cat(path.string(), ": ", odd.size(), odd.size() == 1 ? " line is" : " lines are",
+                     " not JSON with an integer \"step\"; such lines are kept unchanged: line ",
+                     comma_list(std::span(odd).first(std::min<size_t>(odd.size(), 10))),
+                     odd.size() > 10 ? ", ..." : ""));
+  }
+  if (!set_aside.empty()) {
+    // Appends before it rewrites: a kill in between duplicates rows but loses none.
+    io::append_durably(set_aside_file(path), set_aside);
+    io::write_file_atomically(path, kept);
+  }
 }
 
-MetricsFile::~MetricsFile() {
-  if (!held_.empty()) {
-    try {
-      if (check_) check_();
-      flush();
-    } catch (const std::exception&) {
-      // Another process owns the file now, or memory is short. The rows are reported as lost below.
-    }
-  }
-  lost_ += std::ranges::count(held_, '\n');
-  if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = lost_, .reason = reason_}));
-  close(fd_);
+void MetricsFile::append_now(const std::string& json) {
+  append(absl::StrFormat("%s,\"time\":%.3f}", json.substr(0, json.size() - 1), clock_()));
 }
 
 void MetricsFile::validation(const ValidationEvent& event) {
-  if (event.result && !event.result->sources.empty()) append(to_json(event));
-}
-
-void MetricsFile::append(const std::string& json) {
-  if (check_) check_();
-  if (held_.size() + json.size() < kMostHeldBytes) {
-    held_ += json + "\n";
-  } else {
-    ++lost_;
-  }
-  flush();
-}
-
-void MetricsFile::flush() {
-  const int64_t rows = std::ranges::count(held_, '\n');
-  while (!held_.empty()) {
-    const ssize_t n = write(fd_, held_.data(), held_.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const std::string reason = std::strerror(n < 0 ? errno : ENOSPC);
-      if (reason_.empty()) log_.warn(to_line(MetricsHeldBack{.path = path_, .reason = reason}));
-      reason_ = reason;
-      return;
-    }
-    held_.erase(0, static_cast<size_t>(n));
-  }
-  if (reason_.empty()) return;
-  log_.info(to_line(MetricsCaughtUp{.path = path_, .rows = rows}));
-  if (lost_ > 0) log_.warn(to_line(MetricsLost{.path = path_, .rows = std::exchange(lost_, 0), .reason = reason_}));
-  reason_.clear();
+  if (event.result && !event.result->sources.empty()) append_now(to_json(event));
 }
 
 }  // namespace ashlar::training

@@ -29,7 +29,7 @@ struct FinishedStep {
 /// statistics, detects slow ranks. All ranks make the same calls at the same steps; rank 0 has the sinks.
 class Reports {
  public:
-  /// Moves metrics and validation out of `start`, and measures the peak rate for MFU. `cores`: number of cores that the
+  /// Moves sinks and validation out of `start`, and measures the peak rate for MFU. `cores`: number of cores that the
   /// ranks of this machine share.
   Reports(Run& run, RunStart& start, int64_t cores);
 

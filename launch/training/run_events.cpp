@@ -11,23 +11,26 @@ namespace ashlar::training {
 namespace {
 
 std::string counted(int64_t n, const char* one, const char* many) { return str_cat(n, " ", n == 1 ? one : many); }
+/// `many` ends with an s.
+std::string counted(int64_t n, std::string_view many) {
+  return str_cat(n, " ", n == 1 ? many.substr(0, many.size() - 1) : many);
+}
 
 std::string named(const std::filesystem::path& path) { return printable(path.string()); }
 
 }  // namespace
 
-std::string to_line(const MetricsHeldBack& e) {
-  return str_cat(named(e.path), " cannot be written: ", e.reason,
-                 "; its rows are held in memory and written later; free space");
+std::string to_line(const EntriesHeldBack& e) {
+  return str_cat(named(e.path), " cannot be written: ", e.reason, "; its ", e.entries,
+                 " are held in memory and written later; free space");
 }
 
-std::string to_line(const MetricsCaughtUp& e) {
-  return str_cat(named(e.path), " is written again: ", counted(e.rows, "row", "rows"), " held back in memory");
+std::string to_line(const EntriesCaughtUp& e) {
+  return str_cat(named(e.path), " is written again: ", counted(e.count, e.entries), " held back in memory");
 }
 
-std::string to_line(const MetricsLost& e) {
-  return str_cat(named(e.path), " has lost ", counted(e.rows, "row", "rows"),
-                 ", which could not be written: ", e.reason);
+std::string to_line(const EntriesLost& e) {
+  return str_cat(named(e.path), " has lost ", counted(e.count, e.entries), ", which could not be written: ", e.reason);
 }
 
 std::string to_line(const StartsOver& e) {

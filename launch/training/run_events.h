@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -10,29 +11,33 @@ namespace ashlar::training {
 
 // Events of a run that are neither steps nor errors. Each has a struct with its values and a function that formats its
 // line, without the prefix `warning: `. Once a run has created its sinks, they receive the events (WarningEvent).
-// Earlier events, and events of the metrics file itself, are written to the log as lines.
+// Earlier events, and events of the run's files themselves, are written to the log as lines.
 
-/// metrics.jsonl cannot be written. Rows are held in memory, and each later append tries again to write them.
-struct MetricsHeldBack {
+/// A file of the run (HeldFile) cannot be written. Its entries are held in memory, and each later append tries again to
+/// write them.
+struct EntriesHeldBack {
   std::filesystem::path path;
+  std::string_view entries;  ///< what the line calls them, e.g. rows
+  std::string reason;        ///< the system's error
+};
+std::string to_line(const EntriesHeldBack& event);
+
+/// All held entries are written.
+struct EntriesCaughtUp {
+  std::filesystem::path path;
+  std::string_view entries;
+  int64_t count = 0;
+};
+std::string to_line(const EntriesCaughtUp& event);
+
+/// Held entries are lost, because the memory for them was full or the run has ended.
+struct EntriesLost {
+  std::filesystem::path path;
+  std::string_view entries;
+  int64_t count = 0;
   std::string reason;  ///< the system's error
 };
-std::string to_line(const MetricsHeldBack& event);
-
-/// All held rows are written.
-struct MetricsCaughtUp {
-  std::filesystem::path path;
-  int64_t rows = 0;
-};
-std::string to_line(const MetricsCaughtUp& event);
-
-/// Held rows are lost, because the memory for them was full or the run has ended.
-struct MetricsLost {
-  std::filesystem::path path;
-  int64_t rows = 0;
-  std::string reason;  ///< the system's error
-};
-std::string to_line(const MetricsLost& event);
+std::string to_line(const EntriesLost& event);
 
 /// metrics.jsonl has rows of steps, but the run never committed a checkpoint. The run starts over at step 0.
 struct StartsOver {

@@ -100,15 +100,21 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
   start.reader = std::make_unique<data::Prefetcher>(std::move(stream));
 }
 
-/// With --restart, first sets the old run directory aside. Then writes config.toml and opens metrics.jsonl. Called by
+/// With --restart, first sets the old run directory aside. Then writes config.toml and opens the files of the sinks. Called by
 /// rank 0.
 void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));
   run.directory.check_owned();
   io::write_file_atomically(run.directory.config(), saving.config_toml());
-  start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log,
-                                                [&run] { run.directory.check_owned(); });
+  const auto check_owned = [&run] { run.directory.check_owned(); };
+  start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log, check_owned);
+  if (run.config.log.tensorboard)
+    start.tensorboard = std::make_unique<TensorBoardSink>(TensorBoardSink::Args{.dir = run.directory.path(),
+                                                                                .completed_steps = start.progress.step,
+                                                                                .config_toml = saving.config_toml(),
+                                                                                .log = run.log,
+                                                                                .check = check_owned});
   if (!restored && start.metrics->rows_set_aside() > 0)
     start.starts_over = {.run_dir = run.directory.path(), .rows = start.metrics->rows_set_aside()};
   start.validated_step = start.metrics->last_validation_step();

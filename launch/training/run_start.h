@@ -7,6 +7,7 @@
 #include "launch/training/metrics_file.h"
 #include "launch/training/run.h"
 #include "launch/training/saving.h"
+#include "launch/training/tensorboard_sink.h"
 #include "launch/training/validation.h"
 
 namespace ashlar::training {
@@ -16,14 +17,15 @@ struct RunStart {
   Progress progress;  ///< progress of the run
   std::unique_ptr<data::Prefetcher> reader;
   std::optional<Validation> validation;
-  std::unique_ptr<MetricsFile> metrics;   ///< rank 0 only
-  std::optional<StartsOver> starts_over;  ///< rank 0 only
-  int64_t validated_step = -1;            ///< step of the last validation in metrics.jsonl; -1: none
+  std::unique_ptr<MetricsFile> metrics;          ///< rank 0 only
+  std::unique_ptr<TensorBoardSink> tensorboard;  ///< rank 0 only; null without log.tensorboard
+  std::optional<StartsOver> starts_over;         ///< rank 0 only
+  int64_t validated_step = -1;                   ///< step of the last validation in metrics.jsonl; -1: none
 };
 
 /// The start part of a trainer, after device and model are created (Run). Loads the newest valid checkpoint, else
 /// run.init_from, else initializes; reserves memory for snapshots; opens the readers. Only after all of this has
-/// succeeded, writes config.toml and opens metrics.jsonl. Moves the datasets out of `args`. Called by all ranks.
+/// succeeded, writes config.toml and opens metrics.jsonl and the event file. Moves the datasets out of `args`. Called by all ranks.
 RunStart start_run(Run& run, Saving& saving, TrainerArgs& args);
 
 }  // namespace ashlar::training

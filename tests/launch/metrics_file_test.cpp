@@ -145,7 +145,7 @@ TEST_F(MetricsRows, WhatMemoryDoesNotKeepIsCounted) {
   rlimit whole{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &whole), 0);
   const rlimit none{.rlim_cur = 0, .rlim_max = whole.rlim_max};
-  const std::string large(training::MetricsFile::kMostHeldBytes / 4, 'x');
+  const std::string large(training::HeldFile::kMostHeldBytes / 4, 'x');
   {
     training::MetricsFile file(dir_.file("metrics.jsonl"), 0, log_);
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);

@@ -57,7 +57,7 @@ TEST(Sinks, TheFileHasARowForWhatIsMeasured) {
   const testing::ScratchDir dir;
   Log log([](std::string_view) {});
   {
-    MetricsFile file(dir.file("metrics.jsonl"), 0, log);
+    MetricsFile file(dir.file("metrics.jsonl"), 0, log, {}, [] { return 1.5e9; });
     tell_a_run(file);
   }
   std::vector<std::string> rows;
@@ -66,9 +66,9 @@ TEST(Sinks, TheFileHasARowForWhatIsMeasured) {
   EXPECT_THAT(rows, ElementsAre(StartsWith(R"({"step":1,"loss":1.5,)"), StartsWith(R"({"step":2,)"),
                                 StartsWith(R"({"step":3,)"), StartsWith(R"({"step":4,)"),
                                 R"({"step":4,"stats":{"w":{"weight_rms":0.5,"grad_rms":0.25},)"
-                                R"("embed":{"output_rms":1.0},"blocks.0":{"output_rms":2.0}}})",
-                                R"({"step":4,"val_loss":2.5,"val_tokens":7,"val_seconds":3.0})",
-                                R"({"step":4,"save_ms":0.5})"));
+                                R"("embed":{"output_rms":1.0},"blocks.0":{"output_rms":2.0}},"time":1500000000.000})",
+                                R"({"step":4,"val_loss":2.5,"val_tokens":7,"val_seconds":3.0,"time":1500000000.000})",
+                                R"({"step":4,"save_ms":0.5,"time":1500000000.000})"));
 }
 
 }  // namespace
