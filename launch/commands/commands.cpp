@@ -14,6 +14,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
 #include "launch/cpu_threads.h"
+#include "launch/version/version.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -128,7 +129,7 @@ const Command& find_command(const std::string& name) {
 }
 
 void print_overview(std::ostream& out) {
-  out << "ashlar 0.1.0: pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
+  out << "ashlar " << version() << ": pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
   for (const Command& c : kCommands)
     out << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << "\n";
   out << "\nashlar COMMAND --help says more. Exit codes: 0 done, 2 input, 3 damaged data, 4 non-finite, 5 peer lost,\n"
@@ -176,7 +177,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
     return words.empty() ? static_cast<int>(ExitCode::kInput) : 0;
   }
   if (words[0] == "--version") {
-    session.out << "ashlar 0.1.0\n";
+    session.out << version_text();
     return 0;
   }
   const Command& found = find_command(words[0]);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/device/gpu_monitor.h"
 #include "launch/config/run_config.h"
 #include "launch/training/engine.h"
@@ -20,7 +21,9 @@ namespace ashlar::training {
 struct StartEvent {
   const config::RunConfig& config;
   int ranks = 1;
-  double peak_flops = 0;  ///< peak FLOP/s of all ranks; `mfu` is relative to it
+  double peak_flops = 0;             ///< peak FLOP/s of all ranks; `mfu` is relative to it
+  int64_t step = 0;                  ///< steps completed; 0: the run is new
+  std::vector<std::string> changes;  ///< what differs from the checkpoint that the run resumes from
 };
 
 /// A completed step. `mfu` and `mfu_causal` are negative when no peak is known.
@@ -77,6 +80,13 @@ struct EndEvent {
   std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
+/// The run ends with an error that all ranks know. A rank that fails alone ends the process without this event.
+struct ErrorEvent {
+  int64_t step = 0;  ///< steps queued, of which the last ones may not be completed
+  ExitCode code = ExitCode::kBug;
+  std::string text;
+};
+
 /// Receiver of the events of a run, such as the terminal or a file. Only rank 0 has sinks (Reports) and calls them in
 /// order for each event. A sink overrides the functions of the events that it handles.
 class MetricSink {
@@ -93,6 +103,7 @@ class MetricSink {
   virtual void save(const SaveEvent&) {}
   virtual void warning(const WarningEvent&) {}
   virtual void end(const EndEvent&) {}
+  virtual void error(const ErrorEvent&) {}
 };
 
 }  // namespace ashlar::training

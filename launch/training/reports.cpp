@@ -21,6 +21,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   if (run_.first_rank) {
     // The file is the first sink: it throws if the run has lost its directory, so that no other sink reports the step.
     sinks_.push_back(std::move(start.metrics));
+    sinks_.push_back(std::move(start.events));
     if (start.tensorboard) sinks_.push_back(std::move(start.tensorboard));
     sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
     if (run_.config.model.moe.experts > 0) experts_.emplace(run_.config.model);
@@ -31,7 +32,11 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   for (const std::string& note : validation_.notes()) run_.log.info(note);
   const config::RunSection& c = run_.config.run;
   peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
-  emit(&MetricSink::start, StartEvent{.config = run_.config, .ranks = run_.ranks.size(), .peak_flops = peak_flops_});
+  emit(&MetricSink::start, StartEvent{.config = run_.config,
+                                      .ranks = run_.ranks.size(),
+                                      .peak_flops = peak_flops_,
+                                      .step = start.progress.step,
+                                      .changes = std::move(start.changes)});
 }
 
 void Reports::watch_slow_ranks(int64_t cores) {
@@ -155,6 +160,14 @@ void Reports::validate(int64_t step) {
 }
 
 void Reports::saved(int64_t step, double ms) { emit(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
+
+void Reports::error(int64_t step, const Error& error) noexcept {
+  try {
+    emit(&MetricSink::error, ErrorEvent{.step = step, .code = error.code(), .text = error.what()});
+  } catch (const std::exception&) {
+    // The run has lost its directory as well; the first error is the one to report.
+  }
+}
 
 void Reports::end(int64_t step, std::optional<std::string> signal) {
   EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};

@@ -46,6 +46,7 @@ class Reports {
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   void saved(int64_t step, double ms);
   void end(int64_t step, std::optional<std::string> signal);
+  void error(int64_t step, const Error& error) noexcept;
 
  private:
   void watch_slow_ranks(int64_t cores);

@@ -38,7 +38,8 @@ void compare_with_committed(const Run& run, std::optional<int64_t> found) {
 }
 
 /// Restores the newest valid checkpoint of the run directory. Returns nothing if there is none.
-std::optional<Progress> restore(Run& run, Saving& saving) {
+/// Appends what differs from that checkpoint to `changes`.
+std::optional<Progress> restore(Run& run, Saving& saving, std::vector<std::string>& changes) {
   for (const auto& path : checkpoint::remove_leftovers(run.directory.path(), run.log, run.ranks))
     run.log.info(str_cat("removed ", path.string(), ", left by a killed process"));
   checkpoint::TrainingState state;
@@ -47,7 +48,10 @@ std::optional<Progress> restore(Run& run, Saving& saving) {
     comm::try_on_all_ranks(run.ranks, [&] {
       const Continuation continuation =
           check_continuation(reader.path(), reader.manifest(), {.config = run.config, .data = saving.data()});
-      if (run.first_rank) continuation.say(run.log);
+      if (!run.first_rank) return;
+      continuation.say(run.log);
+      changes = continuation.warnings;
+      changes.insert(changes.end(), continuation.notes.begin(), continuation.notes.end());
     });
     state = checkpoint::load_training(run.ctx(), load_args(run, reader));
     saving.keep(reader.metadata());
@@ -109,6 +113,7 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bo
   io::write_file_atomically(run.directory.config(), saving.config_toml());
   const auto check_owned = [&run] { run.directory.check_owned(); };
   start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log, check_owned);
+  start.events = std::make_unique<EventsFile>(run.directory.events(), run.log, check_owned);
   if (run.config.log.tensorboard)
     start.tensorboard = std::make_unique<TensorBoardSink>(TensorBoardSink::Args{.dir = run.directory.path(),
                                                                                 .completed_steps = start.progress.step,
@@ -125,7 +130,7 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bo
 RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
   RunStart start;
   run.recorder().enter(watch::Phase::kLoading);
-  const std::optional<Progress> restored = args.restart ? std::nullopt : restore(run, saving);
+  const std::optional<Progress> restored = args.restart ? std::nullopt : restore(run, saving, start.changes);
   if (restored) start.progress = *restored;
   if (run.tuning && !args.restart) run.tuning->reuse(restored ? saving.kept(Tuning::kMetadataKey) : "");
   if (!restored) initialize(run, saving);

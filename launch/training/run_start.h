@@ -2,8 +2,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "data/read/prefetcher.h"
+#include "launch/training/events_file.h"
 #include "launch/training/metrics_file.h"
 #include "launch/training/run.h"
 #include "launch/training/saving.h"
@@ -19,6 +22,8 @@ struct RunStart {
   std::optional<Validation> validation;
   std::unique_ptr<MetricsFile> metrics;          ///< rank 0 only
   std::unique_ptr<TensorBoardSink> tensorboard;  ///< rank 0 only; null without log.tensorboard
+  std::unique_ptr<EventsFile> events;            ///< rank 0 only
+  std::vector<std::string> changes;              ///< StartEvent::changes, on rank 0
   std::optional<StartsOver> starts_over;         ///< rank 0 only
   int64_t validated_step = -1;                   ///< step of the last validation in metrics.jsonl; -1: none
 };

@@ -24,6 +24,7 @@ class StepLoop {
 
   /// (all ranks) Trainer::run without its error handling.
   ExitCode run();
+  int64_t queued() const { return step_; }  ///< number of steps queued so far
 
  private:
   using StopRequest = std::optional<watch::SignalWatch::Request>;

@@ -26,6 +26,7 @@ ExitCode Trainer::run() {
   } catch (const Error& error) {
     // A save in progress stores an earlier step, whose state is valid, so it is completed.
     if (run_->is_known_to_all(error)) saving_->wait();
+    reports_->error(steps_->queued(), error);
     throw;
   }
 }

@@ -6,13 +6,16 @@
 #include <memory>
 #include <sstream>
 
+#include "launch/training/events_file.h"
 #include "launch/training/metrics_file.h"
 #include "launch/training/terminal_sink.h"
+#include "launch/version/version.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::training {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -69,6 +72,38 @@ TEST(Sinks, TheFileHasARowForWhatIsMeasured) {
                                 R"("embed":{"output_rms":1.0},"blocks.0":{"output_rms":2.0}},"time":1500000000.000})",
                                 R"({"step":4,"val_loss":2.5,"val_tokens":7,"val_seconds":3.0,"time":1500000000.000})",
                                 R"({"step":4,"save_ms":0.5,"time":1500000000.000})"));
+}
+
+TEST(Sinks, TheEventsAreThoseBesideTheSteps) {
+  const testing::ScratchDir dir;
+  Log log([](std::string_view) {});
+  config::RunConfig config;
+  for (const int64_t step : {0, 4}) {
+    EventsFile file(dir.file("events.jsonl"), log, {}, [] { return 1.5e9; });
+    if (step == 0) {
+      tell_a_run(file);
+    } else {
+      file.start({.config = config, .ranks = 2, .step = 4, .changes = {"train.steps was 4, is \xff"}});
+      file.end({.step = 5, .total_steps = 9, .signal = "SIGTERM"});
+      file.error({.step = 5, .code = ExitCode::kNonFinite, .text = "a \"loss\""});
+    }
+  }
+  std::vector<std::string> rows;
+  std::ifstream in(dir.file("events.jsonl"));
+  for (std::string row; std::getline(in, row);) rows.push_back(row);
+  const std::string start = str_cat(R"(,"version":")", launch::version(), R"(","commit":")", launch::commit(),
+                                    R"(","compilers":")", launch::compilers(), R"(","ranks":)");
+  EXPECT_THAT(
+      rows,
+      ElementsAre(StartsWith(R"({"time":1500000000.0,"event":"note","text":"no checkpoint was committed in 'r')"),
+                  R"({"time":1500000000.0,"event":"start","step":0)" + start + R"(1,"device":"cpu","dtype":"fp32"})",
+                  StartsWith(R"({"time":1500000000.0,"event":"warning","text":"rank 1 on 'h' is slow: 3.0 ms)"),
+                  R"({"time":1500000000.0,"event":"save","step":4,"ms":0.5})",
+                  R"({"time":1500000000.0,"event":"end","step":4,"steps":4})",
+                  AllOf(StartsWith(R"({"time":1500000000.0,"event":"resume","step":4)" + start + R"(2,"device":"cpu")"),
+                        ::testing::EndsWith("\"changes\":[\"train.steps was 4, is \xEF\xBF\xBD\"]}")),
+                  R"({"time":1500000000.0,"event":"end","step":5,"steps":9,"signal":"SIGTERM"})",
+                  R"({"time":1500000000.0,"event":"error","step":5,"code":4,"text":"a \"loss\""})"));
 }
 
 }  // namespace

@@ -1,0 +1,16 @@
+# Writes OUT, a header that defines ASHLAR_COMMIT: the commit of the folder SOURCE. An unchanged file keeps its time.
+set(commit unknown)
+find_program(git git)
+if(git)
+  execute_process(COMMAND ${git} -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE head RESULT_VARIABLE failed
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT failed)
+    set(commit ${head})
+    execute_process(COMMAND ${git} -C ${SOURCE} status --porcelain --untracked-files=no OUTPUT_VARIABLE changes
+                    ERROR_QUIET)
+    if(changes)
+      string(APPEND commit +changes)
+    endif()
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUT} CONTENT "#define ASHLAR_COMMIT \"${commit}\"\n")
