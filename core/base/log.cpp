@@ -1,19 +1,35 @@
 #include "core/base/log.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 
 namespace ashlar {
 
-void Log::info(std::string_view text) { sink_(on_one_line(text), LineKind::kInfo); }
+void Log::write(std::string text, LineKind kind) {
+  sink_(text, kind);
+  if (copied_ && !copy_) return;
+  Line line{.text = std::move(text), .kind = kind, .time = std::chrono::system_clock::now()};
+  if (copy_) return copy_(line);
+  if (kept_.size() < kKeptLines) kept_.push_back(std::move(line));
+}
 
-void Log::step(std::string_view text) { sink_(on_one_line(text), LineKind::kStep); }
+void Log::copy_to(CopySink sink) {
+  copy_ = std::move(sink);
+  copied_ = true;
+  for (const Line& line : std::exchange(kept_, {}))
+    if (copy_) copy_(line);
+}
+
+void Log::info(std::string_view text) { write(on_one_line(text), LineKind::kInfo); }
+
+void Log::step(std::string_view text) { write(on_one_line(text), LineKind::kStep); }
 
 void Log::warn(std::string_view text) {
   warnings_.push_back(on_one_line(text));
-  sink_(str_cat("warning: ", warnings_.back()), LineKind::kWarning);
+  write(str_cat("warning: ", warnings_.back()), LineKind::kWarning);
 }
 
 void Log::info_once(std::string_view text) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,6 +23,17 @@ class Log {
   explicit Log(KindSink sink) : sink_(std::move(sink)) {}
   explicit Log(Sink sink) : sink_([sink = std::move(sink)](std::string_view line, LineKind) { sink(line); }) {}
 
+  struct Line {
+    std::string text;
+    LineKind kind = LineKind::kInfo;
+    std::chrono::system_clock::time_point time;
+  };
+  using CopySink = std::function<void(const Line& line)>;
+  static constexpr size_t kKeptLines = 1000;
+  /// Passes all further lines to `sink` too, and first those of before, of which the log keeps the first kKeptLines
+  /// until this call. An empty `sink` ends it.
+  void copy_to(CopySink sink);
+
   void info(std::string_view text);
   void step(std::string_view text);  ///< writes a progress line
   void warn(std::string_view text);  ///< writes a line that begins with `warning: `, and stores the text for reports
@@ -30,7 +43,12 @@ class Log {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  void write(std::string text, LineKind kind);
+
   KindSink sink_;
+  CopySink copy_;
+  bool copied_ = false;     ///< copy_to was called
+  std::vector<Line> kept_;  ///< until then
   std::vector<std::string> warnings_;
   std::vector<std::string> logged_once_;
 };

@@ -53,22 +53,23 @@ void HeldFile::flush() {
     const ssize_t n = write(fd_, first.data(), first.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      const std::string reason = std::strerror(n < 0 ? errno : ENOSPC);
-      if (reason_.empty())
-        args_.log.warn(to_line(EntriesHeldBack{.path = args_.path, .entries = args_.entries, .reason = reason}));
-      reason_ = reason;
+      // The log may write to this file too, so that a message about the file comes after its state.
+      const bool held_before = !reason_.empty();
+      reason_ = std::strerror(n < 0 ? errno : ENOSPC);
+      if (!held_before)
+        args_.log.warn(to_line(EntriesHeldBack{.path = args_.path, .entries = args_.entries, .reason = reason_}));
       return;
     }
     held_bytes_ -= static_cast<size_t>(n);
     first.erase(0, static_cast<size_t>(n));
     if (first.empty()) held_.pop_front();
   }
-  if (reason_.empty()) return;
+  const std::string reason = std::exchange(reason_, {});
+  if (reason.empty()) return;
   args_.log.info(to_line(EntriesCaughtUp{.path = args_.path, .entries = args_.entries, .count = count}));
   if (lost_ > 0)
-    args_.log.warn(to_line(EntriesLost{
-        .path = args_.path, .entries = args_.entries, .count = std::exchange(lost_, 0), .reason = reason_}));
-  reason_.clear();
+    args_.log.warn(to_line(
+        EntriesLost{.path = args_.path, .entries = args_.entries, .count = std::exchange(lost_, 0), .reason = reason}));
 }
 
 }  // namespace ashlar::training

@@ -21,6 +21,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   if (run_.first_rank) {
     // The file is the first sink: it throws if the run has lost its directory, so that no other sink reports the step.
     sinks_.push_back(std::move(start.metrics));
+    sinks_.push_back(std::move(start.log));
     sinks_.push_back(std::move(start.events));
     if (start.tensorboard) sinks_.push_back(std::move(start.tensorboard));
     sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));

@@ -113,13 +113,13 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bo
   io::write_file_atomically(run.directory.config(), saving.config_toml());
   const auto check_owned = [&run] { run.directory.check_owned(); };
   start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log, check_owned);
+  start.log = std::make_unique<LogFile>(run.directory.log(), run.log, check_owned);
   start.events = std::make_unique<EventsFile>(run.directory.events(), run.log, check_owned);
   if (run.config.log.tensorboard)
     start.tensorboard = std::make_unique<TensorBoardSink>(TensorBoardSink::Args{.dir = run.directory.path(),
                                                                                 .completed_steps = start.progress.step,
                                                                                 .config_toml = saving.config_toml(),
-                                                                                .log = run.log,
-                                                                                .check = check_owned});
+                                                                                .log = run.log});
   if (!restored && start.metrics->rows_set_aside() > 0)
     start.starts_over = {.run_dir = run.directory.path(), .rows = start.metrics->rows_set_aside()};
   start.validated_step = start.metrics->last_validation_step();

@@ -7,6 +7,7 @@
 
 #include "data/read/prefetcher.h"
 #include "launch/training/events_file.h"
+#include "launch/training/log_file.h"
 #include "launch/training/metrics_file.h"
 #include "launch/training/run.h"
 #include "launch/training/saving.h"
@@ -23,6 +24,7 @@ struct RunStart {
   std::unique_ptr<MetricsFile> metrics;          ///< rank 0 only
   std::unique_ptr<TensorBoardSink> tensorboard;  ///< rank 0 only; null without log.tensorboard
   std::unique_ptr<EventsFile> events;            ///< rank 0 only
+  std::unique_ptr<LogFile> log;                  ///< rank 0 only
   std::vector<std::string> changes;              ///< StartEvent::changes, on rank 0
   std::optional<StartsOver> starts_over;         ///< rank 0 only
   int64_t validated_step = -1;                   ///< step of the last validation in metrics.jsonl; -1: none

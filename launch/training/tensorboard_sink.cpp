@@ -41,7 +41,7 @@ TensorBoardSink::TensorBoardSink(const Args& args)
              .where = "tensorboard",
              .entries = "events",
              .log = args.log,
-             .check = args.check}) {
+             .check = {}}) {
   file_.append(version_record(clock_()));
   if (args.completed_steps > 0) file_.append(start_record(clock_(), args.completed_steps + 1));
   file_.append(text_record(clock_(), args.completed_steps, "config", str_cat("```toml\n", args.config_toml, "```\n")));

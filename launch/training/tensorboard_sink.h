@@ -14,7 +14,8 @@ namespace ashlar::training {
 
 /// Writes an event file that TensorBoard shows while the run goes on (`tensorboard --logdir` of the folder of runs). Each
 /// start of a run has a file of its own, `events.out.tfevents.SECONDS.HOST.PID`, whose name comes after those of earlier
-/// starts. A run that resumes marks its first step, from which TensorBoard drops what earlier files have.
+/// starts. A run that resumes marks its first step, from which TensorBoard drops what earlier files have. Does not check
+/// who owns the directory: MetricsFile, the sink before, does.
 ///
 ///   train/...          a step: loss, grad_norm, lr, tokens, clip_scale, ..., and the metrics of layers
 ///   speed/..., gpu/... a step: times, rates, memory
@@ -28,7 +29,6 @@ class TensorBoardSink final : public MetricSink {
     int64_t completed_steps = 0;
     std::string config_toml;
     Log& log;
-    std::function<void()> check;  ///< HeldFile::Args::check
     std::function<double()> clock = unix_sec;
   };
   explicit TensorBoardSink(const Args& args);

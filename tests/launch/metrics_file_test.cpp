@@ -157,6 +157,16 @@ TEST_F(MetricsRows, WhatMemoryDoesNotKeepIsCounted) {
   EXPECT_NE(lines_.back().find("has lost 7 rows"), std::string::npos) << lines_.back();
 }
 
+TEST_F(MetricsRows, WhatIsWrittenTakesNoMemory) {
+  const std::string large(training::HeldFile::kMostHeldBytes / 4, 'x');
+  {
+    training::MetricsFile file(dir_.file("metrics.jsonl"), 0, log_);
+    for (int i = 0; i < 6; ++i) file.append(large);
+  }
+  EXPECT_EQ(std::filesystem::file_size(dir_.file("metrics.jsonl")), 6 * (large.size() + 1));
+  EXPECT_TRUE(log_.warnings().empty());
+}
+
 TEST_F(MetricsRows, RowsOfAnyContentAreBounded) {
   expect_bounded({.inputs = {row(1) + row(2) + "{\"step\":2,\"val_loss\":2.5}\n" + row(3)}, .codes = {}},
                  [&](const std::string& text) {

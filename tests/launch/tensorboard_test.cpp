@@ -135,8 +135,7 @@ class TensorBoard : public ::testing::Test {
                             .completed_steps = completed_steps,
                             .config_toml = "[run]\n",
                             .log = log_,
-                            .check = {},
-                            .clock = [this] { return time_ += 0.5; }});
+                            .clock = [this] { return time_ += 0.0625; }});
   }
   /// The events of each file, in the order of the files' names.
   std::vector<std::vector<Event>> files() const {
@@ -184,7 +183,7 @@ TEST_F(TensorBoard, HasWhatTheRunMeasures) {
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_THAT(events[1].texts, ElementsAre(Pair("config", "```toml\n[run]\n```\n")));
   EXPECT_EQ(events[2].step, 1);
-  EXPECT_EQ(events[2].time, 1.7e9 + 2);
+  EXPECT_EQ(events[2].time, 1.7e9 + 0.25);
   const auto of = [&](const char* tag) { return events[2].scalars.at(tag); };
   EXPECT_EQ(of("train/loss"), 1.5F);
   EXPECT_EQ(of("train/grad_norm"), 0.25F);
@@ -220,7 +219,7 @@ TEST_F(TensorBoard, AResumeMarksItsFirstStep) {
 
 TEST_F(TensorBoard, OfAFolderThatIsGoneIsAnInputError) {
   try {
-    TensorBoardSink({.dir = dir_.path() / "none", .config_toml = "", .log = log_, .check = {}});
+    TensorBoardSink({.dir = dir_.path() / "none", .config_toml = "", .log = log_});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kInput);
