@@ -33,6 +33,10 @@ constexpr auto names_of(Device) { return enum_names<Device>("cpu", "cuda"); }
 enum class HangAction : uint8_t { kStop, kReport };
 constexpr auto names_of(HangAction) { return enum_names<HangAction>("stop", "report"); }
 
+/// What a line of a step has.
+enum class StepLine : uint8_t { kShort, kFull };
+constexpr auto names_of(StepLine) { return enum_names<StepLine>("short", "full"); }
+
 using ashlar::name_of;
 using LrScheduleKind = optim::LrScheduleKind;
 
@@ -110,7 +114,8 @@ struct CheckpointSection {
 };
 
 struct LogSection {
-  int64_t every = 1;        ///< steps between lines on the terminal
+  int64_t every = 1;  ///< steps between lines on the terminal
+  StepLine line = StepLine::kShort;
   int64_t stats_every = 0;  ///< steps between layer statistics; 0 = off
   bool tensorboard = true;  ///< writes an event file of TensorBoard
   bool operator==(const LogSection&) const = default;

@@ -219,7 +219,10 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep), .fallback = "3", .low = 1, .high = 1e6,
      .unit = "checkpoints", .doc = "Number of newest checkpoints that are kept."},
     {.section = "log", .key = "every", .member = MEMBER(log.every), .fallback = "1", .low = 1, .high = kBig,
-     .unit = "steps", .doc = "Steps between lines on the terminal. metrics.jsonl has every step."},
+     .unit = "steps", .doc = "Steps between lines on the terminal, whose loss is the mean over the steps since the line before. "
+            "metrics.jsonl has every step."},
+    {.section = "log", .key = "line", .member = MEMBER(log.line), .fallback = "short",
+     .doc = "short: lines of at most 100 columns. full: also tokens, time, memory, wait for data, and a GPU's state."},
     {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every), .fallback = "0", .low = 0, .high = kBig,
      .unit = "steps",
      .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "

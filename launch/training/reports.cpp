@@ -24,7 +24,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
     sinks_.push_back(std::move(start.log));
     sinks_.push_back(std::move(start.events));
     if (start.tensorboard) sinks_.push_back(std::move(start.tensorboard));
-    sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log.every));
+    sinks_.push_back(std::make_unique<TerminalSink>(run_.log, run_.config.log));
     if (run_.config.model.moe.experts > 0) experts_.emplace(run_.config.model);
   }
   if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));

@@ -1,5 +1,7 @@
 #include "launch/training/terminal_sink.h"
 
+#include <utility>
+
 #include "absl/strings/str_format.h"
 #include "launch/training/memory.h"
 
@@ -21,6 +23,14 @@ std::string percent(double share) { return share < 0 ? "n/a" : absl::StrFormat("
 
 }  // namespace
 
+std::string human_count(double n) {
+  constexpr std::pair<double, const char*> kUnits[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (const auto& [size, unit] : kUnits)
+    if (n >= 0.9995 * size)
+      return absl::StrFormat("%.*f%s", n < 9.995 * size ? 2 : n < 99.95 * size ? 1 : 0, n / size, unit);
+  return absl::StrFormat("%.0f", n);
+}
+
 std::string human_seconds(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
   if (s < 60) return absl::StrFormat("%ds", s);
@@ -38,6 +48,14 @@ std::string to_line(const StepEvent& e) {
       width, e.step, e.total_steps, e.result.loss, e.result.grad_norm, e.lr, grouped(e.tokens), e.step_ms,
       grouped(static_cast<int64_t>(e.tokens_per_sec)), percent(e.mfu), human_bytes(e.peak_memory_bytes), e.data_wait_ms,
       human_seconds(e.eta_sec), gpu.empty() ? "" : "  " + gpu);
+}
+
+std::string to_short_line(const StepEvent& e) {
+  const int width = static_cast<int>(std::to_string(e.total_steps).size());
+  const std::string limits = e.gpu.limits.value_or("");
+  return absl::StrFormat("step %*d/%d  loss %.4f  grad_norm %.3g  lr %.2e  %s tok/s  mfu %s  eta %s%s", width, e.step,
+                         e.total_steps, e.result.loss, e.result.grad_norm, e.lr, human_count(e.tokens_per_sec),
+                         percent(e.mfu), human_seconds(e.eta_sec), limits.empty() ? "" : "  limited by " + limits);
 }
 
 std::vector<std::string> to_lines(const ValidationEvent& e) {
@@ -75,7 +93,12 @@ void TerminalSink::start(const StartEvent& e) {
 }
 
 void TerminalSink::step(const StepEvent& e) {
-  if (e.step % every_ == 0 || e.step == e.total_steps || e.step == 1) log_.step(to_line(e));
+  loss_sum_ += e.result.loss;
+  ++loss_steps_;
+  if (e.step % options_.every != 0 && e.step != e.total_steps && e.step != 1) return;
+  StepEvent shown = e;
+  shown.result.loss = std::exchange(loss_sum_, 0) / static_cast<double>(std::exchange(loss_steps_, 0));
+  log_.step(options_.line == config::StepLine::kFull ? to_line(shown) : to_short_line(shown));
 }
 
 void TerminalSink::validation(const ValidationEvent& e) {

@@ -75,12 +75,31 @@ TEST(Metrics, TheLineIsForPeople) {
   EXPECT_EQ(to_line(row()),
             "step    7/1234  loss 2.5000  grad_norm 6.062  lr 3.12e-02  tokens 1,234,567  1500.0 ms  65,432 tok/s  mfu "
             "43.8%  mem 7.3 MB  data 12.5 ms  eta 1:02:05");
+  EXPECT_EQ(to_short_line(row()),
+            "step    7/1234  loss 2.5000  grad_norm 6.06  lr 3.12e-02  65.4k tok/s  mfu 43.8%  eta 1:02:05");
+  StepEvent longest = row();
+  longest.step = longest.total_steps = 999'999;
+  longest.result.loss = 10.5;
+  longest.result.grad_norm = 999;
+  longest.eta_sec = 999 * 3600;
+  EXPECT_LE(to_short_line(longest).size(), 100U) << to_short_line(longest);
+  longest.gpu.limits = "power cap";
+  EXPECT_TRUE(to_short_line(longest).ends_with("  eta 999:00:00  limited by power cap"));
   StepEvent unknown = row();
   unknown.mfu = -1;
   EXPECT_NE(to_line(unknown).find("mfu n/a"), std::string::npos);
 }
 
 TEST(Metrics, UnitsForPeople) {
+  for (const auto& [count, text] : std::vector<std::pair<double, std::string>>{{0, "0"},
+                                                                               {999.4, "999"},
+                                                                               {999.6, "1.00k"},
+                                                                               {9994, "9.99k"},
+                                                                               {9996, "10.0k"},
+                                                                               {99960, "100k"},
+                                                                               {1.2e6, "1.20M"},
+                                                                               {3.456e9, "3.46G"}})
+    EXPECT_EQ(human_count(count), text);
   for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{
            {0.2, "0s"}, {59.4, "59s"}, {60, "1:00"}, {245, "4:05"}, {3599.6, "1:00:00"}, {3723, "1:02:03"}})
     EXPECT_EQ(human_seconds(seconds), text);

@@ -26,7 +26,8 @@ void tell_a_run(MetricSink& sink) {
   config.run.dtype = DType::kFloat32;
   sink.warning(StartsOver{.run_dir = "r", .rows = 2});
   sink.start({.config = config, .ranks = 1, .peak_flops = 12e9});
-  for (int64_t step = 1; step <= 4; ++step) sink.step({.step = step, .total_steps = 4, .result = {.loss = 1.5}});
+  for (int64_t step = 1; step <= 4; ++step)
+    sink.step({.step = step, .total_steps = 4, .result = {.loss = 0.5 + static_cast<double>(step)}});
   sink.warning(RankSlow{.rank = 1, .host = "h", .ms = 3, .usual_ms = 1, .step = 4, .steps = 20});
   sink.statistics({.step = 4, .tensors = {{.name = "w", .weight_rms = 0.5, .grad_rms = 0.25}}, .residual_rms = {1, 2}});
   sink.validation({.step = 2, .result = {}, .seconds = 1});
@@ -39,14 +40,14 @@ void tell_a_run(MetricSink& sink) {
 TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
   std::vector<std::string> lines;
   Log log([&](std::string_view line) { lines.emplace_back(line); });
-  TerminalSink sink(log, 3);
+  TerminalSink sink(log, {.every = 3});
   tell_a_run(sink);
   EXPECT_THAT(
       lines,
       ElementsAre(StartsWith("no checkpoint was committed in 'r': the run starts over at step 0, and 2 earlier rows"),
                   "mfu is relative to 12 GFLOP/s of fp32, measured now on this machine with operands in registers",
-                  StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  "), StartsWith("step 4/4  "),
-                  StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
+                  StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  loss 3.0000"),
+                  StartsWith("step 4/4  loss 4.5000"), StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
                   "step 2  the validation was interrupted; its loss is not written",
                   "step 4  val_loss 2.5000  over 7 tokens in 3s", "memory: peak of the process 2 MB"));
   lines.clear();
