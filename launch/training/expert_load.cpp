@@ -21,9 +21,17 @@ std::vector<ExpertLoad> expert_loads(const model::ModelConfig& config, std::span
   return loads;
 }
 
+std::string balance_remedy(const model::MoeConfig& moe) {
+  const bool loss = moe.balance != model::Balance::kNone;
+  if (loss) return moe.selection_bias ? "raise moe.balance_coef or moe.bias_rate" : "raise moe.balance_coef";
+  if (moe.selection_bias) return "raise moe.bias_rate";
+  return "nothing balances them, set moe.balance, or moe.selection_bias in a new run";
+}
+
 ExpertWatch::ExpertWatch(const model::ModelConfig& config)
     : experts_(config.moe.experts),
       top_k_(config.moe.top_k),
+      remedy_(balance_remedy(config.moe)),
       layers_(model::expert_layers_of(config)),
       idle_(layers_.size() * static_cast<size_t>(experts_)),
       crowded_(idle_.size()) {}
@@ -33,7 +41,7 @@ std::vector<WarningEvent> ExpertWatch::see(int64_t step, std::span<const double>
   const auto E = static_cast<size_t>(experts_);
   const double balanced = static_cast<double>(top_k_) / static_cast<double>(experts_);
   const double limit = std::max(kCrowded, 2 * balanced);
-  ExpertsIdle idle{.experts = {}, .of = experts_, .step = step, .steps = kIdleSteps};
+  ExpertsIdle idle{.experts = {}, .of = experts_, .step = step, .steps = kIdleSteps, .remedy = remedy_};
   std::vector<WarningEvent> events;
   for (size_t i = 0; i < counts.size(); ++i) {
     const auto row = counts.subspan(i / E * E, E);
@@ -48,7 +56,8 @@ std::vector<WarningEvent> ExpertWatch::see(int64_t step, std::span<const double>
                                      .share = counts[i] / tokens,
                                      .balanced = balanced,
                                      .step = step,
-                                     .steps = kCrowdedSteps});
+                                     .steps = kCrowdedSteps,
+                                     .remedy = remedy_});
   }
   if (!idle.experts.empty()) events.push_back(std::move(idle));
   return events;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct ExpertLoad {
 /// Returns the load of each layer with experts. `counts`: [expert_layers, experts], as in StepResult::expert_counts.
 std::vector<ExpertLoad> expert_loads(const model::ModelConfig& config, std::span<const double> counts);
 
+/// Returns which keys to change so that tokens spread more evenly over the experts.
+std::string balance_remedy(const model::MoeConfig& moe);
+
 /// Detects experts that tokens no longer choose, and experts that most tokens choose, from the counts of each step. An
 /// expert is reported once, and again only after it was chosen as it should be.
 class ExpertWatch {
@@ -40,6 +44,7 @@ class ExpertWatch {
 
  private:
   int64_t experts_, top_k_;
+  std::string remedy_;
   std::vector<int64_t> layers_;          // the layers with experts
   std::vector<int64_t> idle_, crowded_;  // steps in a row, by layer and expert
 };

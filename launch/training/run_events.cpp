@@ -126,15 +126,15 @@ std::string to_line(const ExpertsIdle& e) {
   }
   if (e.experts.size() > kMost) names += str_cat(" and ", e.experts.size() - kMost, " more");
   return str_cat(e.experts.size(), e.experts.size() == 1 ? " expert" : " experts", " got no token in ", e.steps,
-                 " steps up to step ", e.step, " (of ", e.of, " in each layer; ", names,
-                 "): raise moe.balance_coef, or lower optimizer.lr");
+                 " steps up to step ", e.step, " (of ", e.of, " in each layer; ", names, "): ", e.remedy,
+                 ", or lower optimizer.lr");
 }
 
 std::string to_line(const ExpertCrowded& e) {
   return absl::StrFormat(
       "expert %d of layer %d got %.0f%% of the tokens of step %d, compared with %.1f%% at balance, and as much in the "
-      "%d steps before: raise moe.balance_coef, or lower optimizer.lr",
-      e.expert, e.layer, 100 * e.share, e.step, 100 * e.balanced, e.steps - 1);
+      "%d steps before: %s, or lower optimizer.lr",
+      e.expert, e.layer, 100 * e.share, e.step, 100 * e.balanced, e.steps - 1, e.remedy);
 }
 
 std::string to_line(const WarningEvent& event) {

@@ -143,6 +143,7 @@ struct ExpertsIdle {
   std::vector<Expert> experts;  ///< ordered by layer
   int64_t of = 0;               ///< experts of a layer
   int64_t step = 0, steps = 0;  ///< detected at `step`, after `steps` steps without a token
+  std::string remedy;           ///< balance_remedy()
 };
 std::string to_line(const ExpertsIdle& event);
 
@@ -152,6 +153,7 @@ struct ExpertCrowded {
   double share = 0;             ///< tokens of the step that chose it / all tokens
   double balanced = 0;          ///< the share of each expert at balance
   int64_t step = 0, steps = 0;  ///< detected at `step`, after `steps` such steps
+  std::string remedy;           ///< balance_remedy()
 };
 std::string to_line(const ExpertCrowded& event);
 

@@ -78,8 +78,30 @@ TEST(ExpertWatch, NamesExpertsOfMoreThanHalfOfAllTokens) {
   EXPECT_THAT(lines(small, {16, 14, 1, 1, 16, 14, 1, 1}, 1, 50), IsEmpty());
 }
 
+/// The lines name keys that this run has.
+TEST(ExpertWatch, NamesTheKeysThatBalance) {
+  using model::Balance;
+  const auto said = [](Balance balance, bool bias) {
+    model::ModelConfig config = config_of(4);
+    config.moe.balance = balance;
+    config.moe.selection_bias = bias;
+    ExpertWatch watch(config), other(config);
+    std::string idle = lines(watch, {4, 4, 4, 4, 8, 0, 8, 0}, 1, 100).back();
+    std::string crowded = lines(other, {4, 4, 4, 4, 16, 0, 0, 0}, 1, 10).back();
+    idle.erase(0, idle.rfind(": ") + 2);
+    crowded.erase(0, crowded.rfind(": ") + 2);
+    EXPECT_EQ(idle, crowded);
+    return idle;
+  };
+  EXPECT_EQ(said(Balance::kSequence, false), "raise moe.balance_coef, or lower optimizer.lr");
+  EXPECT_EQ(said(Balance::kPrevious, true), "raise moe.balance_coef or moe.bias_rate, or lower optimizer.lr");
+  EXPECT_EQ(said(Balance::kNone, true), "raise moe.bias_rate, or lower optimizer.lr");
+  EXPECT_EQ(said(Balance::kNone, false),
+            "nothing balances them, set moe.balance, or moe.selection_bias in a new run, or lower optimizer.lr");
+}
+
 TEST(ExpertWatch, ALongListIsCut) {
-  ExpertsIdle event{.experts = {}, .of = 64, .step = 100, .steps = 100};
+  ExpertsIdle event{.experts = {}, .of = 64, .step = 100, .steps = 100, .remedy = "raise moe.balance_coef"};
   for (int64_t i = 0; i < 20; ++i) event.experts.push_back({.layer = i / 7, .expert = i});
   EXPECT_EQ(to_line(event),
             "20 experts got no token in 100 steps up to step 100 (of 64 in each layer; layer 0: 0, 1, 2, 3, 4, 5, 6; "
