@@ -130,11 +130,29 @@ std::vector<ConfigChange> compare_configs(const RunConfig& before, const RunConf
   return changes;
 }
 
+namespace {
+
+/// True if the key appears or vanishes because a key that its condition reads has changed and may not. The error of the
+/// other key is enough.
+bool follows_from_fixed(const ConfigChange& change, std::span<const ConfigChange> all, const RunConfig& stored,
+                        const RunConfig& wanted) {
+  const KeySpec& spec = schema()[key_index(change.key)];
+  if (applies(spec, stored) == applies(spec, wanted)) return false;
+  const std::vector<std::string_view> reads = split_words(spec.when.reads);
+  return std::ranges::any_of(all, [&](const ConfigChange& other) {
+    return other.fixed && std::ranges::find(reads, other.key) != reads.end();
+  });
+}
+
+}  // namespace
+
 std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig& wanted) {
   std::vector<ConfigChange> free_changes;
   std::vector<std::string> errors;
   const bool same_optimizer = stored.optimizer.rule.kind == wanted.optimizer.rule.kind;
-  for (ConfigChange& change : compare_configs(stored, wanted)) {
+  const std::vector<ConfigChange> changes = compare_configs(stored, wanted);
+  for (const ConfigChange& change : changes) {
+    if (follows_from_fixed(change, changes, stored, wanted)) continue;
     // If optimizer.kind differs, keys whose defaults depend on optimizer.kind are not compared.
     if (!same_optimizer && is_of_optimizer(schema()[key_index(change.key)])) continue;
     if (change.fixed)
@@ -142,7 +160,7 @@ std::vector<ConfigChange> check_resume(const RunConfig& stored, const RunConfig&
                                ", the value of the run in ", wanted.run.dir, "; set ", change.key,
                                " back, or choose another run.dir to begin a new run"));
     else
-      free_changes.push_back(std::move(change));
+      free_changes.push_back(change);
   }
   if (!errors.empty()) throw ConfigError(errors);
   return free_changes;

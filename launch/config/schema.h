@@ -47,7 +47,8 @@ struct KeySpec {
   Condition when;
   const char* example = "";
   const char* unit = "";
-  /// May not change on resume. schema() sets it for all model keys but vocab.pad_to and moe.tensor.
+  /// May not change on resume. schema() sets it for all model keys but vocab.pad_to and the keys of moe that are not of
+  /// Scope::kWeights.
   bool fixed = false;
   bool kept = false;               ///< if not given on resume, the key keeps the value of the run and is not derived
   const char* older_form_of = "";  ///< the newer key that sets the same quantity in other units; "": no such key

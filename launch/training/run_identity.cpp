@@ -10,6 +10,7 @@
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
+#include "parallel/model/experts.h"
 
 namespace ashlar::training {
 
@@ -215,6 +216,32 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run) {
   }
   if (!errors.empty()) throw config::ConfigError(errors);
   return result;
+}
+
+ExpertBuffers expert_buffers(const model::ModelConfig& stored, const model::ModelConfig& wanted, bool resumes) {
+  const auto has_bias = [](const model::ModelConfig& m) { return m.moe.experts > 0 && m.moe.selection_bias; };
+  const auto has_counts = [](const model::ModelConfig& m) {
+    return m.moe.experts > 0 && m.moe.balance == model::Balance::kPrevious;
+  };
+  ExpertBuffers buffers;
+  if (has_bias(stored) != has_bias(wanted)) {
+    buffers.optional.emplace_back(model::kSelectionBiasName);
+    buffers.notes.emplace_back(has_bias(wanted) ? "the checkpoint has no selection bias of experts: it begins at 0"
+                                                : "the selection bias of experts is left out: tokens choose others");
+  }
+  if (resumes && has_counts(stored) != has_counts(wanted)) {
+    buffers.optional.emplace_back(model::kPreviousCountsName);
+    if (has_counts(wanted))
+      buffers.notes.emplace_back(
+          "the checkpoint has no counts of choices, which moe.balance = \"previous\" uses: the next step has no "
+          "balance loss");
+  }
+  return buffers;
+}
+
+ExpertBuffers expert_buffers(const fs::path& path, const checkpoint::Manifest& manifest,
+                             const model::ModelConfig& wanted, bool resumes) {
+  return expert_buffers(config_of(path, manifest).model, wanted, resumes);
 }
 
 Continuation check_start(const Origin& origin, const config::RawConfig& raw,

@@ -59,6 +59,18 @@ Continuation check_continuation(const Origin& origin, const StartedRun& run);
 Continuation check_continuation(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
                                 const StartedRun& run);
 
+/// How a run loads a checkpoint that has other buffers of experts than its model.
+struct ExpertBuffers {
+  std::vector<std::string> optional;  ///< for checkpoint::LoadArgs
+  std::vector<std::string> notes;     ///< lines to log
+};
+/// A selection bias that the checkpoint lacks begins at 0, and one that the model lacks is left out. Likewise the
+/// counts of moe.balance = "previous", which only a resumed run loads (`resumes`).
+ExpertBuffers expert_buffers(const model::ModelConfig& stored, const model::ModelConfig& wanted, bool resumes);
+/// expert_buffers of the checkpoint at `path`, whose manifest is known.
+ExpertBuffers expert_buffers(const std::filesystem::path& path, const checkpoint::Manifest& manifest,
+                             const model::ModelConfig& wanted, bool resumes);
+
 /// Checks a run that starts from the weights of `origin` (run.init_from): its data must have the tokenizer of `origin`.
 /// With data.allow_change, another tokenizer is a note instead of an error. Called before the vocabulary sizes are
 /// compared, since an error about the tokenizer is more specific. `data` may be empty if no dataset could be opened.

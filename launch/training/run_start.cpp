@@ -14,8 +14,18 @@ namespace ashlar::training {
 
 namespace {
 
-checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader) {
-  return {.ranks = run.ranks, .reader = reader, .store = run.engine->store(), .optimizer = run.engine->optimizer()};
+checkpoint::LoadArgs load_args(Run& run, checkpoint::CheckpointReader& reader, bool resumes) {
+  ExpertBuffers buffers;
+  comm::try_on_all_ranks(run.ranks, [&] {
+    buffers = expert_buffers(reader.path(), reader.manifest(), run.config.model, resumes);
+    if (!run.first_rank) return;
+    for (const std::string& note : buffers.notes) run.log.info(note);
+  });
+  return {.ranks = run.ranks,
+          .reader = reader,
+          .store = run.engine->store(),
+          .optimizer = run.engine->optimizer(),
+          .optional_buffers = std::move(buffers.optional)};
 }
 
 /// Compares `found`, the step of the checkpoint that was loaded (nothing if there was none), with the step recorded in
@@ -53,7 +63,7 @@ std::optional<Progress> restore(Run& run, Saving& saving, std::vector<std::strin
       changes = continuation.warnings;
       changes.insert(changes.end(), continuation.notes.begin(), continuation.notes.end());
     });
-    state = checkpoint::load_training(run.ctx(), load_args(run, reader));
+    state = checkpoint::load_training(run.ctx(), load_args(run, reader, true));
     saving.keep(reader.metadata());
   };
   const auto found =
@@ -74,7 +84,7 @@ void initialize(Run& run, Saving& saving) {
     return;
   }
   const auto load = [&](checkpoint::CheckpointReader& reader) {
-    checkpoint::load_weights(run.ctx(), load_args(run, reader));
+    checkpoint::load_weights(run.ctx(), load_args(run, reader, false));
     io::Metadata metadata = reader.metadata();
     metadata.erase(Tuning::kMetadataKey);  // the choices of algorithms belong to the run that wrote the checkpoint
     saving.keep(std::move(metadata));

@@ -24,6 +24,10 @@ constexpr int64_t kBufferElems = int64_t{1} << 18;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return str_cat("[", absl::StrJoin(shape, ", "), "]"); }
 
+bool is_optional(std::string_view name, std::span<const std::string> optional) {
+  return std::ranges::any_of(optional, [&](const std::string& end) { return name.ends_with(end); });
+}
+
 /// Returns the tensors and buffers of the model, ordered by name: the union of those of all ranks.
 std::vector<ExpectedTensor> gather_model(comm::ControlPlane& ranks, const nn::ParameterStore& store) {
   std::vector<std::string> lines;
@@ -102,9 +106,11 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
 }
 
 /// Checks what load_training requires in addition to load_weights: the checkpoint contains the state of a run, all its
-/// tensors have the accumulate dtype, and its optimizer state tensors are exactly those of the model's tensors.
-void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
-                     const optim::Optimizer& optimizer, DType accumulate) {
+/// tensors have the accumulate dtype, and its optimizer state tensors are exactly those of the model's tensors, except
+/// for optional buffers.
+void check_resumable(const LoadArgs& args, std::span<const ExpectedTensor> model, DType accumulate) {
+  const CheckpointReader& reader = args.reader;
+  const optim::Optimizer& optimizer = *args.optimizer;
   if (!reader.state() || !reader.has_optimizer_state()) {
     throw input_error("checkpoint", printable(reader.path().string()),
                       " holds weights but no optimizer state to resume from; start a new run with run.init_from");
@@ -113,7 +119,7 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
   const std::string_view kind = optim::name_of(optimizer.options().kind);
   size_t num_states = 0;
   for (const TensorRecord& tensor : reader.tensors()) {
-    num_states += tensor.group == Group::kOptimizer ? 1 : 0;
+    num_states += tensor.group == Group::kOptimizer && !is_optional(tensor.name, args.optional_buffers) ? 1 : 0;
     if (tensor.dtype == expected) continue;
     throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
                       " master weights and optimizer state, but this run uses ", io::name_of(expected),
@@ -128,7 +134,8 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
                         printable(name), " of shape ", shape_text(tensor.shape), what, "; use another checkpoint");
   };
   for (const ExpectedTensor& tensor : model) {
-    if (tensor.kind == Kind::kTrainingState) expect(tensor, tensor.name, "");
+    if (tensor.kind == Kind::kTrainingState && !is_optional(tensor.name, args.optional_buffers))
+      expect(tensor, tensor.name, "");
     for (const auto& [name, buffer] : optimizer.state())
       if (tensor.kind == Kind::kTrained)
         expect(tensor, str_cat(tensor.name, ".", name.suffix), str_cat(" (the ", name.description, " of ", kind, ")"));
@@ -142,8 +149,14 @@ void check_resumable(const CheckpointReader& reader, std::span<const ExpectedTen
 }
 
 void fill_buffers(const Ctx& ctx, const LoadArgs& args, nn::BufferUse use, FiniteCheck& finite) {
-  for (const auto& range : nn::buffer_ranges(args.store, use))
-    fill_range(ctx, args.reader, range, "", {.data = args.store.buffer_values()}, finite);
+  const nn::FlatTensor buffers = {.data = args.store.buffer_values()};
+  for (const auto& range : nn::buffer_ranges(args.store, use)) {
+    const std::string& name = range.ref->tensor->name;
+    if (args.reader.find(name) == nullptr && is_optional(name, args.optional_buffers))
+      ctx.backend.fill({.dst = buffers.of(range).mut_view(), .value = 0}, ctx.stream);
+    else
+      fill_range(ctx, args.reader, range, "", buffers, finite);
+  }
 }
 
 void fill_weights(const Ctx& ctx, const LoadArgs& args, FiniteCheck& finite) {
@@ -160,7 +173,8 @@ void fill_weights(const Ctx& ctx, const LoadArgs& args, FiniteCheck& finite) {
 
 }  // namespace
 
-void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model) {
+void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
+                      std::span<const std::string> optional) {
   std::map<std::string_view, const ExpectedTensor*> expected;
   for (const ExpectedTensor& tensor : model)
     if (tensor.kind != Kind::kTrainingState) expected.emplace(tensor.name, &tensor);
@@ -170,6 +184,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
   for (const ExpectedTensor& tensor : model) {
     if (tensor.kind == Kind::kTrainingState) continue;
     const TensorRecord* got = reader.find(tensor.name);
+    if (got == nullptr && is_optional(tensor.name, optional)) continue;
     if (got == nullptr || got->group != Group::kWeights) {
       missing.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
     } else if (got->shape != tensor.shape) {
@@ -178,6 +193,7 @@ void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTe
     }
   }
   for (const TensorRecord& tensor : reader.tensors()) {
+    if (is_optional(tensor.name, optional)) continue;
     if (tensor.group == Group::kWeights && !expected.contains(tensor.name)) {
       extra.push_back(str_cat(printable(tensor.name), " ", shape_text(tensor.shape)));
     }
@@ -211,7 +227,7 @@ CheckpointReader open_checkpoint(const std::filesystem::path& path, comm::Contro
 void load_weights(const Ctx& ctx, const LoadArgs& args) {
   const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
   comm::try_on_all_ranks(args.ranks, [&] {
-    check_same_model(args.reader, model);
+    check_same_model(args.reader, model, args.optional_buffers);
     check_floating(args.reader);
   });
   FiniteCheck finite;
@@ -223,8 +239,8 @@ TrainingState load_training(const Ctx& ctx, const LoadArgs& args) {
   ASHLAR_CHECK(args.optimizer != nullptr);
   const std::vector<ExpectedTensor> model = gather_model(args.ranks, args.store);
   comm::try_on_all_ranks(args.ranks, [&] {
-    check_same_model(args.reader, model);
-    check_resumable(args.reader, model, *args.optimizer, ctx.accumulate());
+    check_same_model(args.reader, model, args.optional_buffers);
+    check_resumable(args, model, ctx.accumulate());
   });
   FiniteCheck finite;
   comm::try_on_all_ranks(args.ranks, [&] {

@@ -23,8 +23,9 @@ struct ExpectedTensor {
 };
 
 /// Compares the weights of a checkpoint with the weights of the model. Throws an input error that lists, in one line,
-/// every tensor that is missing, unexpected, or of another shape (both shapes are given).
-void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model);
+/// every tensor that is missing, unexpected, or of another shape (both shapes are given). `optional`: as in LoadArgs.
+void check_same_model(const CheckpointReader& reader, std::span<const ExpectedTensor> model,
+                      std::span<const std::string> optional = {});
 
 /// Called by all ranks. Opens a checkpoint on each rank; only rank 0 reads the manifest. An error of one rank, e.g. a
 /// directory that this rank cannot see, is thrown on all ranks.
@@ -35,6 +36,9 @@ struct LoadArgs {
   CheckpointReader& reader;   ///< this rank's reader; all ranks read the same checkpoint
   nn::ParameterStore& store;
   optim::Optimizer* optimizer = nullptr;
+  /// Buffers that the checkpoint or the model may lack, by the ends of their names: those that the checkpoint lacks
+  /// become zero, those that the model lacks are not read.
+  std::vector<std::string> optional_buffers = {};
 };
 
 /// Fills the weights and buffers from a checkpoint that was written on any mesh. Called by all ranks; each rank reads

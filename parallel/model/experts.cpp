@@ -74,11 +74,11 @@ void Experts::add_inputs(nn::ParameterStore& store) {
   if (moe_.expert_scale) expert_scale_ = of_experts("expert_scale", nn::Role::kNorm, {.value = 1, .rule = "1"});
   if (moe_.router_norm)
     router_gain_ = stream_vector(store, name_ + "router.scale", config_.d_model, {.value = 1, .rule = "1"}, tp_);
-  if (moe_.selection_bias)
-    selection_bias_ = &store.add_buffer(name_ + "router.selection_bias", Shape{moe_.experts}, nn::BufferUse::kModel);
-  if (moe_.balance == Balance::kPrevious)
-    previous_counts_ =
-        &store.add_buffer(name_ + "router.previous_counts", Shape{moe_.experts}, nn::BufferUse::kTraining);
+  const auto buffer = [&](std::string_view name, nn::BufferUse use) {
+    return &store.add_buffer(name_ + std::string(name), Shape{moe_.experts}, use);
+  };
+  if (moe_.selection_bias) selection_bias_ = buffer(kSelectionBiasName, nn::BufferUse::kModel);
+  if (moe_.balance == Balance::kPrevious) previous_counts_ = buffer(kPreviousCountsName, nn::BufferUse::kTraining);
   counts_ = &store.expert_counts();
   store.expert_counts().add({.row = count_row_,
                              .selection_bias = selection_bias_,

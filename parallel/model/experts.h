@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/nn/layer_metrics.h"
@@ -12,6 +13,10 @@
 #include "parallel/tensor/expert_exchange.h"
 
 namespace ashlar::model {
+
+/// Names of the buffers of experts, after the name of the layer's branch ("blocks.3.moe.").
+inline constexpr std::string_view kSelectionBiasName = "router.selection_bias";
+inline constexpr std::string_view kPreviousCountsName = "router.previous_counts";
 
 /// A mixture of experts: each token is processed by moe.top_k of moe.experts feed-forward networks, and by the shared
 /// one if there is one:

@@ -151,6 +151,38 @@ TEST(Resume, AnotherOptimizerIsOneError) {
   }
 }
 
+/// Keys that exist only because of a key that may not change add no errors.
+TEST(Resume, AKeyThatAppearsWithAFixedOneIsNoErrorOfItsOwn) {
+  const auto errors = [](const std::vector<std::string>& before, const std::vector<std::string>& after) {
+    try {
+      check_resume(resolved(before).config, resolved(after).config);
+    } catch (const ConfigError& e) {
+      return e.errors();
+    }
+    return std::vector<std::string>();
+  };
+  const std::vector<std::string> biased = {"moe.experts=4", "moe.selection_bias=true"};
+  expect_one(errors({"moe.experts=4"}, biased), "moe.selection_bias = true", "expected false");
+  expect_one(errors(biased, {"moe.experts=4"}), "moe.selection_bias = false", "expected true");
+  expect_one(errors({}, {"moe.experts=4", "moe.groups=2"}), "moe.experts = 4", "expected 0");
+  EXPECT_EQ(errors({"pos.type=rope"}, {"pos.type=alibi", "model.n_layers=5", "init.residual_scale=0.5"}).size(), 3U)
+      << "what appears with pos.type alone";
+}
+
+/// What balances experts is no part of the model. The selection bias itself is.
+TEST(Resume, WhatBalancesExpertsMayChange) {
+  const std::vector<std::string> biased = {"moe.experts=4", "moe.selection_bias=true"};
+  std::vector<std::string> changed = biased;
+  for (const char* word :
+       {"moe.bias_rate=0", "moe.balance=previous", "moe.balance_coef=0.5", "moe.z_coef=1e-3", "moe.tensor=experts"})
+    changed.emplace_back(word);
+  std::vector<std::string> keys;
+  for (const ConfigChange& change : check_resume(resolved(biased).config, resolved(changed).config))
+    keys.push_back(change.key);
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{"moe.tensor", "moe.bias_rate", "moe.balance", "moe.balance_coef", "moe.z_coef"}));
+}
+
 TEST(Resume, FreeKeysMayChangeAndAreReturned) {
   const RunConfig stored = resolved({}).config;
   EXPECT_TRUE(check_resume(stored, stored).empty());

@@ -48,14 +48,16 @@ void save(OnMesh& on, const std::filesystem::path& dir) {
                                      .state = {.step = kSavedStep}});
 }
 
-void load(OnMesh& on, const std::filesystem::path& dir) {
+void load(OnMesh& on, const std::filesystem::path& dir, const std::vector<std::string>& optional = {}) {
   Log log([](std::string_view) {});
   const auto found = checkpoint::newest_good(dir, log, on.mesh.control());
   ASSERT_TRUE(found.has_value());
   checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(found->path, on.mesh.control());
-  checkpoint::load_training(
-      on.engine.ctx(),
-      {.ranks = on.mesh.control(), .reader = reader, .store = on.engine.store(), .optimizer = on.engine.optimizer()});
+  checkpoint::load_training(on.engine.ctx(), {.ranks = on.mesh.control(),
+                                              .reader = reader,
+                                              .store = on.engine.store(),
+                                              .optimizer = on.engine.optimizer(),
+                                              .optional_buffers = optional});
   on.engine.start_param_sync();
 }
 
@@ -111,6 +113,30 @@ TEST(SelectionBias, ANonFiniteStepMovesNothing) {
     train(on.engine, 2, 3);
     EXPECT_EQ(buffers_of(on), before) << name_of(shape);
   }
+}
+
+/// Buffers of a checkpoint that was tried before do not stay.
+TEST(SelectionBias, WhatOnlyTheModelOrTheCheckpointHasMayBeOptional) {
+  const SharedDir dir(bootstrap().control());
+  model::ModelConfig plain = biased();
+  plain.moe.selection_bias = false;
+  plain.moe.balance = model::Balance::kNone;
+  const mesh::MeshShape shape = possible_meshes().front();
+  OnMesh a(shape, plain, DType::kFloat32, {}), b(shape, biased(), DType::kFloat32, {});
+  for (OnMesh* on : {&a, &b}) {
+    on->engine.initialize();
+    train(on->engine, 0, 1);
+  }
+  save(a, dir.path() / "plain");
+  save(b, dir.path() / "biased");
+  const std::vector<std::string> all = {"router.selection_bias", "router.previous_counts"};
+  EXPECT_THROW(load(b, dir.path() / "plain", {all[0]}), Error);
+  EXPECT_THROW(load(b, dir.path() / "plain", {all[1]}), Error);
+  load(b, dir.path() / "plain", all);
+  for (const auto& [name, values] : buffers_of(b)) EXPECT_EQ(values, std::vector<double>(values.size())) << name;
+  EXPECT_THROW(load(a, dir.path() / "biased", {all[0]}), Error);
+  EXPECT_THROW(load(a, dir.path() / "biased", {all[1]}), Error);
+  load(a, dir.path() / "biased", all);
 }
 
 /// Expects that the biased model does not load a checkpoint of `plain`.
