@@ -109,6 +109,17 @@ struct TensorNames {
   std::string_view further_blocks = "";
 };
 
+/// The class of a text model with further parts, such as an image encoder. Its config.json has the text model's keys in
+/// text_config, and its files have a prefix before the names of the text model's tensors. An import takes the text
+/// model alone; an export writes the text model's class.
+struct WholeClass {
+  std::string_view class_name = "";  ///< "": no such class
+  std::string_view model_type = "";
+  std::string_view text_prefix = "language_model.";
+  std::vector<std::string_view> other_parts = {};  ///< name prefixes of the other parts' tensors
+  std::vector<const char*> other_keys = {};        ///< keys of config.json for the other parts
+};
+
 /// A family of Hugging Face models: all that import and export know about one model class of transformers. A function
 /// in families/NAME.cpp returns the family, and families.cpp lists the function. README.md describes how to add a
 /// family.
@@ -122,6 +133,7 @@ struct Family {
   const char* init_std_key = "initializer_range";
   model::InitScheme init_scheme = model::InitScheme::kNormal;
   TensorNames tensors = {};
+  WholeClass whole = {};
 };
 
 /// All families, in the order in which an export without --class tries them.

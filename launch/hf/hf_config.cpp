@@ -62,6 +62,54 @@ bool is_ours_alone(std::string_view key) {
          key.starts_with("moe.balance") || key == "moe.bias_rate" || key == "moe.z_coef";
 }
 
+/// Returns the family that has this class or model type, its own or that of Family::whole; null if none has.
+const Family* find_family(std::string_view class_or_type, const Family* (*own)(std::string_view),
+                          std::string_view WholeClass::*of_whole) {
+  if (const Family* family = own(class_or_type)) return family;
+  for (const Family& family : families())
+    if (!class_or_type.empty() && family.whole.*of_whole == class_or_type) return &family;
+  return nullptr;
+}
+
+/// True if the file is of Family::whole.
+bool is_of_whole(const nlohmann::json& root, const Family& family) {
+  const WholeClass& whole = family.whole;
+  if (whole.class_name.empty()) return false;
+  const auto is = [&](const char* key, const nlohmann::json& value) {
+    return root.contains(key) && root[key] == value;
+  };
+  return is("architectures", {std::string(whole.class_name)}) || is("model_type", std::string(whole.model_type));
+}
+
+/// Returns the keys of the text model in a file of Family::whole. Keys beside text_config that concern it are added;
+/// other keys that could change the result are errors.
+nlohmann::json text_part(const nlohmann::json& root, HfConfig& c, std::vector<std::string>& errors,
+                         const std::vector<std::string>& ignored_keys) {
+  const WholeClass& whole = c.family->whole;
+  JsonReader reader(root, "", errors, c.notes);
+  const nlohmann::json* text = reader.object("text_config");
+  if (text == nullptr) {
+    errors.push_back(str_cat("text_config: expected the settings of the text model of ", whole.class_name,
+                             "; download config.json again"));
+    return {{"architectures", {std::string(c.family->class_name)}}};
+  }
+  nlohmann::json part = *text;
+  part["architectures"] = {std::string(c.family->class_name)};
+  for (const char* key : {"tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"})
+    if (const nlohmann::json* value = reader.raw(key); value != nullptr && !part.contains(key)) part[key] = *value;
+  reader.ignore(whole.other_keys);
+  accept_neutral_keys(reader);
+  for (const std::string& key : reader.unread_keys())
+    if (std::ranges::find(ignored_keys, key) == ignored_keys.end())
+      reader.refuse(key.c_str(), whole.class_name,
+                    " is not known to read this key: expected no such key; if it has no "
+                    "effect on the text model, add --ignore-key ",
+                    escaped(key));
+  c.notes.push_back(str_cat("only the text model of ", whole.class_name, " is imported, as ", c.family->class_name,
+                            "; its image encoder is left out"));
+  return part;
+}
+
 const Family* family_of(const nlohmann::json& root, const std::string& name) {
   const auto unknown = [&](const std::string& got) {
     return input_error("hf", printable(name), ": ", got, " is not supported; expected a model of one of the classes ",
@@ -73,12 +121,12 @@ const Family* family_of(const nlohmann::json& root, const std::string& name) {
     if (!list.is_array() || list.size() != 1 || !list[0].is_string()) {
       throw unknown("architectures = " + printable(list.dump(-1, ' ', true)));
     }
-    by_class = family_from_class(list[0].get<std::string>());
+    by_class = find_family(list[0].get<std::string>(), family_from_class, &WholeClass::class_name);
     if (by_class == nullptr) throw unknown("architectures = " + printable(list[0].get<std::string>()));
   }
   if (root.contains("model_type") && !root["model_type"].is_null()) {
     const std::string type = root["model_type"].is_string() ? root["model_type"].get<std::string>() : "";
-    by_type = family_from_model_type(type);
+    by_type = find_family(type, family_from_model_type, &WholeClass::model_type);
     if (by_type == nullptr) throw unknown("model_type = " + printable(root["model_type"].dump(-1, ' ', true)));
   }
   if (by_class == nullptr && by_type == nullptr) throw unknown("a config with neither architectures nor model_type");
@@ -102,15 +150,18 @@ HfConfig parse_hf_config(const std::string& json, const std::string& name,
     return input_error("hf", printable(name), ": ", sentence, "; expected the config.json of a Hugging Face model");
   };
   io::reading_json(no_config, [&] {
-    const nlohmann::json root = io::parse_json(json);
-    if (!root.is_object()) throw no_config("it is not a JSON object");
-    config.family = family_of(root, name);
+    const nlohmann::json file = io::parse_json(json);
+    if (!file.is_object()) throw no_config("it is not a JSON object");
+    config.family = family_of(file, name);
+    config.is_part = is_of_whole(file, *config.family);
+    const nlohmann::json root = config.is_part ? text_part(file, config, errors, ignored_keys) : file;
+    if (config.is_part) family_of(root, name);  // throws if text_config is of another class
     JsonReader reader(root, "", errors, config.notes);
     read_model(reader, config);
     read_common_keys(reader, config);
     accept_neutral_keys(reader);
     for (const std::string& key : ignored_keys) {
-      if (!root.contains(key))
+      if (!root.contains(key) && !file.contains(key))
         errors.push_back(str_cat("--ignore-key ", printable(key), ": no such key in config.json; remove this option"));
     }
     for (const std::string& key : reader.unread_keys()) {

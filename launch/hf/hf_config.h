@@ -27,6 +27,7 @@ struct HfConfig {
   const Family* family = nullptr;
   model::ModelConfig model;
   HfExtras extras;
+  bool is_part = false;  ///< read from the text_config of Family::whole
   /// Number of blocks after the last one that the files may have, which predict further tokens. Import leaves them out.
   int64_t further_layers = 0;
   /// Facts about the file that the user may not expect: sizes taken from the defaults of the class, keys without effect

@@ -57,7 +57,8 @@ ImportedModel import_hf(const std::filesystem::path& directory, const std::vecto
 }
 
 void ImportedModel::bind(const std::string& directory) {
-  const std::string prefix = config_.family->tensors.prefix;
+  if (config_.is_part) text_prefix_ = config_.family->whole.text_prefix;
+  const std::string prefix = text_prefix_ + config_.family->tensors.prefix;
   has_prefix_ = std::ranges::any_of(files_.names(), [&](const std::string& name) { return name.starts_with(prefix); });
   const std::set<std::string> other_forms = map_tensors();
   std::vector<std::string> missing, wrong;
@@ -102,7 +103,7 @@ void ImportedModel::bind(const std::string& directory) {
 
 std::string ImportedModel::name_in_files(const std::string& name) const {
   const std::string_view prefix = config_.family->tensors.prefix;
-  return !has_prefix_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  return text_prefix_ + (!has_prefix_ && name.starts_with(prefix) ? name.substr(prefix.size()) : name);
 }
 
 std::set<std::string> ImportedModel::map_tensors() {
@@ -130,16 +131,21 @@ std::vector<std::string> ImportedModel::unknown_names() {
   int64_t buffers = 0, other_parts = 0, further = 0;
   const std::set<std::string> expected(file_names_.begin(), file_names_.end());
   const std::vector<std::string> heads = head_names(*config_.family);
-  for (const std::string& name : files_.names()) {
-    if (expected.contains(name)) continue;
+  const auto is_of_other_part = [&](const std::string& name) {
+    const std::vector<std::string_view>& parts = config_.family->whole.other_parts;
+    return config_.is_part && std::ranges::any_of(parts, [&](std::string_view part) { return name.starts_with(part); });
+  };
+  for (const std::string& file_name : files_.names()) {
+    if (expected.contains(file_name)) continue;
+    const std::string name = file_name.starts_with(text_prefix_) ? file_name.substr(text_prefix_.size()) : file_name;
     if (is_ignored_buffer(*config_.family, name)) {
       ++buffers;
-    } else if (is_other_part(*config_.family, name)) {
+    } else if (is_other_part(*config_.family, name) || is_of_other_part(file_name)) {
       ++other_parts;
     } else if (is_of_further_block(config_, name)) {
       ++further;
     } else if (!(config_.model.tied && std::ranges::find(heads, name) != heads.end())) {
-      unknown.push_back(name);
+      unknown.push_back(file_name);
     }
   }
   if (buffers > 0)
@@ -170,7 +176,8 @@ void ImportedModel::check_constant(const TensorMapping& mapping, const std::stri
 }
 
 void ImportedModel::check_tied_head(const std::string& directory) {
-  for (const std::string& head : head_names(*config_.family)) {
+  for (const std::string& name : head_names(*config_.family)) {
+    const std::string head = text_prefix_ + name;
     const io::TensorEntry* copy = files_.find(head);
     if (copy == nullptr) continue;
     const io::TensorEntry& table = files_.at(file_names_[0]);

@@ -48,7 +48,8 @@ class ImportedModel {
   /// Sets mappings_: of the forms in which experts may be stored, takes the one of which the files have the most
   /// tensors. Returns the names of tensors that hold experts in the other forms.
   std::set<std::string> map_tensors();
-  /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names.
+  /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names, and after
+  /// text_prefix_.
   std::string name_in_files(const std::string& name) const;
   /// Returns the names of unexpected tensors: they are neither parameters of the model nor of a
   /// kind that an import leaves out (buffers, image encoder, blocks that predict further tokens). Adds a note with the
@@ -66,6 +67,7 @@ class ImportedModel {
   std::vector<io::TensorSpec> tensors_;
   std::unordered_map<std::string, Place> places_;
   bool has_prefix_ = true;
+  std::string text_prefix_;         // WholeClass::text_prefix in files of Family::whole, else empty
   std::string transposed_name_;     // the tensor of transposed_
   int64_t transposed_matrix_ = -1;  // its matrix
   std::vector<std::byte> transposed_;

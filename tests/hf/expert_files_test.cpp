@@ -24,11 +24,14 @@ using testing::StoredModel;
 /// Weights of a golden folder, changed.
 class ExpertFolder {
  public:
-  ExpertFolder(const std::string& folder, const std::function<void(StoredModel&)>& change) {
+  ExpertFolder(const std::string& folder, const std::function<void(StoredModel&)>& change)
+      : ExpertFolder(folder, testing::golden_config(folder), change) {}
+  ExpertFolder(const std::string& folder, const nlohmann::json& config,
+               const std::function<void(StoredModel&)>& change) {
     StoredModel weights = testing::load_file(golden_dir(folder) / "model.safetensors");
     change(weights);
     testing::save_file(dir_.path() / "model.safetensors", weights);
-    testing::spit(dir_.path() / "config.json", testing::slurp(golden_dir(folder) / "config.json"));
+    testing::spit(dir_.path() / "config.json", config.dump());
   }
   ImportedModel import() const { return import_hf(dir_.path()); }
   std::string error() const {
@@ -235,6 +238,73 @@ TEST(ExpertForms, WithoutThePrefix) {
     ImportedModel model = changed.import();
     expect_same_weights(model, folder);
   }
+}
+
+/// The config.json of Llama 4 with images, whose text model is the golden one.
+nlohmann::json with_images() {
+  nlohmann::json text = testing::golden_config("llama4_text");
+  text.erase("architectures");
+  return {{"architectures", {"Llama4ForConditionalGeneration"}},
+          {"model_type", "llama4"},
+          {"torch_dtype", "float32"},
+          {"boi_token_index", 60},
+          {"image_token_index", 61},
+          {"vision_config", {{"hidden_size", 8}, {"model_type", "llama4_vision_model"}}},
+          {"text_config", text}};
+}
+
+/// The names of that class. A part of each other kind.
+void add_image_encoder(StoredModel& m) {
+  StoredModel whole;
+  for (const auto& [name, tensor] : m) whole["language_model." + name] = tensor;
+  whole["vision_model.layernorm_post.weight"] = whole["multi_modal_projector.linear_1.weight"] =
+      m.at("model.norm.weight");
+  m = whole;
+}
+
+TEST(ExpertForms, TheTextModelOfLlama4WithImages) {
+  const ExpertFolder folder("llama4_text", with_images(), add_image_encoder);
+  ImportedModel model = folder.import();
+  EXPECT_EQ(model.config().model, read_golden("llama4_text").model);
+  EXPECT_EQ(model.config().family->class_name, "Llama4ForCausalLM");
+  expect_same_weights(model, "llama4_text");
+  EXPECT_THAT(model.notes(),
+              AllOf(Contains("only the text model of Llama4ForConditionalGeneration is imported, as Llama4ForCausalLM; "
+                             "its image encoder is left out"),
+                    Contains(HasSubstr("2 tensors of the image encoder are left out"))));
+  const auto error = [](const std::function<void(StoredModel&)>& change) {
+    return ExpertFolder("llama4_text", with_images(),
+                        [&](StoredModel& m) {
+                          add_image_encoder(m);
+                          change(m);
+                        })
+        .error();
+  };
+  EXPECT_THAT(error([](StoredModel& m) { m["vision.weight"] = m.at("language_model.model.norm.weight"); }),
+              HasSubstr("unknown: 'vision.weight'"));
+  EXPECT_THAT(error([](StoredModel& m) { rename_tensor(m, "language_model.model.norm.weight", "model.norm.weight"); }),
+              AllOf(HasSubstr("missing: 'model.norm.weight'"), HasSubstr("unknown: 'model.norm.weight'")));
+}
+
+TEST(ExpertForms, KeysBesideTheTextModelOfLlama4) {
+  const auto error = [](const nlohmann::json& changes) {
+    const std::string text = testing::changed(with_images(), changes).dump();
+    return std::string(testing::error_of([&] { parse_hf_config(text, "c.json"); }).what());
+  };
+  EXPECT_THAT(error({{"-text_config", 0}}), HasSubstr("text_config: expected the settings of the text model"));
+  EXPECT_THAT(error({{"text_config", 3}}), HasSubstr("text_config = 3"));
+  EXPECT_THAT(error({{"logit_scale", 2}}), HasSubstr("logit_scale = 2: Llama4ForConditionalGeneration is not known"));
+  EXPECT_THAT(error({{"quantization_config", {{"quant_method", "fbgemm_fp8"}}}}), HasSubstr("quantised weights"));
+  EXPECT_THAT(error({{"model_type", "mixtral"}}), HasSubstr("but model_type belongs to MixtralForCausalLM"));
+  nlohmann::json config = with_images();
+  config["text_config"]["model_type"] = "mixtral";
+  EXPECT_THAT(testing::error_of([&] { parse_hf_config(config.dump(), "c.json"); }).what(),
+              HasSubstr("but model_type belongs to MixtralForCausalLM"));
+  config = testing::changed(with_images(), {{"logit_scale", 2}, {"-architectures", 0}, {"eos_token_id", 7}});
+  config["text_config"].erase("eos_token_id");
+  const HfConfig read = parse_hf_config(config.dump(), "c.json", {"logit_scale"});
+  EXPECT_EQ(read.model, read_golden("llama4_text").model) << "by the model type alone";
+  EXPECT_EQ(read.extras.eos_token_ids, std::vector<int64_t>{7});
 }
 
 TEST(ExpertForms, AnExpertThatIsMissingOrTwiceIsNamed) {

@@ -132,7 +132,11 @@ Family llama4_text() {
                       .router = "feed_forward.router",
                       .expert_forms = {{.experts = "feed_forward.experts.", .fused = true, .transposed = true},
                                        {.experts = "feed_forward.experts."}},
-                      .shared = "feed_forward.shared_expert."}};
+                      .shared = "feed_forward.shared_expert."},
+          .whole = {.class_name = "Llama4ForConditionalGeneration",
+                    .model_type = "llama4",
+                    .other_parts = {"vision_model.", "multi_modal_projector."},
+                    .other_keys = {"vision_config", "boi_token_index", "eoi_token_index", "image_token_index"}}};
 }
 
 }  // namespace ashlar::hf
