@@ -212,7 +212,7 @@ std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::
 }
 
 LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
-    : backend_(kernels::make_backend({.threads = 1})), stream_(backend_->make_stream()) {
+    : backend_(std::make_unique<RoutedBackend>(kernels::make_backend({.threads = 1}))), stream_(backend_->make_stream()) {
   mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout);
   engine_ =
       std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,

@@ -9,6 +9,7 @@
 #include "core/io/safetensors.h"
 #include "launch/hf/hf_model.h"
 #include "launch/training/engine.h"
+#include "tests/support/routed_backend.h"
 
 namespace ashlar::testing {
 
@@ -74,6 +75,7 @@ class LoadedEngine {
   LoadedEngine(const LoadedEngineOptions& options, const NamedValues& weights);
 
   training::Engine& engine() { return *engine_; }
+  RoutedBackend& routes() { return *backend_; }
   training::DeviceBatch batch(const Tokens& tokens);
   NamedValues gradients();
   NamedValues weights();
@@ -85,7 +87,7 @@ class LoadedEngine {
  private:
   NamedValues gather(const nn::FlatTensor& buffer);
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<RoutedBackend> backend_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<mesh::Mesh> mesh_;
   std::unique_ptr<training::Engine> engine_;
