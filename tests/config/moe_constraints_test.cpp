@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/model/model_constraints.h"
@@ -67,6 +69,20 @@ TEST(MoeConstraints, NameTheKeyAndWhatWouldDo) {
       "moe.dense_layers = a list with 1", "ascending layers from 0 to 3");
   one([](MoeConfig& m) { m.shared_gate = true; }, "moe.shared_gate = true", "set moe.shared_d_ff");
   one([](MoeConfig& m) { m.scale = 0; }, "moe.scale = 0", "above 0");
+}
+
+TEST(MoeConstraints, RatesAndFactorsAreNotNegative) {
+  const std::pair<const char*, double MoeConfig::*> keys[] = {{"moe.sum_floor", &MoeConfig::sum_floor},
+                                                              {"moe.sum_eps", &MoeConfig::sum_eps},
+                                                              {"moe.bias_rate", &MoeConfig::bias_rate},
+                                                              {"moe.balance_coef", &MoeConfig::balance_coef},
+                                                              {"moe.z_coef", &MoeConfig::z_coef}};
+  for (const auto& [key, member] : keys) {
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = 0; }), IsEmpty()) << key;
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = -0.5; }),
+                ElementsAre(HasSubstr(std::string(key) + " = -0.5: expected 0 or more; 0 turns it off")));
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = std::nan(""); }), ElementsAre(HasSubstr(key)));
+  }
 }
 
 TEST(MoeConstraints, TensorRanksDivideTheWidthsThatLayersHave) {
