@@ -203,6 +203,9 @@ void draw_experts(Draw& draw, LayoutCase& c) {
   c.mesh[Axis::kExpert] = expert;
   c.mesh[Axis::kReplica] = data / expert;
   if (expert * tp <= experts) m.moe.tensor = draw.of({model::ExpertCut::kSlices, model::ExpertCut::kExperts});
+  m.moe.selection_bias = draw.once_in(2);
+  if (m.moe.selection_bias) m.moe.bias_rate = draw.of({1e-3, 0.05});
+  if (m.moe.balance_coef > 0 && draw.once_in(2)) m.moe.balance = model::Balance::kPrevious;
 }
 
 LayoutCase drawn(uint64_t number, int64_t most_ranks) {
@@ -276,7 +279,8 @@ std::string text_of(const LayoutCase& c) {
       m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(), " wide, soft cap of the logits ",
       m.softcap.value_or(0), ", values ", m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
       m.norm_rows ? ", norm rows" : "", ", experts ", m.moe.experts, " top ", m.moe.top_k, " of ", m.moe.groups,
-      " groups, ", name_of(m.moe.tensor), ", width ", m.moe.d_ff, " and ", m.moe.shared_d_ff, ", ", m.masked_ids.size(),
+      " groups, ", name_of(m.moe.tensor), ", width ", m.moe.d_ff, " and ", m.moe.shared_d_ff,
+      m.moe.selection_bias ? ", selection bias" : "", ", balance ", name_of(m.moe.balance), ", ", m.masked_ids.size(),
       " masked, z ", name_of(m.loss.z_kind));
 }
 
@@ -349,8 +353,13 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["whole experts on tensor ranks"] += tensor && m.moe.tensor == model::ExpertCut::kExperts;
     seen["inputs scaled by experts"] += experts && m.moe.scale_input;
     seen["experts in groups"] += m.moe.groups > 1;
+    seen["selection bias"] += m.moe.selection_bias;
+    seen["selection bias over ranks"] += m.moe.selection_bias && over_ranks;
+    seen["selection bias x pipeline"] += m.moe.selection_bias && pipeline;
+    seen["balance by the step before"] += m.moe.balance == model::Balance::kPrevious;
+    seen["balance by the step before over ranks"] += m.moe.balance == model::Balance::kPrevious && over_ranks;
   }
-  EXPECT_EQ(seen.size(), 94U) << ::testing::PrintToString(seen);
+  EXPECT_EQ(seen.size(), 99U) << ::testing::PrintToString(seen);
   for (const auto& [axis, times] : seen) EXPECT_GE(times, 4) << axis;
 }
 
