@@ -37,8 +37,10 @@ struct LayoutCase {
 /// Expects the layout on `ranks` (all of mesh.ranks()) to compute what one rank does that runs the whole model
 /// micro-batch after micro-batch: losses and statistics, every gradient, the norm, a clipped update, the loss behind it
 /// and those of further steps. To the bit where only layers of the CPU are divided; else gradients before clipping
-/// within 1e-11 in fp64 and 2e-5 in fp32 (on the emulated device within three times what fp32 makes of the model's
-/// gradients on the CPU, where that is more), what follows from them within what that allows.
+/// within 1e-11 in fp64 and 2e-5 in fp32 (on the emulated device, and in bf16, within three times what the dtype makes
+/// of the model's gradients on the CPU, where that is more), what follows from them within what that allows; in bf16
+/// only the gradients. Experts are chosen alike; in bf16, and in fp32 where two selection values are within 1e-5, the
+/// layout is given the choices of one rank.
 void expect_numbers_of_one_rank(comm::Communicator& ranks, const LayoutCase& c);
 
 }  // namespace ashlar::testing

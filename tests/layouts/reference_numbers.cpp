@@ -23,17 +23,21 @@ Numbers numbers_of_one_rank(const LayoutCase& c, const MicroBatches& batches) {
   n.norm = one.gradient_norm();
   n.gradients = one.gradients();
   n.expert_counts = one.expert_counts();
+  n.choices.push_back(one.routes().take_choices());
   one.update(kStep, c.clip * n.norm / n.norm);  // rounded as the engine does it
   n.updated = one.values();
   n.buffers = one.buffers();
   n.after = one.run(kStep, true, false);
   n.gradients_after = one.gradients();
+  n.choices.push_back(one.routes().take_choices());
   for (int64_t step = kStep + 1; step <= kStep + c.further_steps; ++step) {
     n.further.push_back(one.run(step, true, true));
+    n.choices.push_back(one.routes().take_choices());
     // engine.clip is what the first step's norm made it; a rank alone clips to the same.
     const double norm = one.gradient_norm();
     one.update(step, norm > c.clip * n.norm ? c.clip * n.norm / norm : 1.0);
   }
+  n.least_gap = one.routes().least_gap();
   return n;
 }
 

@@ -14,10 +14,13 @@
 #include "parallel/pipeline/chunk_runner.h"
 #include "tests/layouts/one_rank.h"
 #include "tests/parallel/model_fixture.h"
+#include "tests/support/routed_backend.h"
 
 namespace ashlar::testing {
 
 inline constexpr int64_t kStep = 3;  ///< number of the compared step
+/// Selection values so near may change places by the roundings of fp32.
+inline constexpr double kNearScores = 1e-5;
 
 /// Gives the buffers of a model values that change choices.
 void fill_buffers(const Ctx& ctx, const nn::ParameterStore& store);
@@ -69,7 +72,11 @@ using Tensors = std::map<std::string, std::vector<double>>;
 class WholeModel {
  public:
   WholeModel(const LayoutCase& c, const MicroBatches& batches)
-      : case_(c), batches_(batches), whole_(c.config, c.dtype, c.B, c.T, 1, c.seed) {
+      : case_(c),
+        batches_(batches),
+        backend_(kernels::make_backend({.threads = 1})),
+        routes_(*backend_),
+        whole_(c.config, c.dtype, c.B, c.T, 1, c.seed, {}, &routes_) {
     whole_.set_scalars({.inv_valid_tokens = 1.0 / static_cast<double>(batches.valid_targets()),
                         .inv_tokens = 1.0 / static_cast<double>(std::ssize(batches.all()) * c.B * c.T)});
     fill_buffers(whole_.ctx(), whole_.store());
@@ -111,6 +118,8 @@ class WholeModel {
     optimizer_->step(whole_.ctx(), clip.view());
     whole_.store().expert_counts().update(whole_.ctx(), clip.view());
   }
+  /// Which experts the routers choose: micro-batch after micro-batch, layer after layer.
+  RoutedBackend& routes() { return routes_; }
   /// The choices of each expert of the last run with gradients.
   std::vector<double> expert_counts() const {
     const Tensor& counts = whole_.store().expert_counts().values();
@@ -123,6 +132,9 @@ class WholeModel {
   }
 
   Tensors values() const { return all_of(whole_.store().values()); }
+  void set_values(const Tensors& values) {
+    for (const auto& [name, of_tensor] : values) whole_.set(name, of_tensor);
+  }
   Tensors gradients() const { return all_of(whole_.store().grads()); }
   /// Squares of 4096 elements of a tensor at a time, as the contract has it: the same bits on a pipeline.
   double gradient_norm() {
@@ -150,6 +162,8 @@ class WholeModel {
 
   const LayoutCase& case_;
   const MicroBatches& batches_;
+  std::unique_ptr<Backend> backend_;
+  RoutedBackend routes_;
   TinyModel whole_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
@@ -164,6 +178,9 @@ struct Numbers {
   LossStats after;                    ///< of the updated weights, without dropout
   Tensors gradients_after;
   std::vector<LossStats> further;  ///< of each further step
+  /// Of the first step, behind its update, and of each further step.
+  std::vector<RoutedBackend::Choices> choices;
+  double least_gap = 0;  ///< RoutedBackend::least_gap of all of them
 };
 
 Numbers numbers_of_one_rank(const LayoutCase& c, const MicroBatches& batches);

@@ -212,10 +212,10 @@ std::string LoadedEngine::problem(const model::ModelConfig& config, const mesh::
 }
 
 LoadedEngine::LoadedEngine(const LoadedEngineOptions& o, const NamedValues& weights)
-    : backend_(std::make_unique<RoutedBackend>(kernels::make_backend({.threads = 1}))), stream_(backend_->make_stream()) {
+    : backend_(kernels::make_backend({.threads = 1})), routes_(*backend_), stream_(routes_.make_stream()) {
   mesh_ = std::make_unique<mesh::Mesh>(bootstrap().world(), o.layout);
   engine_ =
-      std::make_unique<training::Engine>(*backend_, *stream_, *mesh_,
+      std::make_unique<training::Engine>(routes_, *stream_, *mesh_,
                                          training::EngineOptions{.model = padded(o.model, o.layout[Axis::kTensor]),
                                                                  .dtype = o.dtype,
                                                                  .optimizer = o.optimizer,

@@ -75,7 +75,7 @@ class LoadedEngine {
   LoadedEngine(const LoadedEngineOptions& options, const NamedValues& weights);
 
   training::Engine& engine() { return *engine_; }
-  RoutedBackend& routes() { return *backend_; }
+  RoutedBackend& routes() { return routes_; }
   training::DeviceBatch batch(const Tokens& tokens);
   NamedValues gradients();
   NamedValues weights();
@@ -87,7 +87,8 @@ class LoadedEngine {
  private:
   NamedValues gather(const nn::FlatTensor& buffer);
 
-  std::unique_ptr<RoutedBackend> backend_;
+  std::unique_ptr<Backend> backend_;
+  RoutedBackend routes_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<mesh::Mesh> mesh_;
   std::unique_ptr<training::Engine> engine_;

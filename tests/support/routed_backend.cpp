@@ -55,10 +55,10 @@ void RoutedBackend::force(Choices choices) {
 std::vector<double> RoutedBackend::host_values(const ConstView& view, Stream& stream) {
   std::vector<double> values(static_cast<size_t>(view.size()));
   if (view.dtype == DType::kFloat64) {
-    inner_->read(view, values.data(), stream);
+    inner_.read(view, values.data(), stream);
   } else {
     std::vector<float> narrow(values.size());
-    inner_->read(view, narrow.data(), stream);
+    inner_.read(view, narrow.data(), stream);
     std::ranges::copy(narrow, values.begin());
   }
   return values;
@@ -71,14 +71,14 @@ void RoutedBackend::choose(const RouteForward& args, Stream& stream) {
     ASHLAR_CHECK(next_ < std::ssize(forced_), "only ", forced_.size(), " calls have choices to be forced");
     const std::vector<int32_t>& choices = forced_[static_cast<size_t>(next_++)];
     ASHLAR_CHECK(std::ssize(choices) == N * k, choices.size(), " choices to be forced, not ", N, " x ", k);
-    given_ = Tensor::allocate(inner_->allocator(MemoryKind::kActivations), DType::kInt32, {N, k});
-    inner_->write(choices.data(), given_.mut_view(), stream);
+    given_ = Tensor::allocate(inner_.allocator(MemoryKind::kActivations), DType::kInt32, {N, k});
+    inner_.write(choices.data(), given_.mut_view(), stream);
     call.forced = given_.view();
   }
-  inner_->route_forward(call, stream);
+  inner_.route_forward(call, stream);
 
   taken_.emplace_back(static_cast<size_t>(N * k));
-  inner_->read(args.choices, taken_.back().data(), stream);
+  inner_.read(args.choices, taken_.back().data(), stream);
   const std::vector<double> logits = host_values(args.logits, stream);
   const std::vector<double> bias =
       args.selection_bias ? host_values(args.selection_bias, stream) : std::vector<double>();

@@ -19,7 +19,7 @@ class RoutedBackend final : public Backend {
   /// The choices [N * k] of one call after another.
   using Choices = std::vector<std::vector<int32_t>>;
 
-  explicit RoutedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  explicit RoutedBackend(Backend& inner) : inner_(inner) {}
 
   /// The choices since the last call of this.
   Choices take_choices() { return std::exchange(taken_, {}); }
@@ -30,28 +30,28 @@ class RoutedBackend final : public Backend {
   /// of one that took part in vain, or between the values of such groups.
   double least_gap() const { return least_gap_; }
 
-  std::string description() const override { return inner_->description(); }
-  double measure_peak(DType dtype, double seconds) override { return inner_->measure_peak(dtype, seconds); }
-  int64_t num_gemms() const override { return inner_->num_gemms(); }
-  Allocator& allocator(MemoryKind kind) override { return inner_->allocator(kind); }
-  std::unique_ptr<Stream> make_stream() override { return inner_->make_stream(); }
-  std::unique_ptr<Event> make_event() override { return inner_->make_event(); }
+  std::string description() const override { return inner_.description(); }
+  double measure_peak(DType dtype, double seconds) override { return inner_.measure_peak(dtype, seconds); }
+  int64_t num_gemms() const override { return inner_.num_gemms(); }
+  Allocator& allocator(MemoryKind kind) override { return inner_.allocator(kind); }
+  std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  std::unique_ptr<Event> make_event() override { return inner_.make_event(); }
   void copy_to_host(ConstView device, void* host, Stream& stream) override {
-    inner_->copy_to_host(device, host, stream);
+    inner_.copy_to_host(device, host, stream);
   }
   void copy_from_host(const void* host, MutView device, Stream& stream) override {
-    inner_->copy_from_host(host, device, stream);
+    inner_.copy_from_host(host, device, stream);
   }
-  DType logits_dtype(DType storage) const override { return inner_->logits_dtype(storage); }
+  DType logits_dtype(DType storage) const override { return inner_.logits_dtype(storage); }
   int64_t loss_chunk_rows(int64_t N, int64_t V, DType storage) const override {
-    return inner_->loss_chunk_rows(N, V, storage);
+    return inner_.loss_chunk_rows(N, V, storage);
   }
 
  private:
 #define ASHLAR_PASS_ON(name, Args)                          \
   void launch(const Args& args, Stream& stream) override {  \
     pass_on(                                                \
-        args, [&] { inner_->name(args, stream); }, stream); \
+        args, [&] { inner_.name(args, stream); }, stream); \
   }
   ASHLAR_KERNELS(ASHLAR_PASS_ON)
 #undef ASHLAR_PASS_ON
@@ -68,7 +68,7 @@ class RoutedBackend final : public Backend {
   void choose(const RouteForward& args, Stream& stream);
   std::vector<double> host_values(const ConstView& view, Stream& stream);
 
-  std::unique_ptr<Backend> inner_;
+  Backend& inner_;
   Choices taken_, forced_;
   bool forces_ = false;
   int64_t next_ = 0;
