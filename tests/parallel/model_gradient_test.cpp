@@ -490,6 +490,24 @@ const ModelAxis kAxes[] = {
        c.moe.sum_floor = 0.9;
        c.ffn = {Activation::kGeluTanh, false};
      }},
+    {"ExpertsWithAnEpsInTheSumOfASoftmaxInGroups",
+     [](ModelConfig& c) {
+       c.moe = experts(6, 2);
+       c.moe.groups = 3;
+       c.moe.top_groups = 2;
+       c.moe.group_score = model::GroupScore::kTopTwo;
+       c.moe.sum_eps = 0.2;
+       c.moe.scale = 1.3;
+       c.moe.router_bias = true;
+     }},
+    {"ExpertsOfSigmoidsWithAFloorAndAnEps",
+     [](ModelConfig& c) {
+       c.moe = experts(5, 2);
+       c.moe.score = model::RouterScore::kSigmoid;
+       c.moe.sum_floor = 1.2;
+       c.moe.sum_eps = 0.1;
+       c.moe.scale_input = true;
+     }},
     {"HeadsOfFive",
      [](ModelConfig& c) {
        c.head_dim = 5;
