@@ -140,7 +140,8 @@ Experts::Chosen Experts::sorted(const Ctx& ctx, const Tensor& choices) const {
   const comm::Range experts = alone ? layout_.own : comm::Range{0, moe_.experts};
   Chosen chosen{
       .choices = choices, .at = ops::sort_choices(ctx, choices, experts.begin, experts.size()), .traffic = nullptr};
-  if (!alone) chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.of_rank);
+  if (!alone)
+    chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.of_rank, staging_);
   return chosen;
 }
 

@@ -68,6 +68,7 @@ class Experts final : public Branch {
   int64_t layer_, count_row_;
   tensor::TensorParallel tp_;
   ExpertLayout layout_;
+  mutable tensor::CountStaging staging_;  ///< no state of the layer: memory kept between micro-batches
   std::string name_;
   nn::Parameter* router_ = nullptr;
   nn::Parameter* router_bias_ = nullptr;

@@ -14,7 +14,7 @@ int64_t ExpertTraffic::crossing() const {
 }
 
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
-                                                     std::span<const comm::Range> experts) {
+                                                     std::span<const comm::Range> experts, CountStaging& staging) {
   const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
   const int64_t E = offsets.size() - 1;
   ASHLAR_CHECK(experts.size() == ranks && experts.back().end <= E, "offsets of ", E, " experts and experts of ",
@@ -44,9 +44,12 @@ std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Commu
 
   // 3. Positions by expert of the arriving rows.
   const int64_t G = last - first;
-  std::vector<int32_t> host(static_cast<size_t>(G + 1 + traffic->rows), -1);
-  const std::span by_expert = std::span(host).first(static_cast<size_t>(G + 1));
-  const std::span slots = std::span(host).subspan(static_cast<size_t>(G + 1));
+  const int64_t size = G + 1 + traffic->rows;
+  if (!staging.pinned || staging.pinned.size() < size)
+    staging.pinned = ctx.empty(DType::kInt32, Shape{2 * size}, MemoryKind::kPinned);
+  const std::span host(staging.pinned.mut_view().as<int32_t>(), static_cast<size_t>(size));
+  std::ranges::fill(host, -1);
+  const std::span by_expert = host.first(static_cast<size_t>(G + 1)), slots = host.subspan(static_cast<size_t>(G + 1));
   std::vector<int64_t> at;  // next arriving row of each rank
   for (const comm::Range& range : traffic->received) at.push_back(range.begin);
   int32_t slot = 0;
@@ -57,8 +60,8 @@ std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Commu
         slots[static_cast<size_t>(at[r]++)] = slot++;
   }
   by_expert.back() = slot;
-  const Tensor device = ctx.empty(DType::kInt32, Shape{static_cast<int64_t>(host.size())});
-  ctx.backend.write(host.data(), device.mut_view(), ctx.stream);
+  const Tensor device = ctx.empty(DType::kInt32, Shape{size});
+  ctx.backend.copy_from_host(host.data(), device.mut_view(), ctx.stream);
   traffic->offsets = device.flat_range(0, G + 1);
   traffic->slots = device.flat_range(G + 1, traffic->rows).reshape({traffic->rows, 1});
   return traffic;

@@ -27,11 +27,17 @@ struct ExpertTraffic {
   int64_t crossing() const;  ///< number of rows that this rank sends to other ranks
 };
 
+/// Pinned memory from which exchange_counts copies offsets and slots to the device, kept and grown by it. It is written
+/// only after the stream has been waited for, and so after the copy of the exchange before: one stream uses it.
+struct CountStaging {
+  Tensor pinned;
+};
+
 /// Exchanges the counts of a micro-batch. `offsets` [E + 1] kInt32 are the offsets of this rank's choices, sorted by
 /// expert (SortChoices); rank r of the group holds the experts in experts[r], which ascend with r. Called by all ranks
-/// of the group; the host waits for the stream, since transports take counts on the host.
+/// of the group; the host waits for the stream once, since transports take counts on the host.
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
-                                                     std::span<const comm::Range> experts);
+                                                     std::span<const comm::Range> experts, CountStaging& staging);
 
 /// A differentiable pair along the expert axis: the forward of one function is the backward of the other. Placements
 /// over the tensor axis do not change. All ranks of the group call them in the same order, ranks without rows too.
