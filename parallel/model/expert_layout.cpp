@@ -21,7 +21,7 @@ ExpertLayout expert_layout(const MoeConfig& moe, const tensor::TensorParallel& t
   ExpertLayout layout{
       .own = {}, .of_rank = {}, .width = nn::DimShard::part(moe.d_ff, whole ? 1 : tp.size(), whole ? 0 : tp.rank())};
   for (int64_t r = 0; r < tp.expert_size(); ++r)
-    layout.of_rank.push_back(all[static_cast<size_t>(r * width + (whole ? tp.rank() : 0))]);
+    layout.of_rank.push_back(all[static_cast<size_t>((whole ? tp.rank() * tp.expert_size() : 0) + r)]);
   layout.own = layout.of_rank[static_cast<size_t>(tp.expert_rank())];
   return layout;
 }

@@ -12,12 +12,15 @@ namespace ashlar::model {
 /// floor(r E / n) to floor((r + 1) E / n) - 1 of E, and n <= E.
 ///   ExpertCut::kSlices   n is the size of the expert axis, and r the coordinate. The tensor ranks of a coordinate hold
 ///                        a slice of each of its experts.
-///   ExpertCut::kExperts  n is expert * tensor, and r the coordinates expert * tensor size + tensor. A tensor rank
-///                        computes only the choices of its experts: a partial sum of the layer's result.
+///   ExpertCut::kExperts  n is expert * tensor, and r the coordinates tensor * expert size + expert. The ranks of an
+///                        expert group compute only the choices of their experts, which are consecutive: a partial sum
+///                        of the layer's result.
 struct ExpertLayout {
   comm::Range own;                   ///< experts of this rank
   std::vector<comm::Range> of_rank;  ///< experts of each rank of the expert group
   nn::DimShard width;                ///< columns of the hidden rows of this rank's experts
+  /// Experts of the whole expert group.
+  comm::Range of_group() const { return {of_rank.front().begin, of_rank.back().end}; }
 };
 
 /// Returns the largest size of the expert axis with so many tensor ranks: each rank holds an expert. 1 without experts.

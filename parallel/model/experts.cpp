@@ -136,12 +136,12 @@ ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) 
 }
 
 Experts::Chosen Experts::sorted(const Ctx& ctx, const Tensor& choices) const {
-  const bool alone = tp_.expert_size() == 1;
-  const comm::Range experts = alone ? layout_.own : comm::Range{0, moe_.experts};
+  const comm::Range experts = layout_.of_group();
   Chosen chosen{
       .choices = choices, .at = ops::sort_choices(ctx, choices, experts.begin, experts.size()), .traffic = nullptr};
-  if (!alone)
-    chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.of_rank, staging_);
+  if (tp_.expert_size() == 1) return chosen;
+  chosen.traffic = tensor::exchange_counts(ctx, *tp_.expert_group, chosen.at.offsets, layout_.of_rank, staging_);
+  chosen.at.rows = chosen.traffic->sorted_rows;  // which the host knows now
   return chosen;
 }
 
@@ -192,7 +192,7 @@ Var Experts::forward(const Ctx& ctx, const Var& x, const Rows& rows, const tenso
 
   // 3. Compute the experts of this rank, and add the results of each token's experts.
   Var y = experts(ctx, std::exchange(arrive, nullptr)(), chosen.traffic ? chosen.traffic->offsets : chosen.at.offsets);
-  if (chosen.traffic) y = tensor::from_experts(ctx, y, chosen.at.rows, chosen.traffic);
+  if (chosen.traffic) y = tensor::from_experts(ctx, y, chosen.traffic);
   y = ops::combine(ctx, y, chosen.at, moe_.scale_input ? nullptr : &routing.weights);
   if (shared_ == nullptr) return y;
   const ops::Branch both = {.value = beside};

@@ -17,28 +17,31 @@ std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Commu
                                                      std::span<const comm::Range> experts, CountStaging& staging) {
   const auto ranks = static_cast<size_t>(group.size()), own = static_cast<size_t>(group.rank());
   const int64_t E = offsets.size() - 1;
-  ASHLAR_CHECK(experts.size() == ranks && experts.back().end <= E, "offsets of ", E, " experts and experts of ",
-               experts.size(), " ranks for a group of ", ranks);
+  const int64_t before = experts.front().begin;  // experts of other tensor ranks
+  ASHLAR_CHECK(experts.size() == ranks && experts.back().end - before == E, "offsets of ", E, " experts and experts ",
+               before, " to ", experts.back().end, " of ", experts.size(), " ranks for a group of ", ranks);
   // 1. The offsets of all ranks, on the host.
   const auto stride = static_cast<size_t>(offsets.size());
   const Tensor gathered = ctx.empty(DType::kInt32, {group.size(), offsets.size()});
   group.all_gather({.in = offsets.view(), .out = gathered.mut_view(), .parts = {}}, ctx.stream).wait(ctx.stream);
   std::vector<int32_t> all(ranks * stride);
   ctx.backend.read(gathered.view(), all.data(), ctx.stream);
-  const auto offset = [&](size_t rank, int64_t expert) { return all[rank * stride + static_cast<size_t>(expert)]; };
+  const auto offset = [&](size_t rank, int64_t expert) {
+    return all[rank * stride + static_cast<size_t>(expert - before)];
+  };
 
   // 2. Rows that this rank sends and receives.
   auto traffic = std::make_shared<ExpertTraffic>();
   traffic->group = &group;
   const auto [first, last] = experts[own];
   std::vector<int64_t> arriving;
-  int64_t held = 0;  // experts of all ranks of the group
   for (size_t r = 0; r < ranks; ++r) {
+    ASHLAR_CHECK(r == 0 || experts[r].begin == experts[r - 1].end, "experts of rank ", r, " begin at ",
+                 experts[r].begin, ", those of the rank before end at ", experts[r - 1].end);
     traffic->sent.push_back({offset(own, experts[r].begin), offset(own, experts[r].end)});
     arriving.push_back(offset(r, last) - offset(r, first));
-    held += experts[r].size();
   }
-  traffic->all_sent = held == E;
+  traffic->sorted_rows = std::max<int64_t>(traffic->sent.back().end, 1);
   traffic->received = comm::ranges_of_sizes(arriving);
   traffic->rows = std::max<int64_t>(traffic->received.back().end, 1);
 
@@ -105,11 +108,10 @@ Started start_sending(const Ctx& ctx, Tensor rows, const Traffic& traffic) {
 }
 
 /// Starts to return rows by expert [R, C] -> sorted choices [S, C].
-Started start_returning(const Ctx& ctx, const Tensor& rows, int64_t sorted_rows, const Traffic& traffic) {
+Started start_returning(const Ctx& ctx, const Tensor& rows, const Traffic& traffic) {
   Tensor in = ctx.empty(rows.dtype(), rows.shape());
   ctx.backend.combine_rows({.rows = rows.view(), .slots = traffic->slots.view(), .y = in.mut_view()}, ctx.stream);
-  Tensor out = ctx.empty(rows.dtype(), {sorted_rows, rows.cols()});
-  if (!traffic->all_sent) ctx.backend.fill({.dst = out.mut_view(), .value = 0}, ctx.stream);
+  Tensor out = ctx.empty(rows.dtype(), {traffic->sorted_rows, rows.cols()});
   return start(ctx, std::move(in), std::move(out), traffic, true, {});
 }
 
@@ -117,18 +119,15 @@ Started start_returning(const Ctx& ctx, const Tensor& rows, int64_t sorted_rows,
 
 std::function<Var()> start_to_experts(const Ctx& ctx, const Var& rows, Traffic traffic) {
   const ValueInfo info = place(ctx, "to_experts", rows, {{Placement::kPartialGrad, Placement::kPartialGrad}});
-  const int64_t sorted_rows = rows.rows();
-  return [ctx, info, traffic, sorted_rows, sent = start_sending(ctx, rows.value, traffic),
-          input = rows.without_value()] {
-    return record_collective(ctx, info, input, sent->wait(ctx.stream), [ctx, traffic, sorted_rows](const Tensor& dy) {
-      return start_returning(ctx, dy, sorted_rows, traffic);
-    });
+  return [ctx, info, traffic, sent = start_sending(ctx, rows.value, traffic), input = rows.without_value()] {
+    return record_collective(ctx, info, input, sent->wait(ctx.stream),
+                             [ctx, traffic](const Tensor& dy) { return start_returning(ctx, dy, traffic); });
   };
 }
 
-Var from_experts(const Ctx& ctx, const Var& rows, int64_t sorted_rows, Traffic traffic) {
+Var from_experts(const Ctx& ctx, const Var& rows, Traffic traffic) {
   const ValueInfo info = place(ctx, "from_experts", rows, {{Placement::kPartialSum, Placement::kPartialSum}});
-  const Tensor returned = start_returning(ctx, rows.value, sorted_rows, traffic)->wait(ctx.stream);
+  const Tensor returned = start_returning(ctx, rows.value, traffic)->wait(ctx.stream);
   return record_collective(ctx, info, rows, returned,
                            [ctx, traffic](Tensor dy) { return start_sending(ctx, std::move(dy), traffic); });
 }

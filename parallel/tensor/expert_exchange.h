@@ -11,15 +11,14 @@
 
 namespace ashlar::tensor {
 
-/// The rows that the ranks of an expert group exchange in one layer and micro-batch. Each rank sorts its choices by
-/// expert, so that the rows for one rank, which holds consecutive experts, are contiguous. Experts of no rank of the
-/// group belong to other tensor ranks: their rows stay, and count as zero in results and gradients. On the receiver,
-/// rows are ordered by expert, then by source rank, then as on the source.
+/// The rows that the ranks of an expert group exchange in one layer and micro-batch. Each rank sorts its choices of the
+/// group's experts by expert, so that the rows for one rank, which holds consecutive experts, are contiguous. On the
+/// receiver, rows are ordered by expert, then by source rank, then as on the source.
 struct ExpertTraffic {
   comm::Communicator* group = nullptr;
   std::vector<comm::Range> sent;      ///< [ranks] rows of the sorted choices that each rank processes
   std::vector<comm::Range> received;  ///< [ranks] rows that arrive from each rank, in rank order
-  bool all_sent = true;               ///< false if there are experts of other tensor ranks
+  int64_t sorted_rows = 0;            ///< S: number of rows of the sorted choices, at least 1
   int64_t rows = 0;                   ///< R: number of rows of the buffers on the receiver, at least 1
   Tensor offsets;                     ///< [G + 1] kInt32: rows of each of this rank's G experts
   Tensor slots;                       ///< [R, 1] kInt32: position by expert of each arriving row, or -1 without a row
@@ -34,8 +33,8 @@ struct CountStaging {
 };
 
 /// Exchanges the counts of a micro-batch. `offsets` [E + 1] kInt32 are the offsets of this rank's choices, sorted by
-/// expert (SortChoices); rank r of the group holds the experts in experts[r], which ascend with r. Called by all ranks
-/// of the group; the host waits for the stream once, since transports take counts on the host.
+/// expert (SortChoices), of the E experts of the group; rank r of the group holds experts[r], which follow each other.
+/// Called by all ranks of the group; the host waits for the stream once, since transports take counts on the host.
 std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Communicator& group, const Tensor& offsets,
                                                      std::span<const comm::Range> experts, CountStaging& staging);
 
@@ -51,7 +50,7 @@ std::shared_ptr<const ExpertTraffic> exchange_counts(const Ctx& ctx, comm::Commu
 /// Starts to send the rows. The returned function waits for the arriving rows and returns them; call it once. Work that
 /// is queued in between overlaps the communication.
 std::function<Var()> start_to_experts(const Ctx& ctx, const Var& rows, std::shared_ptr<const ExpertTraffic> traffic);
-/// Returns the rows of the experts' results to the ranks of their tokens, where `sorted_rows` rows are reserved.
-Var from_experts(const Ctx& ctx, const Var& rows, int64_t sorted_rows, std::shared_ptr<const ExpertTraffic> traffic);
+/// Returns the rows of the experts' results to the ranks of their tokens.
+Var from_experts(const Ctx& ctx, const Var& rows, std::shared_ptr<const ExpertTraffic> traffic);
 
 }  // namespace ashlar::tensor
