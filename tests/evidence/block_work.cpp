@@ -114,4 +114,13 @@ model::ModelConfig narrow_qwen(model::Topology topology) {
   return c;
 }
 
+model::ModelConfig narrow_experts() {
+  model::ModelConfig c = narrow();
+  c.n_kv_heads = 2;
+  c.qk_norm = {.kind = model::QkNorm::kHead};
+  c.rope.dims = c.head_dim;
+  c.moe = {.experts = 4, .top_k = 2, .d_ff = 128};
+  return c;
+}
+
 }  // namespace ashlar::evidence

@@ -23,5 +23,7 @@ int64_t launches_of(const std::map<std::string, BlockKernel>& block);
 /// The block forms whose launches are told, narrow enough for an emulator.
 model::ModelConfig narrow_gpt2();
 model::ModelConfig narrow_qwen(model::Topology topology);
+/// Qwen3's block with experts.
+model::ModelConfig narrow_experts();
 
 }  // namespace ashlar::evidence

@@ -26,6 +26,11 @@ void measure_rows(WatchedDevice& device, std::vector<KernelRow>& rows) {
   const auto add = [&](const std::string& kernel, const std::string& formula, int64_t read, int64_t written) {
     rows.push_back({kernel, problem, formula, read, written, device.take(kernel)});
   };
+  device.backend().dispatch_rows(
+      {.x = x.view(), .slots = slots.view(), .offsets = view_of(offsets), .rows = slot_rows.mut()}, device.stream());
+  const int64_t numbers = kSector * kN * kChoices;
+  add("dispatch_rows", "x a choice, slots; rows", kChoices * kBytes + numbers,
+      kChoices * kBytes + kSurplus * kCols * 2);
   device.backend().dispatch_rows({.x = x.view(),
                                   .slots = slots.view(),
                                   .offsets = view_of(offsets),
@@ -34,13 +39,24 @@ void measure_rows(WatchedDevice& device, std::vector<KernelRow>& rows) {
                                   .rows = slot_rows.mut(),
                                   .dots = dots.mut()},
                                  device.stream());
-  const int64_t numbers = kSector * kN * kChoices;
   add("dispatch_rows", "x and others a choice, slots, weights; rows, dots", 2 * kChoices * kBytes + 2 * numbers,
       kChoices * kBytes + kSurplus * kCols * 2 + numbers);
   device.backend().combine_rows(
       {.rows = slot_rows.view(), .slots = slots.view(), .weights = weights.view(), .y = y.mut()}, device.stream());
   constexpr int64_t kWarps = kCols / 256;  // of a row
   add("combine_rows", "rows a choice, slots and weights a warp; y", kChoices * kBytes + 2 * kWarps * numbers, kBytes);
+  device.backend().combine_rows({.rows = slot_rows.view(),
+                                 .slots = slots.view(),
+                                 .others = x.view(),
+                                 .y = y.mut(),
+                                 .dots = dots.mut(),
+                                 .mode = GradMode::kAccumulate},
+                                device.stream());
+  const auto both = device.take();
+  rows.push_back({"combine_rows", problem, "y, rows a choice, slots a warp; y",
+                  (kChoices + 1) * kBytes + kWarps * numbers, kBytes, both.at("combine_rows")});
+  rows.push_back({"combine_dots", problem, "others and rows a choice, slots; dots", 2 * kChoices * kBytes + numbers,
+                  numbers, both.at("combine_dots")});
 }
 
 void measure_products(WatchedDevice& device, std::vector<KernelRow>& rows) {

@@ -19,6 +19,7 @@ struct KernelRow {
   std::string formula;            ///< in words
   int64_t read = 0, written = 0;  ///< bytes, by the formula
   Measured measured;
+  bool scattered = false;  ///< asks for single numbers here and there: sectors and banks are as chance has them
 
   double read_ratio() const;
   double write_ratio() const;
@@ -28,6 +29,8 @@ struct KernelRow {
 std::vector<KernelRow> measure_row_kernels();
 /// Attention in bf16 with two query heads on a KV head, for heads of 64 and 128.
 std::vector<KernelRow> measure_attention();
+/// Choices of experts, their gradient, balance, sorting by expert.
+std::vector<KernelRow> measure_routers();
 /// Rows to experts and back, grouped products.
 std::vector<KernelRow> measure_experts();
 

@@ -1,6 +1,7 @@
 #include "tests/evidence/roofline.h"
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "parallel/model/flops.h"
@@ -48,15 +49,14 @@ model::ModelConfig gpt2() {
   return c;
 }
 
-/// Forward and both gradients of a product of `tokens` rows, k terms and m columns: over k, over m, over the tokens.
+}  // namespace
+
 double seconds_of_product(double tokens, double k, double m, const Rates& rates) {
   const double flops = 2 * tokens * k * m;
   double seconds = 0;
   for (const double terms : {k, m, tokens}) seconds += flops * (terms + rates.products_half_k) / terms / rates.products;
   return seconds;
 }
-
-}  // namespace
 
 Rates own_attention() {
   // FA2 on an H100 at T 1024, causal: forward 229 and 260, forward and backward together 192 and 221.
@@ -82,6 +82,22 @@ std::vector<Shape> shapes() {
           {.name = "Qwen2.5 7B", .model = qwen(3584, 28, 4, 18944, 28, false), .rival = 13.86e3}};
 }
 
+std::map<std::string, double> expert_bytes_of_a_token(const model::ModelConfig& c) {
+  const auto C = static_cast<double>(c.d_model), E = static_cast<double>(c.moe.experts);
+  const auto k = static_cast<double>(c.moe.top_k);
+  constexpr double kSectorBytes = kSector, kWide = 4;
+  const double number = k * kSectorBytes, warps = std::ceil(C / 256);  // a sector for each choice; warps of a row
+  std::map<std::string, double> bytes;
+  // The router reads x in fp32, a copy in forward and one for the gradient of its weights; its dx is copied and added.
+  bytes["copy"] = 3 * C * (kElement + kWide) + 3 * C * kElement;
+  bytes["route_forward"] = kWide * E + 3 * std::min(number, kWide * E) + 2 * std::max(kSectorBytes, kWide * k);
+  bytes["route_backward"] = 7 * kWide * E + 6 * number;
+  bytes["router_partials"] = 4 * kWide * E + kWide * k + (2 * E + 2) * 8 / 32;
+  bytes["dispatch_rows"] = k * 2 * C * kElement + number + k * 3 * C * kElement + 3 * number;
+  bytes["combine_rows"] = 2 * (k + 1) * C * kElement + 3 * warps * number;
+  return bytes;
+}
+
 std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c) {
   const auto C = static_cast<double>(c.d_model), Q = static_cast<double>(c.q_width());
   const auto KV = static_cast<double>(c.kv_width()), F = static_cast<double>(c.d_ff);
@@ -96,8 +112,20 @@ std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c
   bytes["residual_forward"] = (serial ? 3 : 4) * C * kElement;
   bytes["norm_backward"] = norms * (4 * C * kElement + 2 * statistics);
   if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * kElement + dims * 4 * 2 + kSector);
-  if (c.ffn.gated) bytes["activation_forward"] = 3 * F * kElement;
-  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * F * kElement;
+  const bool experts = c.moe.experts > 0;
+  const double hidden = experts ? static_cast<double>(c.moe.top_k * c.moe.d_ff) : F;  // of all networks of a token
+  if (c.ffn.gated) bytes["activation_forward"] = 3 * hidden * kElement;
+  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * hidden * kElement;
+  if (c.qk_norm.kind == model::QkNorm::kHead) {
+    // Queries and keys in rows of a head each; values are copied beside them, and their gradient back.
+    const auto heads = static_cast<double>(c.n_heads + c.n_kv_heads);
+    bytes["norm_forward"] += 2 * (Q + KV) * kElement + heads * statistics;
+    bytes["norm_backward"] += 3 * (Q + KV) * kElement + 2 * heads * statistics;
+    bytes["copy"] += 4 * KV * kElement;
+  }
+  if (experts) {
+    for (const auto& [kernel, of_experts] : expert_bytes_of_a_token(c)) bytes[kernel] += of_experts;
+  }
   const double ffn_in = (c.ffn.gated ? 2 : 1) * F;
   const bool fused = !serial && c.block.parallel_norms == 1;  // one product in, with one bias
   const double biases_in = fused ? (c.bias.qkv || c.bias.ffn ? Q + 2 * KV + ffn_in : 0)
