@@ -9,9 +9,7 @@
 namespace ashlar::evidence {
 namespace {
 
-constexpr double kElement = 2, kWide = 4;  // bytes
-constexpr double kTile = 128;              // rows of a tile of grouped products
-constexpr int64_t kLaunchesBesideBlocks = 20;
+constexpr double kTileRows = 128;           // of a tile of grouped products
 constexpr int64_t kLaunchesOfExchange = 8;  // counts, four times rows, twice their order on both sides
 
 /// A run's sizes on one rank, in a layer and micro-batch.
@@ -59,7 +57,7 @@ Times products_of_attention(const Sizes& s, const ExpertRates& r) {
 }
 
 /// A group ends in a tile that is half empty on average.
-double padded_rows(const Sizes& s) { return s.rows + s.groups * kTile / 2; }
+double padded_rows(const Sizes& s) { return s.rows + s.groups * kTileRows / 2; }
 
 Times products_of_experts(const Sizes& s, const ExpertRates& r) {
   const double half = r.rates.products_half_k, group = s.rows / s.groups;

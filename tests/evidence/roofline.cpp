@@ -11,9 +11,6 @@
 namespace ashlar::evidence {
 namespace {
 
-constexpr double kElement = 2;                 // bytes
-constexpr int64_t kLaunchesBesideBlocks = 20;  // embedding, head, loss in chunks, norm and update: counted, rounded up
-
 int by_head_dim(const model::ModelConfig& c) { return c.head_dim <= 64 ? 0 : 1; }
 
 model::ModelConfig qwen(int64_t width, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t layers, bool tied) {
@@ -85,7 +82,7 @@ std::vector<Shape> shapes() {
 std::map<std::string, double> expert_bytes_of_a_token(const model::ModelConfig& c) {
   const auto C = static_cast<double>(c.d_model), E = static_cast<double>(c.moe.experts);
   const auto k = static_cast<double>(c.moe.top_k);
-  constexpr double kSectorBytes = kSector, kWide = 4;
+  constexpr double kSectorBytes = kSector;
   const double number = k * kSectorBytes, warps = std::ceil(C / 256);  // a sector for each choice; warps of a row
   std::map<std::string, double> bytes;
   // The router reads x in fp32, a copy in forward and one for the gradient of its weights; its dx is copied and added.

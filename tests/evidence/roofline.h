@@ -9,6 +9,10 @@
 
 namespace ashlar::evidence {
 
+inline constexpr double kElement = 2, kWide = 4;  ///< bytes of an element in bf16 and in fp32
+/// Launches of a step beside those of blocks: embedding, head, loss in chunks, norm and update; counted, rounded up.
+inline constexpr int64_t kLaunchesBesideBlocks = 20;
+
 /// Rates that a prediction rests on: of an H100 SXM, as others have measured them (where: at the head of SPEED.md).
 struct Rates {
   std::string name;

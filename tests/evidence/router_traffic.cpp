@@ -15,14 +15,14 @@ using test::DeviceStruct;
 using test::HostMatrix;
 using test::random_matrix;
 
-constexpr int64_t kN = 768, kE = 128, kChoices = 8, kT = 256, kSequences = kN / kT;
+constexpr int64_t kN = 768, kE = 128, kChoices = 8, kSequenceRows = 256, kSequences = kN / kSequenceRows;
 constexpr int64_t kLogits = kN * kE * 4, kNumbers = kN * kChoices * 4;  // bytes
 constexpr int64_t kScattered = kN * kChoices * kSector;                 // a sector for each choice
 
-struct Table {
+struct RouterTable {
   WatchedDevice device;
   std::vector<KernelRow> rows;
-  std::string problem = str_cat("N ", kN, ", E ", kE, ", k ", kChoices, ", T ", kT);
+  std::string problem = str_cat("N ", kN, ", E ", kE, ", k ", kChoices, ", T ", kSequenceRows);
 
   void add(const std::string& kernel, const std::string& formula, int64_t read, int64_t written,
            const std::map<std::string, Measured>& measured, bool scattered = false) {
@@ -36,7 +36,7 @@ struct Routed {
   HostMatrix choices{DType::kInt32, kN, kChoices}, weights{DType::kFloat32, kN, kChoices};
 };
 
-void measure_route(Table& table, Routed& r) {
+void measure_route(RouterTable& table, Routed& r) {
   Backend& backend = table.device.backend();
   Stream& stream = table.device.stream();
   const RouterRule rule{.renormalize = true};
@@ -54,7 +54,7 @@ void measure_route(Table& table, Routed& r) {
                           .balance = balance.view(),
                           .dlogits = dlogits.mut(),
                           .scalars = scalars.view(),
-                          .balance_rows = kT,
+                          .balance_rows = kSequenceRows,
                           .rule = rule},
                          stream);
   table.add("route_backward",
@@ -62,7 +62,7 @@ void measure_route(Table& table, Routed& r) {
             6 * kLogits + 5 * kScattered, kLogits + kScattered, table.device.take(), true);
 }
 
-void measure_balance(Table& table, const Routed& r) {
+void measure_balance(RouterTable& table, const Routed& r) {
   Backend& backend = table.device.backend();
   Stream& stream = table.device.stream();
   HostMatrix counts(DType::kFloat64, kSequences, kE), scores(DType::kFloat64, kSequences, kE);
@@ -77,10 +77,10 @@ void measure_balance(Table& table, const Routed& r) {
                              .lse_squares = lse_squares.mut(),
                              .entropy = entropy.mut(),
                              .all_counts = all_counts.mut(),
-                             .sequence_rows = kT},
+                             .sequence_rows = kSequenceRows},
                             stream);
   const auto statistics = table.device.take();
-  constexpr int64_t kBlocks = kSequences * ((kT + 31) / 32), kSums = kBlocks * (2 * kE + 2) * 8;
+  constexpr int64_t kBlocks = kSequences * ((kSequenceRows + 31) / 32), kSums = kBlocks * (2 * kE + 2) * 8;
   table.add("router_partials", "logits four times, choices; sums of 32 rows, four sectors cut", 4 * kLogits + kNumbers,
             kSums + 4 * kBlocks * kSector, statistics);
   // A thread adds two columns, and writes each with an instruction of its own.
@@ -112,7 +112,7 @@ void measure_balance(Table& table, const Routed& r) {
             3 * kE * 8 + kE * 4 + 8 * kSector, 2 * kE * 4, table.device.take());
 }
 
-void measure_sort(Table& table, const Routed& r) {
+void measure_sort(RouterTable& table, const Routed& r) {
   HostMatrix offsets(DType::kInt32, 1, kE + 1), slots(DType::kInt32, kN, kChoices);
   table.device.backend().sort_choices(
       {.choices = r.choices.view(), .offsets = offsets.mut(), .slots = slots.mut(), .first_expert = 0},
@@ -129,7 +129,7 @@ void measure_sort(Table& table, const Routed& r) {
 }  // namespace
 
 std::vector<KernelRow> measure_routers() {
-  Table table;
+  RouterTable table;
   Routed routed;
   measure_route(table, routed);
   measure_balance(table, routed);
