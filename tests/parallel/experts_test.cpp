@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 #include "tests/parallel/model_fixture.h"
@@ -312,6 +313,43 @@ INSTANTIATE_TEST_SUITE_P(Experts, ExpertObjective,
                                            ObjectiveCase{RouterScore::kSigmoid, Balance::kSequence},
                                            ObjectiveCase{RouterScore::kSoftmax, Balance::kPrevious},
                                            ObjectiveCase{RouterScore::kSigmoid, Balance::kPrevious}));
+
+TEST(Experts, BeginWithValuesOfTheirOwn) {
+  const TinyModel m(config_with({.experts = 5, .top_k = 2, .d_ff = 6}), DType::kFloat64, 2, 7);
+  std::map<Row, std::string> seen;
+  for (const auto& ref : m.store().sharded_tensors()) {
+    const std::string& name = ref.tensor->name;
+    if (name.find(".experts.") == name.npos) continue;
+    const auto [at, is_new] = seen.emplace(m.values(name), name);
+    EXPECT_TRUE(is_new) << name << " begins as " << at->second;
+  }
+  EXPECT_EQ(seen.size(), 2U * 5 * 3);
+}
+
+// The second run of a recomputed block chooses nothing anew, whatever would choose otherwise by then.
+TEST(Experts, ARecomputationTakesTheChoicesOfTheFirstRun) {
+  const auto gradients_with = [](const Row& bias_in_backward) {
+    ModelConfig c = config_with({.experts = 5, .top_k = 2, .d_ff = 6, .selection_bias = true});
+    c.n_layers = 1;
+    TinyModel m(c, DType::kFloat64, 2, 7);
+    Tape tape(m.backend(), m.ctx().stream);
+    Ctx ctx = m.ctx();
+    ctx.tape = &tape;
+    ctx.recompute = Recompute::kBlock;
+    m.store().begin_step();
+    m.store().expert_counts().begin_step(ctx);
+    m.loss(ctx);
+    m.set("blocks.0.moe.router.selection_bias", bias_in_backward);
+    tape.backward();
+    Row all = m.host(m.store().expert_counts().values());
+    for (const char* name : {"moe.router.weight", "moe.experts.0.up.weight", "attn.v.weight"}) {
+      const Row of_one = m.gradient(str_cat("blocks.0.", name));
+      all.insert(all.end(), of_one.begin(), of_one.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(gradients_with({9, 0, 0, 5, 0}), gradients_with(Row(5, 0.0)));
+}
 
 // The balance loss is 1 if every sequence is balanced, and more if only all sequences together are.
 TEST(Experts, BalanceIsCountedBySequence) {
