@@ -24,6 +24,7 @@ class ExpertLayer {
   explicit ExpertLayer(const ModelConfig& config)
       : config_(config), model_(config, DType::kFloat64, 2, 7), x_(static_cast<size_t>(kRows * config.d_model)) {
     if (config.moe.expert_scale) model_.set("blocks.0.moe.expert_scale", {1.5, -0.25, 0.5, 2, 0});
+    if (config.moe.router_norm) testing::scale(model_, "blocks.0.moe.router.scale", -3, 0, 5);
     for (size_t i = 0; i < x_.size(); ++i) x_[i] = 2 * Philox::uniform(Philox::block(3, 1, i)[0]) - 1;
   }
   static constexpr int64_t kRows = 14;
@@ -52,12 +53,21 @@ class ExpertLayer {
     }
     return product(name + ".down", h);
   }
+  /// What the router reads.
+  Row router_input(const Row& x) const {
+    if (!config_.moe.router_norm) return x;
+    Row y = model_.values("blocks.0.moe.router.scale");
+    const auto width = static_cast<double>(x.size());
+    const double square = std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / width;
+    for (size_t i = 0; i < y.size(); ++i) y[i] *= x[i] / std::sqrt((square + config_.norm.variant.eps) * width);
+    return y;
+  }
   /// The selection bias, which changes the choice of most rows.
   double bias(int64_t e) const { return config_.moe.selection_bias ? 0.5 * static_cast<double>(3 * e % 5) : 0; }
   /// The choices and weights of a row.
   std::vector<std::pair<int64_t, double>> choices(const Row& x) const {
     const model::MoeConfig& m = config_.moe;
-    const Row logits = product("router", x);
+    const Row logits = product("router", router_input(x));
     Row scores(logits.size());
     for (size_t e = 0; e < logits.size(); ++e)
       scores[e] = m.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-logits[e])) : std::exp(logits[e]);
@@ -122,8 +132,9 @@ class ExpertLayer {
     const model::BatchView batch{.B = 2, .T = 7};
     const model::LayerTables tables;
     const ScoreChange scores;
-    const model::Rows of{.batch = batch, .tables = tables, .scores = scores};
-    return model_.host(branch.forward(ctx, {.value = rows}, of, tp).value);
+    const Var x{.value = rows};
+    const model::Rows of{.batch = batch, .tables = tables, .scores = scores, .stream = &x};
+    return model_.host(branch.forward(ctx, x, of, tp).value);
   }
 
  private:
@@ -166,6 +177,8 @@ TEST(Experts, AreWeightedNetworks) {
   c.ffn = {Activation::kSilu, false};
   expect_formula(c);
   c.moe.expert_scale = true;
+  expect_formula(c);
+  c.moe.router_norm = true;
   expect_formula(c);
 }
 
