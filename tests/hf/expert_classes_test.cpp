@@ -186,6 +186,62 @@ TEST(ExpertClasses, OtherValuesAndDefaults) {
   EXPECT_NO_THROW(read_golden("gpt_oss", {{"experts_per_token", 2}, {"initial_context_length", 4096}}));
 }
 
+// The values of classes for keys that a config.json lacks.
+TEST(ExpertClasses, DefaultsOfEachClass) {
+  const auto without = [](const char* folder, std::initializer_list<const char*> keys) {
+    json changes = {{"num_hidden_layers", 6}};
+    for (const char* key : keys) changes[str_cat("-", key)] = 0;
+    return read_golden(folder, changes).model;
+  };
+  MoeConfig v3 = experts_of({.experts = 256,
+                             .top_k = 8,
+                             .d_ff = 2048,
+                             .first_layer = 3,
+                             .shared_d_ff = 2048,
+                             .score = RouterScore::kSigmoid,
+                             .renormalize = true,
+                             .sum_eps = 1e-20,
+                             .scale = 2.5,
+                             .groups = 8,
+                             .top_groups = 4,
+                             .selection_bias = true});
+  const ModelConfig deepseek =
+      without("deepseek_v3", {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
+                              "first_k_dense_replace", "n_group", "topk_group", "norm_topk_prob",
+                              "routed_scaling_factor", "rope_interleave"});
+  EXPECT_EQ(deepseek.moe, v3);
+  EXPECT_EQ(deepseek.rope.style, RopeStyle::kInterleaved);
+  const ModelConfig glm =
+      without("glm4_moe", {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
+                           "first_k_dense_replace", "n_group", "topk_group", "norm_topk_prob", "routed_scaling_factor",
+                           "use_qk_norm", "partial_rotary_factor", "attention_bias"});
+  v3.experts = 128;
+  v3.d_ff = v3.shared_d_ff = 1408;
+  v3.first_layer = 1;
+  v3.scale = 1;
+  v3.groups = v3.top_groups = 1;
+  EXPECT_EQ(glm.moe, v3);
+  EXPECT_EQ(glm.qk_norm.kind, model::QkNorm::kNone);
+  EXPECT_EQ(glm.rope.dims, 4) << "half of a head";
+  EXPECT_EQ(glm.bias, model::BiasConfig{});
+  EXPECT_EQ(
+      without("ernie4_5_moe", {"moe_num_experts", "moe_k", "moe_intermediate_size", "moe_num_shared_experts",
+                               "moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval", "moe_norm_min"})
+          .moe,
+      experts_of({.experts = 64,
+                  .top_k = 6,
+                  .d_ff = 1536,
+                  .first_layer = 1,
+                  .shared_d_ff = 3072,
+                  .sum_floor = 1e-12,
+                  .selection_bias = true}));
+  EXPECT_EQ(read_golden("gemma4_moe", {{"-enable_moe_block", 0}}).model.moe.experts, 0);
+  const json shared =
+      testing::changed(testing::golden_config("granitemoe"),
+                       {{"model_type", "granitemoeshared"}, {"architectures", {"GraniteMoeSharedForCausalLM"}}});
+  EXPECT_EQ(parse_hf_config(shared.dump(), "granitemoeshared").model.moe.shared_d_ff, 1024);
+}
+
 TEST(ExpertClasses, LayersOfLlama4) {
   const auto read = [](const json& changes) { return read_golden("llama4_text", changes).model; };
   EXPECT_EQ(read({{"-moe_layers", 0}}).moe.every, 2) << "by its step";
@@ -345,7 +401,8 @@ TEST(ExpertClasses, RefusedByTheKey) {
   expect("glm4_moe", {{"n_group", 4}, {"topk_group", 1}}, "moe.groups = 4");
   expect("ernie4_5_moe", {{"use_bias", true}}, "use_bias");
   expect("ernie4_5_moe", {{"moe_layer_start_index", -1}}, "moe_layer_start_index");
-  expect("gemma4_moe", {{"-top_k_experts", 0}}, "enable_moe_block = true: expected the sizes num_experts");
+  for (const char* size : {"-num_experts", "-top_k_experts", "-moe_intermediate_size"})
+    expect("gemma4_moe", {{size, 0}}, "enable_moe_block = true: expected the sizes num_experts");
   expect("gpt_oss", {{"swiglu_alpha", 1.5}}, "swiglu_alpha");
   expect("gpt_oss", {{"experts_per_token", 4}}, "experts_per_token");
   expect("gpt_oss", {{"rope_scaling", nullptr}}, "rope_scaling = null");
