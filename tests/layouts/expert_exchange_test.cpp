@@ -20,12 +20,12 @@
 namespace ashlar::testing {
 namespace {
 
-constexpr int64_t kMicroBatches = 2, kLayers = 2;
+constexpr int64_t kBatches = 2, kExpertLayers = 2;
 
 model::ModelConfig config_with_experts(int64_t shared_d_ff) {
   model::ModelConfig config = config_of(
       {.n_kv_heads = 2, .moe = {.experts = 8, .top_k = 2, .d_ff = 8, .shared_d_ff = shared_d_ff, .z_coef = 0.1}});
-  config.n_layers = kLayers;
+  config.n_layers = kExpertLayers;
   return config;
 }
 
@@ -58,9 +58,9 @@ std::string order_of_a_step(Recompute recompute, int64_t shared_d_ff) {
   training::Engine engine(device, *stream, mesh, options_of(config, recompute));
   engine.initialize();
   const Tokens tokens(engine.ctx(), config, all->rank());
-  const std::vector<pipeline::MicroBatch> batches(kMicroBatches, tokens.batch);
-  const training::StepCounts counts{.tokens = all->size() * kMicroBatches * kT,
-                                    .valid_targets = all->size() * kMicroBatches * tokens.batch.valid_targets};
+  const std::vector<pipeline::MicroBatch> batches(kBatches, tokens.batch);
+  const training::StepCounts counts{.tokens = all->size() * kBatches * kT,
+                                    .valid_targets = all->size() * kBatches * tokens.batch.valid_targets};
   engine.backward(batches, 0, counts);
 
   comm::Communicator& group = mesh.group(Axis::kExpert);
@@ -90,9 +90,9 @@ std::string order_of_a_step(Recompute recompute, int64_t shared_d_ff) {
 /// Of `micro_batches` that each go forward and backward through all layers, the waits at the end of the step aside.
 std::string step_of(const std::string& forward, const std::string& backward) {
   std::string order;
-  for (int64_t i = 0; i < kMicroBatches; ++i)
+  for (int64_t i = 0; i < kBatches; ++i)
     for (const std::string* const pass : {&forward, &backward})
-      for (int64_t layer = 0; layer < kLayers; ++layer) order += (order.empty() ? "" : " ") + *pass;
+      for (int64_t layer = 0; layer < kExpertLayers; ++layer) order += (order.empty() ? "" : " ") + *pass;
   return order;
 }
 
@@ -138,7 +138,7 @@ Crossing crossing_of_a_step(Recompute recompute) {
   const auto share = std::ranges::find(result.layers, "moe_crossing", &std::pair<std::string, double>::first);
   EXPECT_NE(share, result.layers.end());
   if (share != result.layers.end())
-    crossing.rows = share->second * static_cast<double>(world.size() * kT * config.moe.top_k * kLayers);
+    crossing.rows = share->second * static_cast<double>(world.size() * kT * config.moe.top_k * kExpertLayers);
   return crossing;
 }
 
