@@ -48,8 +48,8 @@ class ImportedModel {
   /// Sets mappings_: of the forms in which experts may be stored, takes the one of which the files have the most
   /// tensors. Returns the names of tensors that hold experts in the other forms.
   std::set<std::string> map_tensors();
-  /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names, and after
-  /// text_prefix_.
+  /// Returns a name of a mapping as the files have it: without the family's prefix if they have no such names, and
+  /// after text_prefix_.
   std::string name_in_files(const std::string& name) const;
   /// Returns the names of unexpected tensors: they are neither parameters of the model nor of a
   /// kind that an import leaves out (buffers, image encoder, blocks that predict further tokens). Adds a note with the

@@ -13,10 +13,10 @@
 namespace ashlar::training {
 
 /// A file to which a run appends: each entry is written by system calls before `append` returns.
-///   A write error (e.g. a full disk) does not end a run, since checkpoints may still be saved. Entries are then held in
-/// memory, up to kMostHeldBytes, and each later append tries again to write them. A warning is logged when entries are
-/// first held, and a line of information when all held entries are written. Entries are lost if the memory is full or
-/// the run ends before they are written; a warning then gives their number.
+///   A write error (e.g. a full disk) does not end a run, since checkpoints may still be saved. Entries are then held
+/// in memory, up to kMostHeldBytes, and each later append tries again to write them. A warning is logged when entries
+/// are first held, and a line of information when all held entries are written. Entries are lost if the memory is full
+/// or the run ends before they are written; a warning then gives their number.
 class HeldFile {
  public:
   static constexpr size_t kMostHeldBytes = size_t{16} << 20;

@@ -10,8 +10,9 @@
 
 namespace ashlar::training {
 
-/// Writes `train.log`: every line of rank 0's log with its time (UTC), from the start of the program, and the error that
-/// ends a run. A run that resumes appends. While an object exists, it copies the lines of `log`, which must outlive it.
+/// Writes `train.log`: every line of rank 0's log with its time (UTC), from the start of the program, and the error
+/// that ends a run. A run that resumes appends. While an object exists, it copies the lines of `log`, which must
+/// outlive it.
 class LogFile final : public MetricSink {
  public:
   /// `check` is called before each line, which is left out if it throws: another process owns the file then.

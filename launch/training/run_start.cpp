@@ -114,8 +114,8 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
   start.reader = std::make_unique<data::Prefetcher>(std::move(stream));
 }
 
-/// With --restart, first sets the old run directory aside. Then writes config.toml and opens the files of the sinks. Called by
-/// rank 0.
+/// With --restart, first sets the old run directory aside. Then writes config.toml and opens the files of the sinks.
+/// Called by rank 0.
 void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));

@@ -32,7 +32,8 @@ struct RunStart {
 
 /// The start part of a trainer, after device and model are created (Run). Loads the newest valid checkpoint, else
 /// run.init_from, else initializes; reserves memory for snapshots; opens the readers. Only after all of this has
-/// succeeded, writes config.toml and opens metrics.jsonl and the event file. Moves the datasets out of `args`. Called by all ranks.
+/// succeeded, writes config.toml and opens the files of the sinks. Moves the datasets out of `args`. Called by all
+/// ranks.
 RunStart start_run(Run& run, Saving& saving, TrainerArgs& args);
 
 }  // namespace ashlar::training

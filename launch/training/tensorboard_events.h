@@ -7,10 +7,10 @@
 
 namespace ashlar::training {
 
-// Records of TensorBoard's event files. A record is a protocol buffer `Event` in the TFRecord framing: length (8 bytes),
-// masked CRC-32C of the length, payload, masked CRC-32C of the payload, all little-endian.
-// Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h. `time` is in seconds
+// Records of TensorBoard's event files. A record is a protocol buffer `Event` in the TFRecord framing: length (8
+// bytes), masked CRC-32C of the length, payload, masked CRC-32C of the payload, all little-endian. `time` is in seconds
 // since 1970.
+// Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h.
 
 struct Scalar {
   std::string tag;

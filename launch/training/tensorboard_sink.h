@@ -12,10 +12,10 @@
 
 namespace ashlar::training {
 
-/// Writes an event file that TensorBoard shows while the run goes on (`tensorboard --logdir` of the folder of runs). Each
-/// start of a run has a file of its own, `events.out.tfevents.SECONDS.HOST.PID`, whose name comes after those of earlier
-/// starts. A run that resumes marks its first step, from which TensorBoard drops what earlier files have. Does not check
-/// who owns the directory: MetricsFile, the sink before, does.
+/// Writes an event file that TensorBoard shows while the run goes on (`tensorboard --logdir` of the folder of runs).
+/// Each start of a run has a file of its own, `events.out.tfevents.SECONDS.HOST.PID`, whose name comes after those of
+/// earlier starts. A run that resumes marks its first step, from which TensorBoard drops what earlier files have. Does
+/// not check who owns the directory: MetricsFile, the sink before, does.
 ///
 ///   train/...          a step: loss, grad_norm, lr, tokens, clip_scale, ..., and the metrics of layers
 ///   speed/..., gpu/... a step: times, rates, memory

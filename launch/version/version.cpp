@@ -1,6 +1,7 @@
 #include "launch/version/version.h"
 
-#include "ashlar_commit.h"  // ASHLAR_COMMIT, written by commit.cmake
+#include <ashlar_commit.h>  // ASHLAR_COMMIT, written by commit.cmake
+
 #include "core/base/strings.h"
 
 namespace ashlar::launch {

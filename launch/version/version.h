@@ -7,7 +7,7 @@ namespace ashlar::launch {
 
 /// Version of this program, e.g. 0.1.0.
 std::string_view version();
-/// Commit of the source, with "+changes" if files under version control were changed; "unknown" if the build had no git.
+/// Commit of the source, with "+changes" if files under version control differ; "unknown" if the build had no git.
 std::string_view commit();
 /// Compilers of this program with their versions.
 std::string_view compilers();

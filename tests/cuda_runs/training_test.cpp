@@ -93,8 +93,8 @@ TEST(CudaTraining, OnTwoRanksWithoutNcclGoesThroughHostMemory) {
 
 TEST(CudaTraining, TellsClockPowerAndThrottlingBesideTheRates) {
   const StandInRun runs;
-  const ShellResult r =
-      runs.train("train.steps=1 checkpoint.every=0 log.line=full run.dir=r", "", "ASHLAR_STAND_IN_NVML='1410 650400 4'");
+  const ShellResult r = runs.train("train.steps=1 checkpoint.every=0 log.line=full run.dir=r", "",
+                                   "ASHLAR_STAND_IN_NVML='1410 650400 4'");
   ASSERT_EQ(r.code, 0) << r.out << r.err;
   EXPECT_THAT(r.out, ContainsRegex("step 1/1 .* tok/s .* gpu [0-9.]+ MB  1410 MHz  650 W  limited by power cap"));
   EXPECT_EQ(runs.run().metric("r", "gpu_mhz"), std::vector<double>{1410});

@@ -1,5 +1,5 @@
-// Event files of TensorBoard, read by a reader of protocol buffers that shares nothing with the writer. That TensorBoard
-// itself reads them is shown in launch/RESULTS.md.
+// Event files of TensorBoard, read by a reader of protocol buffers that shares nothing with the writer. What
+// TensorBoard itself reads stands in launch/RESULTS.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

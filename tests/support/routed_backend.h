@@ -48,9 +48,9 @@ class RoutedBackend final : public Backend {
   }
 
  private:
-#define ASHLAR_PASS_ON(name, Args)                          \
-  void launch(const Args& args, Stream& stream) override {  \
-    pass_on(                                                \
+#define ASHLAR_PASS_ON(name, Args)                         \
+  void launch(const Args& args, Stream& stream) override { \
+    pass_on(                                               \
         args, [&] { inner_.name(args, stream); }, stream); \
   }
   ASHLAR_KERNELS(ASHLAR_PASS_ON)
