@@ -16,7 +16,7 @@ namespace ashlar::training {
 ///
 ///   start, resume   step, version, commit, compilers, ranks, device, dtype; resume: changes (texts), of configuration
 ///                   and data
-///   save            step, ms
+///   save            step, ms; the last save, which the end implies, has no line
 ///   warning, note   text
 ///   end             step, steps; signal if one ended the run
 ///   error           step, code (exit code), text. A rank that is killed, or that fails alone, leaves no such line.
