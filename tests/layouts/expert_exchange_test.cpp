@@ -128,6 +128,7 @@ Crossing crossing_of_a_step(Recompute recompute) {
   const auto stream = backend->make_stream();
   training::Engine engine(*backend, *stream, mesh, options_of(config, recompute));
   engine.initialize();
+  engine.wait_param_sync();  // its messages are not of the step
   const Tokens tokens(engine.ctx(), config, world.rank());
   const comm::Traffic& traffic = world.engine()->data_traffic();
   const int64_t before = traffic.bytes;

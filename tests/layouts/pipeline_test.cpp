@@ -50,11 +50,11 @@ class PipelineGradients : public ::testing::TestWithParam<PipelineCase> {
   }
 };
 
-// Each schedule meets every layout, with models and dtypes that rotate; the long form takes the full product. Eight
-// ranks have twelve layouts, each of which costs eight times one rank's numbers.
+// Each schedule meets every layout, with models and dtypes that rotate; the long form takes the full product. Four
+// ranks have eight layouts and eight ranks twelve, each of which costs as many times one rank's numbers.
 TEST_P(PipelineGradients, AreThoseOfOneRank) {
   const int ranks = bootstrap().world().size();
-  const int64_t turns = ranks < 8 ? kMostTurns / 2 : kMostTurns;
+  const int64_t turns = ranks < 4 ? kMostTurns / 2 : kMostTurns;
   int64_t layout = 0;
   const auto chosen = [&] { return long_form() || layout++ % turns == GetParam().turn % turns; };
   for (int64_t pipeline = 1; pipeline <= ranks; ++pipeline) {
