@@ -8,62 +8,42 @@
 
 namespace ashlar::training {
 
-namespace {
-
-nlohmann::ordered_json row_of(std::string_view event, double time) { return {{"time", time}, {"event", event}}; }
-
-/// Texts of the system, such as paths, may have bytes that are not UTF-8; JSON gets a replacement character for each.
-std::string line_of(const nlohmann::ordered_json& row) {
-  return row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace
-
 EventsFile::EventsFile(const std::filesystem::path& path, Log& log, std::function<void()> check,
                        std::function<double()> clock)
     : clock_(std::move(clock)),
       file_({.path = path, .where = "events", .entries = "lines", .log = log, .check = std::move(check)}) {}
 
+void EventsFile::append(std::string_view event, const nlohmann::ordered_json& fields) {
+  nlohmann::ordered_json row = {{"time", clock_()}, {"event", event}};
+  row.update(fields);
+  // Texts of the system, such as paths, may have bytes that are not UTF-8; JSON gets a replacement character for each.
+  file_.append(row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
 void EventsFile::start(const StartEvent& e) {
-  auto row = row_of(e.step > 0 ? "resume" : "start", clock_());
-  row["step"] = e.step;
-  row["version"] = launch::version();
-  row["commit"] = launch::commit();
-  row["compilers"] = launch::compilers();
-  row["ranks"] = e.ranks;
-  row["device"] = std::string(name_of(e.config.run.device));
-  row["dtype"] = std::string(name_of(e.config.run.dtype));
-  if (!e.changes.empty()) row["changes"] = e.changes;
-  file_.append(line_of(row));
+  nlohmann::ordered_json fields = {{"step", e.step},
+                                   {"version", launch::version()},
+                                   {"commit", launch::commit()},
+                                   {"compilers", launch::compilers()},
+                                   {"ranks", e.ranks},
+                                   {"device", std::string(name_of(e.config.run.device))},
+                                   {"dtype", std::string(name_of(e.config.run.dtype))}};
+  if (!e.changes.empty()) fields["changes"] = e.changes;
+  append(e.step > 0 ? "resume" : "start", fields);
 }
 
-void EventsFile::save(const SaveEvent& e) {
-  auto row = row_of("save", clock_());
-  row["step"] = e.step;
-  row["ms"] = e.ms;
-  file_.append(line_of(row));
-}
+void EventsFile::save(const SaveEvent& e) { append("save", {{"step", e.step}, {"ms", e.ms}}); }
 
-void EventsFile::warning(const WarningEvent& e) {
-  auto row = row_of(is_note(e) ? "note" : "warning", clock_());
-  row["text"] = to_line(e);
-  file_.append(line_of(row));
-}
+void EventsFile::warning(const WarningEvent& e) { append(is_note(e) ? "note" : "warning", {{"text", to_line(e)}}); }
 
 void EventsFile::end(const EndEvent& e) {
-  auto row = row_of("end", clock_());
-  row["step"] = e.step;
-  row["steps"] = e.total_steps;
-  if (e.signal) row["signal"] = *e.signal;
-  file_.append(line_of(row));
+  nlohmann::ordered_json fields = {{"step", e.step}, {"steps", e.total_steps}};
+  if (e.signal) fields["signal"] = *e.signal;
+  append("end", fields);
 }
 
 void EventsFile::error(const ErrorEvent& e) {
-  auto row = row_of("error", clock_());
-  row["step"] = e.step;
-  row["code"] = static_cast<int>(e.code);
-  row["text"] = e.text;
-  file_.append(line_of(row));
+  append("error", {{"step", e.step}, {"code", static_cast<int>(e.code)}, {"text", e.text}});
 }
 
 }  // namespace ashlar::training

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "core/base/log.h"
@@ -33,6 +34,8 @@ class EventsFile final : public MetricSink {
   void error(const ErrorEvent& event) override;
 
  private:
+  void append(std::string_view event, const nlohmann::ordered_json& fields);
+
   std::function<double()> clock_;
   HeldFile file_;
 };
