@@ -10,17 +10,16 @@ namespace ashlar {
 
 void Log::write(std::string text, LineKind kind) {
   sink_(text, kind);
-  if (copied_ && !copy_) return;
-  Line line{.text = std::move(text), .kind = kind, .time = std::chrono::system_clock::now()};
+  Line line{.text = std::move(text), .time = std::chrono::system_clock::now()};
   if (copy_) return copy_(line);
-  if (kept_.size() < kKeptLines) kept_.push_back(std::move(line));
+  if (kept_ && kept_->size() < kKeptLines) kept_->push_back(std::move(line));
 }
 
 void Log::copy_to(CopySink sink) {
   copy_ = std::move(sink);
-  copied_ = true;
-  for (const Line& line : std::exchange(kept_, {}))
-    if (copy_) copy_(line);
+  const std::optional<std::vector<Line>> kept = std::exchange(kept_, std::nullopt);
+  if (!kept || !copy_) return;
+  for (const Line& line : *kept) copy_(line);
 }
 
 void Log::info(std::string_view text) { write(on_one_line(text), LineKind::kInfo); }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,6 @@ class Log {
 
   struct Line {
     std::string text;
-    LineKind kind = LineKind::kInfo;
     std::chrono::system_clock::time_point time;
   };
   using CopySink = std::function<void(const Line& line)>;
@@ -47,8 +47,7 @@ class Log {
 
   KindSink sink_;
   CopySink copy_;
-  bool copied_ = false;     ///< copy_to was called
-  std::vector<Line> kept_;  ///< until then
+  std::optional<std::vector<Line>> kept_ = std::vector<Line>();  ///< absent once copy_to was called
   std::vector<std::string> warnings_;
   std::vector<std::string> logged_once_;
 };
