@@ -1,6 +1,7 @@
 // A run that was saved on any mesh continues on any other: weights and moments equal to the bit, whoever holds them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -18,8 +19,22 @@ namespace {
 
 class CheckpointOnAnyMesh : public ::testing::TestWithParam<ModelCase> {};
 
-// Each pair of meshes meets one of the nine models; on eight ranks one pair in five does. The long form takes every
-// model with every pair, on eight ranks one model with every pair.
+constexpr int kRanksOfFewMeshes = 4;
+
+/// Which of a number of meshes a model is saved on, and which it is loaded on. `place`: of the model among all.
+struct MeshPairs {
+  size_t meshes, place;
+  bool few;  ///< few enough meshes for the models to meet each pair
+
+  bool saved_on(size_t from) const { return (few && long_form()) || from == place % meshes; }
+  bool loaded_on(size_t from, size_t to) const {
+    return saved_on(from) && (long_form() || (to + place / meshes) % (few ? 3 : 10) == 0);
+  }
+};
+
+// A model is saved on one mesh and loaded on a third of all; on eight ranks, where meshes are many, on a tenth. On up to
+// four ranks the models together meet each pair of meshes. The long form takes every model with every pair, on eight
+// ranks every pair with one model or two.
 TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const auto& [axes, dtype, turn] = GetParam();
   model::ModelConfig config = config_of(axes);
@@ -27,21 +42,15 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const bool interleaved = turn % 2 == 1;
   comm::ControlPlane& world = bootstrap().control();
   const std::vector<mesh::MeshShape> shapes = meshes(world.size());
-  const bool few = world.size() <= 4;
-  const size_t third = turn % 3, other_third = turn / 3 % 3;
-  const auto saved_on = [&](size_t from) {
-    return few ? long_form() || from % 3 == third : from % 9 == static_cast<size_t>(turn);
-  };
-  const auto loaded_on = [&](size_t from, size_t to) {
-    return saved_on(from) && (long_form() || (few ? to % 3 == other_third : (from + to) % 5 == third));
-  };
+  const MeshPairs pairs{
+      .meshes = shapes.size(), .place = static_cast<size_t>(turn), .few = world.size() <= kRanksOfFewMeshes};
   const SharedDir dir(world);
   const auto run_dir = [&](size_t from, int number) { return dir.path() / str_cat(from, "-", number); };
 
   // 1. saved on each mesh
   const int64_t elements = OnMesh(shapes.front(), config, dtype, {}).num_elements();  // on one rank
   for (size_t from = 0; from < shapes.size(); ++from) {
-    if (!saved_on(from)) continue;
+    if (!pairs.saved_on(from)) continue;
     SCOPED_TRACE("saved on " + name_of(shapes[from]));
     OnMesh a(shapes[from], config, dtype, {.interleaved = interleaved});
     EXPECT_EQ(a.num_elements(), elements);
@@ -62,7 +71,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   for (size_t to = 0; to < shapes.size(); ++to) {
     std::optional<OnMesh> b;
     for (size_t from = 0; from < shapes.size(); ++from) {
-      if (!loaded_on(from, to)) continue;
+      if (!pairs.loaded_on(from, to)) continue;
       SCOPED_TRACE("saved on " + name_of(shapes[from]) + ", loaded on " + name_of(shapes[to]));
       if (!b) b.emplace(shapes[to], config, dtype, OnMeshOptions{.interleaved = !interleaved});
       b->fill([](uint64_t, int64_t, int64_t) { return -77.0; });
@@ -84,7 +93,7 @@ TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   }
 }
 
-// Models rotate over pairs of meshes; each third of the meshes meets every dtype on either side.
+// Models rotate over pairs of meshes; models that are saved on one mesh have different dtypes.
 std::vector<ModelCase> checkpoint_cases() {
   constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
   std::vector<ModelCase> all;
@@ -93,6 +102,20 @@ std::vector<ModelCase> checkpoint_cases() {
     all.push_back({.axes = axes, .dtype = kDTypes[(turn + turn / 3) % 3], .turn = turn});
   }
   return all;
+}
+
+TEST(CheckpointMeshes, ModelsTogetherMeetEachPair) {
+  for (const int ranks : {2, 4}) {
+    const size_t n = meshes(ranks).size();
+    for (size_t pair = 0; pair < n * n; ++pair) {
+      const auto meets = [&](const ModelCase& model) {
+        return MeshPairs{.meshes = n, .place = static_cast<size_t>(model.turn), .few = true}.loaded_on(pair / n,
+                                                                                                       pair % n);
+      };
+      const std::vector<ModelCase> all = checkpoint_cases();
+      EXPECT_TRUE(std::ranges::any_of(all, meets)) << ranks << " ranks, meshes " << pair / n << " and " << pair % n;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CheckpointOnAnyMesh, ::testing::ValuesIn(checkpoint_cases()),
