@@ -190,9 +190,9 @@ void add_scaling_errors(const ModelConfig& c, std::vector<std::string>& errors) 
   if (has_factor && r.scaling != RopeScaling::kLinear && r.original_positions < 2)
     add("rope.original_positions = ", r.original_positions, ": expected 2 or more ", kind,
         "; give the context length before scaling");
-  if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor > r.low_freq_factor && r.low_freq_factor > 0))
+  if (r.scaling == RopeScaling::kLlama3 && !(r.high_freq_factor >= r.low_freq_factor && r.low_freq_factor > 0))
     add("rope.high_freq_factor = ", r.high_freq_factor, ", rope.low_freq_factor = ", r.low_freq_factor,
-        ": expected rope.high_freq_factor > rope.low_freq_factor > 0; 4 and 1 are usual");
+        ": expected rope.high_freq_factor >= rope.low_freq_factor > 0; 4 and 1 are usual");
   if (r.scaling == RopeScaling::kYarn && !(r.beta_fast > r.beta_slow && r.beta_slow > 0))
     add("rope.beta_fast = ", r.beta_fast, ", rope.beta_slow = ", r.beta_slow,
         ": expected rope.beta_fast > rope.beta_slow > 0; 32 and 1 are usual");

@@ -9,7 +9,7 @@ namespace {
 
 double llama3(const RopeConfig& c, double f) {
   const double wavelength = 2 * std::numbers::pi / f, original = static_cast<double>(c.original_positions);
-  if (wavelength < original / c.high_freq_factor) return f;
+  if (wavelength <= original / c.high_freq_factor) return f;  // no blend where both factors are equal
   if (wavelength > original / c.low_freq_factor) return f / c.factor;
   const double s = (original / wavelength - c.low_freq_factor) / (c.high_freq_factor - c.low_freq_factor);
   return (1 - s) * f / c.factor + s * f;

@@ -29,7 +29,7 @@ ModelConfig with_canonical_rope(ModelConfig config);
 /// Returns the angle per position of each of the turned / 2 pairs of columns. With r = dims, pair m < r/2 has f = f_m =
 /// base^(-2m/r), which rope.scaling replaces as follows:
 ///   linear        f / factor
-///   llama3        w = 2 pi / f; f if w < original/high; f / factor if w > original/low; else (1-s) f / factor + s f,
+///   llama3        w = 2 pi / f; f if w <= original/high; f / factor if w > original/low; else (1-s) f / factor + s f,
 ///                 s = (original/w - low) / (high - low)
 ///   yarn          d(n) = r ln(original / (2 pi n)) / (2 ln base); a = max(floor d(beta_fast), 0),
 ///                 z = min(ceil d(beta_slow), r-1); u = clip((m-a)/(z-a), 0, 1); (1-u) f + u f / factor

@@ -260,6 +260,13 @@ TEST(ExpertClasses, LayersOfLlama4) {
   EXPECT_EQ(tuned.attn.temperature_layers, RotationKind::kUnrotated);
   EXPECT_EQ(read({{"attn_temperature_tuning", 4}, {"floor_scale", 4}, {"attn_scale", 0.3}}), tuned) << "older files";
   EXPECT_EQ(read({{"attn_temperature_tuning", 0}}), read({}));
+  const json scout = {{"rope_type", "llama3"},
+                      {"factor", 16.0},
+                      {"low_freq_factor", 1.0},
+                      {"high_freq_factor", 1.0},
+                      {"original_max_position_embeddings", 8192}};
+  EXPECT_EQ(read({{"-rope_parameters", 0}, {"rope_scaling", scout}, {"rope_theta", 5e5}}).rope.high_freq_factor, 1)
+      << "Scout's own scaling";
   EXPECT_EQ(read({{"-attn_temperature_tuning", 0}}).attn.temperature_positions, 8192) << "the default of the class";
 }
 

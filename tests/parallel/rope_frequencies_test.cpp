@@ -53,6 +53,26 @@ TEST(RopeFrequencies, AreThoseOfTheFormulas) {
                   0.000125, 3.952847075210474e-05});
 }
 
+// Llama 4 Scout has both factors 1: no pair lies between the two wavelengths. A pair of exactly that wavelength turns
+// as before, where a blend would divide zero by zero.
+TEST(RopeFrequencies, OfLlama3WithEqualFactorsAreKeptOrDivided) {
+  expect_numbers(frequencies({.scaling = RopeScaling::kLlama3,
+                              .factor = 8,
+                              .low_freq_factor = 1,
+                              .high_freq_factor = 1,
+                              .original_positions = 128}),
+                 {1.0, 0.31622776601683794, 0.1, 0.00395284707521047, 0.00125, 0.000395284707521047, 0.000125,
+                  3.95284707521047e-05});
+  const std::vector<double> exact = frequencies({.base = 1,
+                                                 .scaling = RopeScaling::kLlama3,
+                                                 .factor = 8,
+                                                 .low_freq_factor = 4 / (2 * std::numbers::pi),
+                                                 .high_freq_factor = 4 / (2 * std::numbers::pi),
+                                                 .original_positions = 4});
+  ASSERT_EQ(4 / (4 / (2 * std::numbers::pi)), 2 * std::numbers::pi) << "the wavelength of all pairs is the bound";
+  for (const double f : exact) EXPECT_EQ(f, 1.0);
+}
+
 TEST(RopeFrequencies, OfLongropeFollowTheLongestSequence) {
   model::RopeConfig rope{.dims = 4, .scaling = RopeScaling::kLongrope, .factor = 4, .original_positions = 64};
   rope.short_factor = {1.0, 2.0};
