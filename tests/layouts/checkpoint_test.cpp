@@ -32,9 +32,9 @@ struct MeshPairs {
   }
 };
 
-// A model is saved on one mesh and loaded on a third of all; on eight ranks, where meshes are many, on a tenth. On up to
-// four ranks the models together meet each pair of meshes. The long form takes every model with every pair, on eight
-// ranks every pair with one model or two.
+// A model is saved on one mesh and loaded on a third of all, on eight ranks on a tenth, since meshes are many there. On
+// up to four ranks the models together meet each pair of meshes. The long form takes every model with every pair, on
+// eight ranks every pair with one model or two.
 TEST_P(CheckpointOnAnyMesh, GoesOnOnAnyOther) {
   const auto& [axes, dtype, turn] = GetParam();
   model::ModelConfig config = config_of(axes);
