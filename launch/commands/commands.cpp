@@ -110,6 +110,8 @@ const Command kCommands[] = {
     {"tokenizer", "inspect and train tokenizers; encode and decode text", nullptr, run_tokenizer_command},
     {"zoo", "published models, their options, and comparison of a configuration with them", kZooHelp, run_zoo_command},
     {"params", "parameter counts and flops of a configuration", kParamsHelp, run_params_command},
+    {"check-layout", "prove that layouts compute what one rank computes", kCheckLayoutHelp, run_check_layout_command,
+     true, false, "use a smaller model, train.sequence_length or train.micro_batch: rank 0 holds the whole model"},
     {"explain", "what a configuration key means", kExplainHelp, run_explain_command},
     {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench, true,
      false, "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
@@ -131,7 +133,7 @@ const Command& find_command(const std::string& name) {
 void print_overview(std::ostream& out) {
   out << "ashlar " << version() << ": pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
   for (const Command& c : kCommands)
-    out << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << "\n";
+    out << "  " << c.name << std::string(14 - std::string(c.name).size(), ' ') << c.summary << "\n";
   out << "\nashlar COMMAND --help says more. Exit codes: 0 done, 2 input, 3 damaged data, 4 non-finite, 5 peer lost,\n"
          "6 memory or disk, 70 bug, 75 SIGUSR1, 76 SIGTERM, 77 SIGINT.\n";
 }

@@ -64,6 +64,10 @@ extern const char* const kTokenizerTrainHelp;
 int run_zoo_command(Words words, Session& session);
 extern const char* const kZooHelp;
 
+/// `ashlar check-layout CONFIG [--meshes LAYOUT]...`, called by all ranks: compares a step on layouts with one rank.
+int run_check_layout_command(Words words, Session& session);
+extern const char* const kCheckLayoutHelp;
+
 /// `ashlar params CONFIG [section.key=value ...]`: prints parameter counts by component. Nothing is allocated.
 int run_params_command(Words words, Session& session);
 extern const char* const kParamsHelp;

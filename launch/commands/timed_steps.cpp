@@ -42,11 +42,11 @@ int64_t bytes_of(const comm::OperationInfo& info) {
 }  // namespace
 
 config::RunConfig config_of_steps(std::string_view command, const std::string& file,
-                                  const std::vector<std::string>& overrides, const Session& session) {
+                                  const std::vector<std::string>& overrides, const Session& session, int64_t ranks) {
   comm::Bootstrap& bootstrap = session.bootstrap;
   config::RawConfig raw = config::read_config(file, overrides);
   training::apply_start_model(raw);
-  config::Facts facts{.ranks = bootstrap.world().size(),
+  config::Facts facts{.ranks = ranks > 0 ? ranks : bootstrap.world().size(),
                       .local_ranks = bootstrap.local_size(),
                       .hardware_threads = session.cores.machine,
                       .purpose = config::Purpose::kStep};

@@ -15,9 +15,9 @@
 namespace ashlar::launch {
 
 /// Reads the configuration for a benchmark of training steps, which needs no dataset. Throws an input error with the
-/// prefix `command` if the sequence length or the batch size is missing.
+/// prefix `command` if the sequence length or the batch size is missing. `ranks`: the number that the mesh has; 0: all.
 config::RunConfig config_of_steps(std::string_view command, const std::string& file,
-                                  const std::vector<std::string>& overrides, const Session& session);
+                                  const std::vector<std::string>& overrides, const Session& session, int64_t ranks = 0);
 
 /// Timed training steps of a configuration on random tokens. All ranks create one and make the same calls.
 class TimedSteps {
