@@ -12,6 +12,7 @@
 #include "launch/inference/model_loading.h"
 #include "launch/training/clock.h"
 #include "launch/training/datasets.h"
+#include "launch/training/terminal_sink.h"
 #include "launch/training/validation.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -21,7 +22,8 @@ const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
     "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part. For a run on a\n"
-    "mixture: the loss on each dataset, and their weighted mean.\n"
+    "mixture: the loss on each dataset, and their weighted mean. val_bpb, bits per byte of text, compares models with\n"
+    "different tokenizers: loss * tokens / (bytes * ln 2).\n"
     "\n"
     "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --data DIR             dataset (default: the datasets of the run's training)\n"
@@ -188,13 +190,14 @@ int run_eval_command(Words words, Session& session) {
   const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // significant digits
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)
-      log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
-                               std::exp(s.loss), s.tokens, s.path, s.weight));
+      log.info(absl::StrFormat("val_loss %.*f  %s  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
+                               training::bpb_text(s.bits_per_byte()), std::exp(s.loss), s.tokens, s.path, s.weight));
   }
   const std::string of =
       result.mixture ? str_cat(result.sources.size(), " datasets, weighted mean,") : result.sources.front().path;
-  log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits, result.loss,
-                           std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
+  log.info(absl::StrFormat("val_loss %.*f  %s  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits,
+                           result.loss, training::bpb_text(result.bits_per_byte), std::exp(result.loss), result.tokens,
+                           of, seconds, m.checkpoint.string()));
   return 0;
 }
 

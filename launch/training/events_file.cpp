@@ -39,6 +39,8 @@ void EventsFile::warning(const WarningEvent& e) { append(is_note(e) ? "note" : "
 void EventsFile::end(const EndEvent& e) {
   nlohmann::ordered_json fields = {{"step", e.step}, {"steps", e.total_steps}};
   if (e.signal) fields["signal"] = *e.signal;
+  if (e.val_loss) fields["val_loss"] = *e.val_loss;
+  if (e.val_bpb) fields["val_bpb"] = *e.val_bpb;
   append("end", fields);
 }
 

@@ -19,7 +19,7 @@ namespace ashlar::training {
 ///                   and data
 ///   save            step, ms; the last save, which the end implies, has no line
 ///   warning, note   text
-///   end             step, steps; signal if one ended the run
+///   end             step, steps; signal if one ended the run; val_loss, val_bpb of the last validation
 ///   error           step, code (exit code), text. A rank that is killed, or that fails alone, leaves no such line.
 class EventsFile final : public MetricSink {
  public:

@@ -76,8 +76,9 @@ struct SaveEvent {
 struct EndEvent {
   int64_t step = 0;  ///< steps completed
   int64_t total_steps = 0;
-  std::optional<std::string> signal;  ///< signal that ended the run; absent: all steps are done
-  std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
+  std::optional<std::string> signal;        ///< signal that ended the run; absent: all steps are done
+  std::optional<double> val_loss, val_bpb;  ///< of the last validation since the start or the last resume
+  std::string memory, device_memory;        ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
 /// The run ends with an error that all ranks know. A rank that fails alone ends the process without this event.

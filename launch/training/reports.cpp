@@ -158,6 +158,7 @@ void Reports::validate(int64_t step) {
   }
   emit(&MetricSink::validation, event);
   validated_step_ = step;
+  last_ = std::move(event.result);
 }
 
 void Reports::saved(int64_t step, double ms) { emit(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
@@ -172,6 +173,10 @@ void Reports::error(int64_t step, const Error& error) noexcept {
 
 void Reports::end(int64_t step, std::optional<std::string> signal) {
   EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};
+  if (last_ && !last_->sources.empty()) {
+    event.val_loss = last_->loss;
+    event.val_bpb = last_->bits_per_byte;
+  }
   if (!event.signal) {
     event.memory = run_.memory.report(run_.device->backend());
     event.device_memory = run_.memory.device_report(run_.device->backend());

@@ -62,6 +62,7 @@ class Reports {
   std::vector<std::unique_ptr<MetricSink>> sinks_;  ///< on rank 0 only
   Validation validation_;
   int64_t validated_step_ = -1;
+  std::optional<ValidationResult> last_;  ///< of the last validation
   int64_t tokens_ = 0;
   std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;

@@ -78,8 +78,13 @@ void TensorBoardSink::step(const StepEvent& e) {
 void TensorBoardSink::validation(const ValidationEvent& e) {
   if (!e.result || e.result->sources.empty()) return;
   std::vector<Scalar> scalars = {{"val/loss", e.result->loss}};
-  if (e.result->mixture)
-    for (const SourceLoss& s : e.result->sources) scalars.push_back({"val/loss/" + s.path, s.loss});
+  if (e.result->bits_per_byte) scalars.push_back({"val/bpb", *e.result->bits_per_byte});
+  if (e.result->mixture) {
+    for (const SourceLoss& s : e.result->sources) {
+      scalars.push_back({"val/loss/" + s.path, s.loss});
+      if (const auto bits = s.bits_per_byte()) scalars.push_back({"val/bpb/" + s.path, *bits});
+    }
+  }
   file_.append(scalars_record(clock_(), e.step, scalars));
 }
 

@@ -19,7 +19,7 @@ namespace ashlar::training {
 ///
 ///   train/...          a step: loss, grad_norm, lr, tokens, clip_scale, ..., and the metrics of layers
 ///   speed/..., gpu/... a step: times, rates, memory
-///   val/loss           a validation; of a mixture also val/loss/PATH
+///   val/loss, val/bpb  a validation; of a mixture also val/loss/PATH and val/bpb/PATH
 ///   weight_rms/NAME, grad_rms/NAME, output_rms/NAME, experts/...   statistics
 ///   config             the configuration, on the page "Text"
 class TensorBoardSink final : public MetricSink {

@@ -58,6 +58,10 @@ std::string to_short_line(const StepEvent& e) {
                          percent(e.mfu), human_seconds(e.eta_sec), limits.empty() ? "" : "  limited by " + limits);
 }
 
+std::string bpb_text(std::optional<double> bits) {
+  return bits ? absl::StrFormat("val_bpb %.4f", *bits) : "val_bpb n/a (the targets stand for no text)";
+}
+
 std::vector<std::string> to_lines(const ValidationEvent& e) {
   if (!e.result) return {str_cat("step ", e.step, "  the validation was interrupted; its loss is not written")};
   const ValidationResult& r = *e.result;
@@ -65,20 +69,25 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
   for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", e.step, to_line(s)));
   if (r.sources.empty()) return lines;
   if (!r.mixture) {
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", e.step, r.loss, r.tokens,
-                                    human_seconds(e.seconds)));
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  over %d tokens in %s", e.step, r.loss,
+                                    bpb_text(r.bits_per_byte), r.tokens, human_seconds(e.seconds)));
     return lines;
   }
   for (const SourceLoss& s : r.sources)
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", e.step, s.loss, s.tokens,
-                                    s.path, s.weight));
-  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  mean of %d datasets by weight, %d tokens in %s", e.step,
-                                  r.loss, r.sources.size(), r.tokens, human_seconds(e.seconds)));
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  over %d tokens of %s, weight %g", e.step, s.loss,
+                                    bpb_text(s.bits_per_byte()), s.tokens, s.path, s.weight));
+  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  mean of %d datasets by weight, %d tokens in %s", e.step,
+                                  r.loss, bpb_text(r.bits_per_byte), r.sources.size(), r.tokens,
+                                  human_seconds(e.seconds)));
   return lines;
 }
 
 std::string to_line(const EndEvent& e) {
-  if (!e.signal) return "";
+  if (!e.signal) {
+    const std::string steps = str_cat("done: ", e.step, e.step == 1 ? " step" : " steps");
+    if (!e.val_loss) return steps;
+    return absl::StrFormat("%s  val_loss %.4f  %s", steps, *e.val_loss, bpb_text(e.val_bpb));
+  }
   if (e.step >= e.total_steps)
     return str_cat(*e.signal, ": stopped after the last step; run the same command again to validate");
   return str_cat(*e.signal, ": stopped after step ", e.step, " of ", e.total_steps,
@@ -111,7 +120,8 @@ void TerminalSink::warning(const WarningEvent& e) {
 }
 
 void TerminalSink::end(const EndEvent& e) {
-  if (e.signal) return log_.info(to_line(e));
+  if (const std::string line = to_line(e); !line.empty()) log_.info(line);
+  if (e.signal) return;
   log_.info(str_cat("memory: peak of the process ", e.memory));
   if (!e.device_memory.empty()) log_.info(str_cat("memory of the device: ", e.device_memory));
 }
