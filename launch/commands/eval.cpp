@@ -21,7 +21,8 @@ namespace ashlar::launch {
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
-    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part. For a run on a\n"
+    "Mean loss of a checkpoint, or of a run directory's newest checkpoint (RUN_DIR@best: the one with the lowest\n"
+    "validation loss while it was trained), on a validation part. For a run on a\n"
     "mixture: the loss on each dataset, and their weighted mean. val_bpb, bits per byte of text, compares models with\n"
     "different tokenizers: loss * tokens / (bytes * ln 2).\n"
     "\n"

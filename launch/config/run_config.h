@@ -110,6 +110,8 @@ struct DataSection {
 struct CheckpointSection {
   int64_t every = 0;  ///< steps between checkpoints; 0 = only after the last step
   int64_t keep = 2;
+  int64_t keep_every = 0;  ///< checkpoints at multiples of this step stay; 0 = none
+  int64_t keep_best = 0;   ///< number of checkpoints with the lowest validation loss that stay
   bool operator==(const CheckpointSection&) const = default;
 };
 

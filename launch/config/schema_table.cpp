@@ -219,6 +219,13 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Steps between checkpoints. 0: only after the last step, which is always saved."},
     {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep), .fallback = "3", .low = 1, .high = 1e6,
      .unit = "checkpoints", .doc = "Number of newest checkpoints that are kept."},
+    {.section = "checkpoint", .key = "keep_every", .member = MEMBER(checkpoint.keep_every), .fallback = "0", .low = 0,
+     .high = kBig, .unit = "steps",
+     .doc = "Checkpoints at multiples of this step are never removed. A multiple of checkpoint.every. 0: none."},
+    {.section = "checkpoint", .key = "keep_best", .member = MEMBER(checkpoint.keep_best), .fallback = "0", .low = 0,
+     .high = 1e6, .unit = "checkpoints",
+     .doc = "Number of checkpoints with the lowest validation loss that are kept beside the newest; they count if their "
+            "step was validated (train.eval_every). RUN_DIR@best names the best one in any command."},
     {.section = "log", .key = "every", .member = MEMBER(log.every), .fallback = "1", .low = 1, .high = kBig,
      .unit = "steps", .doc = "Steps between lines on the terminal, whose loss is the mean over the steps since the line before. "
             "metrics.jsonl has every step."},

@@ -161,7 +161,10 @@ void Reports::validate(int64_t step) {
   last_ = std::move(event.result);
 }
 
-void Reports::saved(int64_t step, double ms) { emit(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
+std::optional<checkpoint::RankedStep> Reports::score(int64_t step) const {
+  if (!last_ || last_->sources.empty() || validated_step_ != step) return std::nullopt;
+  return checkpoint::RankedStep{.step = step, .val_loss = last_->loss, .val_bpb = last_->bits_per_byte};
+}
 
 void Reports::error(int64_t step, const Error& error) noexcept {
   try {
@@ -171,12 +174,13 @@ void Reports::error(int64_t step, const Error& error) noexcept {
   }
 }
 
-void Reports::end(int64_t step, std::optional<std::string> signal) {
+void Reports::end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best) {
   EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};
   if (last_ && !last_->sources.empty()) {
     event.val_loss = last_->loss;
     event.val_bpb = last_->bits_per_byte;
   }
+  event.best = std::move(best);
   if (!event.signal) {
     event.memory = run_.memory.report(run_.device->backend());
     event.device_memory = run_.memory.device_report(run_.device->backend());

@@ -44,8 +44,10 @@ class Reports {
   /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
-  void saved(int64_t step, double ms);
-  void end(int64_t step, std::optional<std::string> signal);
+  /// The validation loss after `step`; absent if it was not validated since the start or the last resume.
+  std::optional<checkpoint::RankedStep> score(int64_t step) const;
+  void saved(const SaveEvent& event) { emit(&MetricSink::save, event); }
+  void end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best);
   void error(int64_t step, const Error& error) noexcept;
 
  private:

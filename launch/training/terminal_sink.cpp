@@ -1,8 +1,10 @@
 #include "launch/training/terminal_sink.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "core/base/strings.h"
 #include "launch/training/memory.h"
 
 namespace ashlar::training {
@@ -82,6 +84,15 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
   return lines;
 }
 
+std::string to_line(const SaveEvent& e) {
+  const auto at = std::find_if(e.best.begin(), e.best.end(), [&](const auto& r) { return r.step == e.step; });
+  if (at == e.best.end()) return "";
+  std::vector<int64_t> steps;
+  for (const checkpoint::RankedStep& r : e.best) steps.push_back(r.step);
+  return absl::StrFormat("step %d  checkpoint kept as number %d by val_loss, %.4f (the best first: %s)", e.step,
+                         at - e.best.begin() + 1, at->val_loss, comma_list(std::span<const int64_t>(steps)));
+}
+
 std::string to_line(const EndEvent& e) {
   if (!e.signal) {
     const std::string steps = str_cat("done: ", e.step, e.step == 1 ? " step" : " steps");
@@ -114,6 +125,10 @@ void TerminalSink::validation(const ValidationEvent& e) {
   for (const std::string& line : to_lines(e)) log_.info(line);
 }
 
+void TerminalSink::save(const SaveEvent& e) {
+  if (const std::string line = to_line(e); !line.empty()) log_.info(line);
+}
+
 void TerminalSink::warning(const WarningEvent& e) {
   if (is_note(e)) return log_.info(to_line(e));
   log_.warn(to_line(e));
@@ -122,6 +137,11 @@ void TerminalSink::warning(const WarningEvent& e) {
 void TerminalSink::end(const EndEvent& e) {
   if (const std::string line = to_line(e); !line.empty()) log_.info(line);
   if (e.signal) return;
+  if (!e.best.empty()) {
+    const checkpoint::RankedStep& best = e.best.front();
+    log_.info(absl::StrFormat("best checkpoint: step %d  val_loss %.4f  %s", best.step, best.val_loss,
+                              bpb_text(best.val_bpb)));
+  }
   log_.info(str_cat("memory: peak of the process ", e.memory));
   if (!e.device_memory.empty()) log_.info(str_cat("memory of the device: ", e.device_memory));
 }
