@@ -176,7 +176,13 @@ int run_eval_command(Words words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
   const double begin = training::now_sec();
   int64_t batch = 0;
+  const int64_t rounds = validation->rounds(*m.mesh);
   const auto tell = [&] {
+    session.status.show([&] {
+      return terminal::Status{.what = "evaluating",
+                              .share = static_cast<double>(batch) / static_cast<double>(rounds),
+                              .text = absl::StrFormat("%.0f s", training::now_sec() - begin)};
+    });
     enter(session, watch::Phase::kValidating, batch++);
     return int64_t{0};
   };

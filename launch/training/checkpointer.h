@@ -22,10 +22,10 @@ struct CheckpointerArgs {
 };
 
 /// Saves the checkpoints of a run. Each checkpoint is written in the background, logged when complete, read back to
-/// verify it, and deleted once enough newer ones are valid, unless the rule keeps it. All ranks make all calls at the same steps. A failed save
-/// is logged in one line, leaves no files, and is retried at the next interval. The third failure in a row ends the run
-/// with exit code 6, as does a failure of the last save: all ranks throw comm::AllRanksError; a run with one rank
-/// throws Error. Earlier checkpoints are kept.
+/// verify it, and deleted once enough newer ones are valid, unless the rule keeps it. All ranks make all calls at the
+/// same steps. A failed save is logged in one line, leaves no files, and is retried at the next interval. The third
+/// failure in a row ends the run with exit code 6, as does a failure of the last save: all ranks throw
+/// comm::AllRanksError; a run with one rank throws Error. Earlier checkpoints are kept.
 class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerArgs& args);

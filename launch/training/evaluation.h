@@ -24,6 +24,9 @@ struct Evaluation {
 std::optional<Evaluation> evaluate(Engine& engine, data::BatchSource& stream, const data::TokenBytes* bytes,
                                    const std::function<int64_t()>& stop = nullptr);
 
+/// Number of micro-batches of a round on this mesh.
+int64_t batches_per_round(const mesh::Mesh& mesh);
+
 /// True on one rank of each replica, which counts the bytes of the replica's targets.
 bool counts_text(const mesh::Mesh& mesh);
 

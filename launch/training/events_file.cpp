@@ -49,6 +49,10 @@ void EventsFile::save(const SaveEvent& e) {
   append("save", fields);
 }
 
+void EventsFile::sample(const SampleEvent& e) {
+  append("sample", {{"step", e.step}, {"prompt", e.prompt}, {"text", e.text}});
+}
+
 void EventsFile::warning(const WarningEvent& e) { append(is_note(e) ? "note" : "warning", {{"text", to_line(e)}}); }
 
 void EventsFile::end(const EndEvent& e) {

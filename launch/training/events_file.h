@@ -19,6 +19,7 @@ namespace ashlar::training {
 ///                   and data
 ///   save            step, ms; val_loss of a step that was validated; best (steps, the best first), with
 ///                   checkpoint.keep_best; the last save, which the end implies, has no line
+///   sample          step, prompt, text (log.sample)
 ///   warning, note   text
 ///   end             step, steps; signal if one ended the run; val_loss, val_bpb of the last validation;
 ///                   best, as of a save
@@ -31,6 +32,7 @@ class EventsFile final : public MetricSink {
 
   void start(const StartEvent& event) override;
   void save(const SaveEvent& event) override;
+  void sample(const SampleEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;
   void error(const ErrorEvent& event) override;

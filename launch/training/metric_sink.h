@@ -54,6 +54,12 @@ struct ValidationEvent {
   double seconds = 0;
 };
 
+/// A text that the model has generated after a validation.
+struct SampleEvent {
+  int64_t step = 0;
+  std::string prompt, text;  ///< `text` continues the prompt; any bytes
+};
+
 /// Root mean squares of weights, gradients and residual stream, and the load of experts, every log.stats_every steps.
 struct StatisticsEvent {
   struct OfTensor {
@@ -105,6 +111,7 @@ class MetricSink {
   virtual void start(const StartEvent&) {}
   virtual void step(const StepEvent&) {}
   virtual void validation(const ValidationEvent&) {}
+  virtual void sample(const SampleEvent&) {}
   virtual void statistics(const StatisticsEvent&) {}
   virtual void save(const SaveEvent&) {}
   virtual void warning(const WarningEvent&) {}

@@ -11,6 +11,7 @@
 #include "launch/training/pending_steps.h"
 #include "launch/training/run.h"
 #include "launch/training/run_start.h"
+#include "launch/training/run_status.h"
 #include "launch/training/slow_ranks.h"
 #include "parallel/model/flops.h"
 
@@ -46,13 +47,13 @@ class Reports {
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   /// The validation loss after `step`; absent if it was not validated since the start or the last resume.
   std::optional<checkpoint::RankedStep> score(int64_t step) const;
-  void saved(const SaveEvent& event) { emit(&MetricSink::save, event); }
+  void saving(int64_t step) { status_.saving(step); }  ///< a save of this step begins, or the wait for it
+  void saved(const SaveEvent& event);
   void end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best);
   void error(int64_t step, const Error& error) noexcept;
 
  private:
   void watch_slow_ranks(int64_t cores);
-  double eta_sec(double step_ms, int64_t step);
   void log_slow_ranks(const FinishedStep& step);
   std::vector<ExpertLoad> expert_loads_of_step();
   template <typename Event>
@@ -69,8 +70,9 @@ class Reports {
   std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
-  double peak_flops_ = 0;                ///< peak FLOP/s of all ranks
-  std::vector<double> recent_ms_;        ///< recent step times, to estimate the remaining time
+  double peak_flops_ = 0;  ///< peak FLOP/s of all ranks
+  RemainingTime remaining_;
+  RunStatus status_;
   std::optional<ExpertWatch> experts_;   ///< rank 0 only; absent in a model without experts
   std::optional<SlowRanks> slow_ranks_;  ///< rank 0 only; absent if slow ranks are not detected
 };

@@ -39,8 +39,8 @@ class Saving {
   /// step if a save is due during the run (checkpoint.every).
   int64_t reserve();
 
-  /// Stores the validation loss of the weights after `step`, before their checkpoint is saved or after they were loaded.
-  /// It decides which checkpoints are the best.
+  /// Stores the validation loss of the weights after `step`, before their checkpoint is saved or after they were
+  /// loaded. It decides which checkpoints are the best.
   void rank(const checkpoint::RankedStep& step);
   /// The best checkpoints that stay (checkpoint.keep_best), the best first; on rank 0.
   std::vector<checkpoint::RankedStep> best() const;

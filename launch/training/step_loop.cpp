@@ -133,6 +133,7 @@ void StepLoop::rank() {
 
 void StepLoop::save() {
   rank();
+  reports_.saving(step_);
   const double ms = saving_.save({.step = step_, .tokens = reports_.tokens()});
   const auto score = reports_.score(step_);
   reports_.saved({.step = step_,
@@ -162,6 +163,7 @@ void StepLoop::run_steps(StopRequest& stop) {
 
 ExitCode StepLoop::stop_at(const watch::SignalWatch::Request& request) {
   rank();
+  reports_.saving(step_);
   saving_.save_last({.step = step_, .tokens = reports_.tokens()});
   reports_.end(step_, std::string(request.name), saving_.best());
   run_.signals.finish(request.code);
@@ -188,6 +190,7 @@ ExitCode StepLoop::run() {
   reports_.validate(step_);
   if ((stop = stop_request()) && reports_.lacks_validation(step_)) return stop_at(*stop);
   rank();
+  reports_.saving(step_);
   saving_.save_last({.step = step_, .tokens = reports_.tokens()});
   run_.signals.finish(ExitCode::kDone);
   run_.recorder().enter(watch::Phase::kEnding);

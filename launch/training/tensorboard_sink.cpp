@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/strings.h"
+#include "data/tokenizer/utf8_repair.h"
 #include "launch/training/tensorboard_events.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -86,6 +87,14 @@ void TensorBoardSink::validation(const ValidationEvent& e) {
     }
   }
   file_.append(scalars_record(clock_(), e.step, scalars));
+}
+
+void TensorBoardSink::sample(const SampleEvent& e) {
+  // A block of text without a fence, since the text itself may have one.
+  std::string block = "    ";
+  for (const char c : e.prompt + e.text) block += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  int64_t places = 0;
+  file_.append(text_record(clock_(), e.step, "sample", data::repaired(block, true, places) + "\n"));
 }
 
 void TensorBoardSink::statistics(const StatisticsEvent& e) {

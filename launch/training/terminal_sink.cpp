@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "launch/training/memory.h"
 
@@ -123,6 +124,10 @@ void TerminalSink::step(const StepEvent& e) {
 
 void TerminalSink::validation(const ValidationEvent& e) {
   for (const std::string& line : to_lines(e)) log_.info(line);
+}
+
+void TerminalSink::sample(const SampleEvent& e) {
+  log_.info(str_cat("step ", e.step, "  sample: ", escaped(e.prompt + e.text, std::string::npos)));
 }
 
 void TerminalSink::save(const SaveEvent& e) {

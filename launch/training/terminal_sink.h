@@ -34,6 +34,7 @@ class TerminalSink final : public MetricSink {
   void start(const StartEvent& event) override;
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
+  void sample(const SampleEvent& event) override;
   void save(const SaveEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;

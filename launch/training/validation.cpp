@@ -40,6 +40,13 @@ void Validation::make_tables(const mesh::Mesh& mesh) {
   }
 }
 
+int64_t Validation::rounds(const mesh::Mesh& mesh) const {
+  const int64_t at_once = batches_per_round(mesh);
+  int64_t rounds = 0;
+  for (const Source& source : sources_) rounds += (source.stream.num_batches() + at_once - 1) / at_once + 1;
+  return rounds;
+}
+
 std::optional<ValidationResult> Validation::run(Engine& engine, const std::function<int64_t()>& stop) {
   ValidationResult result{.mixture = mixture_};
   make_tables(engine.mesh());

@@ -50,6 +50,8 @@ class Validation {
   /// One line per dataset that is left out, for the start of a run.
   const std::vector<std::string>& notes() const { return notes_; }
 
+  /// Number of calls of `stop` in `run`, on this rank.
+  int64_t rounds(const mesh::Mesh& mesh) const;
   /// Called by all ranks; the result is the same on all. Returns nothing if `stop` (see evaluate) ended the validation.
   std::optional<ValidationResult> run(Engine& engine, const std::function<int64_t()>& stop = nullptr);
 

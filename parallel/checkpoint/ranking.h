@@ -15,9 +15,9 @@ struct RankedStep {
   std::optional<double> val_bpb;  ///< bits per byte of text
 };
 
-/// The checkpoints of a run whose weights were validated, ordered by validation loss, the best (lowest) first. Stored in
-/// `RUN_DIR/best.json`, which every change replaces atomically. A step is added before its checkpoint is saved, so the
-/// list may name steps without a checkpoint; readers skip them. Used by rank 0 only.
+/// The checkpoints of a run whose weights were validated, ordered by validation loss, the best (lowest) first. Stored
+/// in `RUN_DIR/best.json`, which every change replaces atomically. A step is added before its checkpoint is saved, so
+/// the list may name steps without a checkpoint; readers skip them. Used by rank 0 only.
 class Ranking {
  public:
   static constexpr std::string_view kFile = "best.json";

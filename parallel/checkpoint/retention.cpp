@@ -105,8 +105,8 @@ void Retention::work(const Pass& pass, const BackgroundJob::Cancelled& cancelled
     std::erase_if(known_, [&](const auto& known) {
       return std::none_of(found.begin(), found.end(), [&](const Found& f) { return f.path == known.first; });
     });
-    // 1. keep = the number of checkpoints that stay: the newest ones, back to the last of the `newest` valid ones. Damaged ones
-    // among them stay too.
+    // 1. keep = the number of checkpoints that stay: the newest ones, back to the last of the `newest` valid ones.
+    // Damaged ones among them stay too.
     size_t keep = 0;
     int64_t good = 0;
     while (keep < found.size() && good < keep_.newest) {

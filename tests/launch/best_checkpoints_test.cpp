@@ -71,8 +71,8 @@ TEST(BestCheckpoints, TheBestAndTheMultiplesStayBesideTheNewest) {
   EXPECT_THAT(events(run, "r", "end").at(0).at("best").get<std::vector<int64_t>>(), ElementsAre(order[0], order[1]));
 }
 
-/// A run is stopped and resumed twice, once from an older checkpoint: what it knew of its checkpoints stays, and what it
-/// repeats is ranked anew.
+/// A run is stopped and resumed twice, once from an older checkpoint: what it knew of its checkpoints stays, and what
+/// it repeats is ranked anew.
 TEST(BestCheckpoints, AreKnownAfterAResume) {
   const RunFixture run;
   const std::string words = kWords + "checkpoint.keep_best=2 run.dir=r train.steps=";
