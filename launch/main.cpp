@@ -76,9 +76,9 @@ class Output {
  private:
   /// Columns of the terminal on which the status line is drawn; 0: none.
   int status_width() const {
-    if (prints_result_) return ashlar::terminal::width_of(STDERR_FILENO);
-    const int own = ashlar::terminal::width_of(STDOUT_FILENO);
-    return own > 0 ? own : ashlar::terminal::width_of_launcher();
+    // mpirun gives a rank a pseudo terminal for its output, whatever its own output is.
+    if (ashlar::comm::launched_by_mpi()) return prints_result_ ? 0 : ashlar::terminal::width_of_launcher();
+    return ashlar::terminal::width_of(prints_result_ ? STDERR_FILENO : STDOUT_FILENO);
   }
   void draw(std::string text) {
     if (!prints_result_) return lines_.add(std::move(text), ashlar::LineKind::kStatus);

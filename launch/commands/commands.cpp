@@ -94,7 +94,8 @@ watch::SignalWatch::Reporter reporter_of(const World& world) {
   // The time in which the watchdog detects a lost rank. It is longer if ranks run on several machines.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
   const bool resent = std::getenv(JobProcesses::kVariable) != nullptr;
-  const bool drawn = terminal::width_of(STDOUT_FILENO) > 0 && terminal::width_of(STDERR_FILENO) > 0;
+  const bool drawn =
+      !comm::launched_by_mpi() && terminal::width_of(STDOUT_FILENO) > 0 && terminal::width_of(STDERR_FILENO) > 0;
   return {.rank = world.rank,
           .ranks = world.ranks,
           .host = world.host,

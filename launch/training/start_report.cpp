@@ -21,7 +21,7 @@ DataFacts facts_of(std::span<const data::WeightedDataset> datasets) {
   return facts;
 }
 
-std::vector<std::string> start_lines(const config::RunConfig& c, int64_t ranks, const DataFacts& data) {
+std::vector<std::string> start_lines(const config::RunConfig& c, const DataFacts& data) {
   const model::ModelConfig& m = c.model;
   const int64_t parameters = model::count_parameters(m).total(), active = model::active_parameters(m);
   std::string model = str_cat("model: ", human_count(static_cast<double>(parameters)), " parameters");
@@ -31,10 +31,6 @@ std::vector<std::string> start_lines(const config::RunConfig& c, int64_t ranks, 
   const double epochs = static_cast<double>(step_tokens) * static_cast<double>(c.train.steps) /
                         static_cast<double>(std::max<int64_t>(1, data.train_tokens));
   std::vector<std::string> lines = {std::move(model)};
-  if (ranks > 1)
-    lines.push_back(str_cat("mesh: ", ranks, " ranks = pipeline ", c.mesh.pipeline, " x data ", c.mesh.data,
-                            c.mesh.expert > 1 ? str_cat(" (expert ", c.mesh.expert, ")") : "", " x tensor ",
-                            c.mesh.tensor));
   lines.push_back(str_cat("data: ", data.datasets == 1 ? "" : str_cat(data.datasets, " datasets, "),
                           human_count(static_cast<double>(data.train_tokens)), " training tokens, ",
                           human_count(static_cast<double>(data.validation_tokens)), " for validation; a step reads ",
@@ -58,7 +54,7 @@ void log_start(Run& run, const DataFacts& data, const std::string& text, bool ne
     std::istringstream all(text);
     for (std::string line; std::getline(all, line);) run.log.info(line);
   }
-  for (const std::string& line : start_lines(run.config, run.ranks.size(), data)) run.log.info(line);
+  for (const std::string& line : start_lines(run.config, data)) run.log.info(line);
   run.log.info(str_cat("memory: before the first step ", run.memory.report(run.device->backend())));
 }
 

@@ -19,8 +19,8 @@ struct DataFacts {
 };
 DataFacts facts_of(std::span<const data::WeightedDataset> datasets);
 
-/// Returns the lines about model, mesh, data and run directory.
-std::vector<std::string> start_lines(const config::RunConfig& config, int64_t ranks, const DataFacts& data);
+/// Returns the lines about model, data and run directory. (layout_picture describes the mesh.)
+std::vector<std::string> start_lines(const config::RunConfig& config, const DataFacts& data);
 
 /// Returns the text of `start.txt`: the derived values, each with its rule, and the table of parameters.
 std::string start_text(const config::Resolved& resolved, const optim::OptimizerOptions& options);

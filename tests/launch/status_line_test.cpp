@@ -199,6 +199,10 @@ TEST(Terminal, HasNoLineWithoutATerminalThatCanRedraw) {
   const testing::ShellResult piped = run.ashlar(kLong + "run.dir=b", "TERM=xterm");
   EXPECT_EQ(piped.code, 0);
   EXPECT_THAT(piped.out + piped.err, Not(HasSubstr("\x1b")));
+  const testing::ShellResult ranks =
+      run.ashlar("launch -np 2 " + kLong + "mesh.data=2 train.steps=50 run.dir=c", "TERM=xterm");
+  EXPECT_EQ(ranks.code, 0);
+  EXPECT_THAT(ranks.out + ranks.err, Not(HasSubstr("\x1b"))) << "mpirun gives its ranks pseudo terminals";
 }
 
 TEST(Terminal, ASignalLeavesWholeLines) {
@@ -213,7 +217,8 @@ TEST(Terminal, ASignalLeavesWholeLines) {
 
 TEST(Terminal, ShowsTheLineOfTheRanksOfLaunch) {
   const testing::RunFixture run;
-  const OnTerminal shown(run, "launch -np 2 " + kLong + "mesh.data=2 run.dir=r", "xterm", 100);
+  const OnTerminal shown(run, "launch -np 2 " + kLong + "mesh.data=2 train.steps=600 log.every=50 run.dir=r", "xterm",
+                         100);
   EXPECT_EQ(shown.code, 0) << shown.all;
   EXPECT_TRUE(shown.screen.saw_bar) << shown.all;
   EXPECT_LT(shown.screen.widest_bar, 100U);
