@@ -17,6 +17,9 @@
 #include "core/base/printable.h"
 #include "core/io/line_writer.h"
 #include "launch/commands/commands.h"
+#include "launch/terminal/status_line.h"
+#include "launch/terminal/terminal.h"
+#include "launch/training/clock.h"
 #include "launch/uncaught.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
@@ -26,6 +29,7 @@
 namespace {
 
 using ashlar::ExitCode;
+using ashlar::terminal::kErase;
 
 /// The output of the program. Lines of a training run are written by a thread, so that the run never waits for a
 /// reader. Commands whose output is the result wait for the reader and fail if there is none.
@@ -33,19 +37,29 @@ class Output {
  public:
   Output(int64_t rank, bool prints_result) : rank_(rank), prints_result_(prints_result) {}
 
+  /// The status line: on standard output of `train`, like its lines, and on standard error of other commands, whose
+  /// standard output is their result.
+  ashlar::terminal::StatusLine& status() { return status_; }
+
   void line(std::string_view line, ashlar::LineKind kind) {
     // Rank 0 prints the lines for all ranks. Other ranks print only their own warnings.
     if (rank_ != 0 && kind != ashlar::LineKind::kWarning) return;
+    // Other ranks do not know what rank 0 has drawn on the terminal of the launcher.
+    const std::string erase = rank_ == 0 ? status_.take_erase() : status_width() > 0 ? std::string(kErase) : "";
     std::string text = ashlar::str_cat(rank_ == 0 ? "" : ashlar::str_cat("rank ", rank_, ": "), line, "\n");
     if (!prints_result_) {
-      lines_.add(std::move(text), kind);
+      lines_.add(erase + text, kind);
       report_failure();
-    } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      return;
+    }
+    if (!erase.empty()) draw(erase);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
       lost_ = true;
     }
   }
   /// Waits for the writer for a limited time at the end of the process.
   void finish() {
+    if (rank_ == 0) status_.clear();
     if (prints_result_) std::cout.flush();
     lines_.finish();
     report_failure();
@@ -60,6 +74,18 @@ class Output {
   bool lost() const { return lost_; }  ///< true if lines were lost
 
  private:
+  /// Columns of the terminal on which the status line is drawn; 0: none.
+  int status_width() const {
+    // mpirun gives a rank a pseudo terminal for its output, whatever its own output is.
+    if (ashlar::comm::launched_by_mpi()) return prints_result_ ? 0 : ashlar::terminal::width_of_launcher();
+    return ashlar::terminal::width_of(prints_result_ ? STDERR_FILENO : STDOUT_FILENO);
+  }
+  void draw(std::string text) {
+    if (!prints_result_) return lines_.add(std::move(text), ashlar::LineKind::kStatus);
+    std::cout.flush();
+    std::fputs(text.c_str(), stderr);
+  }
+
   /// Lost output does not end a run; it is reported once on standard error.
   void report_failure() {
     if (const int why = lines_.new_failure(); why != 0)
@@ -77,6 +103,9 @@ class Output {
   int64_t rank_;
   bool prints_result_, lost_ = false;
   ashlar::io::LineWriter lines_{STDOUT_FILENO}, errors_{STDERR_FILENO};
+  ashlar::terminal::StatusLine status_{{.width = [this] { return rank_ == 0 ? status_width() : 0; },
+                                        .write = [this](std::string text) { draw(std::move(text)); },
+                                        .clock = ashlar::training::now_sec}};
 };
 
 /// Opens /dev/null for standard streams that are closed. Otherwise a file that is opened later, such as the lock of a
@@ -105,7 +134,7 @@ int fail(const std::string& text, ExitCode code, ashlar::comm::Bootstrap& bootst
 int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signals, ashlar::comm::Bootstrap& bootstrap,
         ashlar::Log& log, Output& output) {
   try {
-    const int code = ashlar::launch::run_command(words, signals, bootstrap, log);
+    const int code = ashlar::launch::run_command(words, signals, bootstrap, log, output.status());
     const bool lost = !std::cout.flush() || output.lost();
     // A command whose output is its result fails if output was lost.
     if (code == 0 && lost && ashlar::launch::prints_its_result(words)) {

@@ -11,8 +11,9 @@
 
 namespace ashlar {
 
-/// Kind of a log line. If the output is read too slowly, step lines are dropped first and warnings last.
-enum class LineKind : uint8_t { kStep, kInfo, kWarning };
+/// Kind of a log line. If the output is read too slowly, step lines are dropped first and warnings last. kStatus: a
+/// drawing of the last line of a terminal, which is no line of a log; the newest one replaces those before.
+enum class LineKind : uint8_t { kStatus, kStep, kInfo, kWarning };
 
 /// Writes information, progress and warnings. main owns the only object of the process and passes it to callees. Each
 /// text becomes one line (on_one_line). `info_once` writes a text only the first time.

@@ -54,7 +54,7 @@ void LineWriter::State::drop_excess() {
     const auto least =
         std::min_element(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.kind < b.kind; });
     int64_t& counted_at = least + 1 == lines.end() ? left_out : (least + 1)->left_out;
-    counted_at += least->left_out + 1;
+    counted_at += least->left_out + (least->kind == LineKind::kStatus ? 0 : 1);
     bytes -= least->text.size();
     lines.erase(least);
   }
@@ -139,6 +139,11 @@ void LineWriter::add(std::string line, LineKind kind) {
     } catch (const std::system_error&) {
       s.alone = true;  // the next line tries again to start a thread
     }
+  }
+  if (kind == LineKind::kStatus && !s.lines.empty() && s.lines.back().kind == kind) {
+    s.bytes -= s.lines.back().text.size();
+    s.left_out += s.lines.back().left_out;
+    s.lines.pop_back();
   }
   s.bytes += line.size();
   s.lines.push_back({.text = std::move(line), .kind = kind, .left_out = std::exchange(s.left_out, 0)});

@@ -47,7 +47,8 @@ class LineWriter {
   /// it uses the descriptor.
   ~LineWriter();
 
-  /// Adds a line, which must end with a line break. Thread-safe.
+  /// Adds a line, which must end with a line break, or a drawing (LineKind::kStatus), which does not. A drawing
+  /// replaces one that was not written yet, and is dropped without a report. Thread-safe.
   void add(std::string line, LineKind kind);
   /// Waits until all lines are written, but stops after `longest`, or after `patience` without progress. Returns false
   /// if lines remain (they may still be written later) or if a write has failed. If an earlier call timed out and

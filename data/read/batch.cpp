@@ -48,4 +48,13 @@ void fill_order(Batch& batch, int32_t vocab_size, std::vector<int32_t>& counts) 
   for (size_t n = 0; n < batch.ids.size(); ++n) batch.order[counts[batch.ids[n]]++] = static_cast<int32_t>(n);
 }
 
+int64_t text_bytes(const Batch& batch, const TokenBytes& bytes) {
+  int64_t sum = 0;
+  for (size_t n = 0; n < batch.targets.size(); ++n) {
+    if (batch.targets[n] == kIgnoreIndex) continue;
+    sum += bytes.of(batch.targets[n], batch.ids[n] == bytes.eod_id());
+  }
+  return sum;
+}
+
 }  // namespace ashlar::data

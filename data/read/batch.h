@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "data/tokenizer/token_bytes.h"
+
 namespace ashlar::data {
 
 /// Value of a target that the loss ignores (PyTorch: ignore_index). With document masking, the target of each
@@ -48,5 +50,9 @@ void resize_batch(Batch& batch, int64_t B, int64_t T, const DocumentRule& rule);
 /// Fills `batch.order` by a stable counting sort of the ids. `counts` is scratch memory, resized to vocab_size + 1. An
 /// id outside [0, vocab_size) is an internal error (Bug), since dataset readers check ids when they load a chunk.
 void fill_order(Batch& batch, int32_t vocab_size, std::vector<int32_t>& counts);
+
+/// Returns the number of bytes of text that the valid targets of a batch stand for. A target whose id comes after the
+/// end-of-document id begins a document.
+int64_t text_bytes(const Batch& batch, const TokenBytes& bytes);
 
 }  // namespace ashlar::data

@@ -16,7 +16,8 @@ constexpr size_t kMaxLines = 100;
 
 class Verifier {
  public:
-  Verifier(const std::string& directory, VerifyReport& report) : directory_(directory), report_(report) {}
+  Verifier(const std::string& directory, VerifyReport& report, const std::function<void(int64_t, int64_t)>& progress)
+      : directory_(directory), report_(report), progress_(progress) {}
 
   void run() {
     Manifest manifest;
@@ -28,11 +29,14 @@ class Verifier {
       add(e);
       return;
     }
+    for (const Part part : kParts)
+      for (const ShardInfo& info : manifest.part(part).shards) total_bytes_ += info.bytes;
     for (const Part part : kParts) {
       int64_t tokens = 0, documents = 0;
       Place place{part, 0, 0};
       for (const ShardInfo& info : manifest.part(part).shards) {
         check_file(info, manifest, place);
+        done_bytes_ += info.bytes;
         tokens += info.tokens;
         documents += info.documents;
         ++place.index;
@@ -85,7 +89,7 @@ class Verifier {
     if (!succeeds(sum, str_cat(path, " is listed in the manifest but cannot be read: "))) return;
     succeeds([&] {
       const ShardReader reader({.path = path, .manifest = manifest, .part = place.part, .index = place.index});
-      const Digest digest = check_tokens(reader, path, manifest, place.first_chunk);
+      const Digest digest = check_tokens(reader, path, manifest, place.first_chunk, info.bytes);
       check_documents(reader, path);
       if (!manifest.old_form() && report_.damage.size() == before && digest != info.digest) {
         add(str_cat(path, ": its tokens have the digest ", digest.hex(), ", the manifest expects ", info.digest.hex(),
@@ -100,13 +104,14 @@ class Verifier {
   }
 
   /// Returns the digest of the tokens of a shard. The digest is valid only if all chunks are undamaged.
-  Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest,
-                      int64_t first_chunk) {
+  Digest check_tokens(const ShardReader& reader, const std::string& path, const Manifest& manifest, int64_t first_chunk,
+                      int64_t shard_bytes) {
     Digest digest;
     std::vector<uint8_t> raw;
     std::vector<uint32_t> ids;
     for (int64_t c = 0; c < reader.num_token_chunks(); ++c) {
       ++report_.chunks;
+      if (progress_) progress_(done_bytes_ + shard_bytes * c / reader.num_token_chunks(), total_bytes_);
       if (!succeeds([&] { reader.read_tokens(c, raw); })) continue;
       widen(raw, manifest.wide, ids);
       digest += chunk_digest(first_chunk + c, std::span<const uint32_t>(ids));
@@ -140,13 +145,15 @@ class Verifier {
 
   std::string directory_;
   VerifyReport& report_;
+  const std::function<void(int64_t, int64_t)>& progress_;
+  int64_t done_bytes_ = 0, total_bytes_ = 0;
 };
 
 }  // namespace
 
-VerifyReport verify_dataset(const std::string& directory) {
+VerifyReport verify_dataset(const std::string& directory, const std::function<void(int64_t, int64_t)>& progress) {
   VerifyReport report;
-  Verifier(directory, report).run();
+  Verifier(directory, report, progress).run();
   return report;
 }
 

@@ -1,5 +1,7 @@
 #include "data/tokenizer/decoders.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_replace.h"
 #include "data/tokenizer/byte_characters.h"
 #include "data/tokenizer/normalizers.h"
@@ -18,6 +20,9 @@ class Sequence final : public Decoder {
   void apply(Tokens& tokens, Regex::Scratch& scratch) const override {
     for (const auto& step : steps_) step->apply(tokens, scratch);
   }
+  bool reads_byte_characters() const override {
+    return std::any_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->reads_byte_characters(); });
+  }
 
  private:
   std::vector<std::unique_ptr<Decoder>> steps_;
@@ -31,6 +36,7 @@ class ByteLevel final : public Decoder {
     int64_t places = 0;
     tokens = {repaired(all, true, places)};
   }
+  bool reads_byte_characters() const override { return true; }
 
  private:
   ByteCharacters characters_;

@@ -15,6 +15,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual void apply(std::vector<std::string>& tokens, Regex::Scratch& scratch) const = 0;
+  /// True if spellings are read as ByteCharacters.
+  virtual bool reads_byte_characters() const { return false; }
 };
 
 /// Reads a decoder: Sequence, ByteLevel, ByteFallback, Fuse, Strip, Replace or Metaspace. Throws an input error that

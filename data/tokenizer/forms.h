@@ -52,6 +52,8 @@ class FormTokenizer : public Tokenizer {
   int32_t eod_id() const final;
   std::string to_json() const final;
   std::vector<TokenizerFile> files() const final;
+  /// True if the characters of a token's spelling are bytes (ByteCharacters).
+  virtual bool byte_level() const { return false; }
   bool is_byte(int32_t id) const override { return byte_of_token(token(id)) >= 0; }
   const TokenizerFiles& source() const { return files_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }

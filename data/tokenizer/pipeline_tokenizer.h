@@ -39,6 +39,7 @@ class PipelineTokenizer final : public FormTokenizer {
   std::optional<int32_t> id_of(std::string_view token) const override { return vocabulary_.find(token); }
   std::vector<std::string> special_tokens() const override;
   std::string form() const override { return form_; }
+  bool byte_level() const override { return decoder_ && decoder_->reads_byte_characters(); }
   std::string tokenizer_json_text() const override { return text_; }
 
  private:

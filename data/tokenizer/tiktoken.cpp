@@ -206,6 +206,7 @@ class TiktokenTokenizer final : public FormTokenizer {
   std::string identity() const override { return "tiktoken (byte-level BPE)"; }
   int32_t vocab_size() const override { return vocabulary_.size(); }
   std::string form() const override { return "tiktoken"; }
+  bool byte_level() const override { return true; }
   std::string token(int32_t id) const override { return vocabulary_.used(id) ? vocabulary_.token(id) : ""; }
   std::optional<int32_t> id_of(std::string_view token) const override { return vocabulary_.find(token); }
   std::vector<std::string> special_tokens() const override {

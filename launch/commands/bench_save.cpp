@@ -98,7 +98,7 @@ class SaveBench {
         ranks_(bootstrap.control()),
         steps_(arguments.config, bootstrap),
         config_toml_(config::to_toml(arguments.config)),
-        checkpoints_({.ranks = ranks_, .log = log_, .run_dir = dir, .keep = 1}) {
+        checkpoints_({.ranks = ranks_, .log = log_, .run_dir = dir, .keep = {.newest = 1}}) {
     comm::try_on_all_ranks(ranks_, [&] {
       training::Engine& engine = steps_.engine();
       snapshot_bytes_ = checkpoints_.reserve(engine.ctx(), engine.store(), *engine.optimizer());

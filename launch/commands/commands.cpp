@@ -1,5 +1,7 @@
 #include "launch/commands/commands.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +16,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
 #include "launch/cpu_threads.h"
+#include "launch/terminal/terminal.h"
 #include "launch/version/version.h"
 #include "launch/world.h"
 #include "parallel/comm/host.h"
@@ -91,7 +94,14 @@ watch::SignalWatch::Reporter reporter_of(const World& world) {
   // The time in which the watchdog detects a lost rank. It is longer if ranks run on several machines.
   const std::chrono::milliseconds patience(world.ranks == 1 ? 0 : world.local_ranks == world.ranks ? 300 : 850);
   const bool resent = std::getenv(JobProcesses::kVariable) != nullptr;
-  return {.rank = world.rank, .ranks = world.ranks, .host = world.host, .patience = patience, .resent = resent};
+  const bool drawn =
+      !comm::launched_by_mpi() && terminal::width_of(STDOUT_FILENO) > 0 && terminal::width_of(STDERR_FILENO) > 0;
+  return {.rank = world.rank,
+          .ranks = world.ranks,
+          .host = world.host,
+          .patience = patience,
+          .resent = resent,
+          .erase = drawn ? terminal::kErase : ""};
 }
 
 const Command kCommands[] = {
@@ -163,12 +173,13 @@ bool prints_its_result(const std::vector<std::string>& words) {
 }
 
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
-                Log& log) {
+                Log& log, terminal::StatusLine& status) {
   const World world = world_from_environment();
   std::ostream nowhere(nullptr);
   Session session{.signals = signals,
                   .bootstrap = bootstrap,
                   .log = log,
+                  .status = status,
                   .in = std::cin,
                   .out = world.rank == 0 ? std::cout : nowhere,
                   .err = std::cerr,

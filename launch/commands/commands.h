@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "launch/terminal/status_line.h"
 #include "launch/watch/signals.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -11,7 +12,7 @@ namespace ashlar::launch {
 
 /// Runs `ashlar WORDS...` and returns its exit code. A table in commands.cpp lists the subcommands.
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
-                Log& log);
+                Log& log, terminal::StatusLine& status);
 
 /// Throws an input error if there is no subcommand of that name.
 void check_command(const std::string& name);

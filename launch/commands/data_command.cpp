@@ -95,63 +95,47 @@ std::string duration_text(double seconds) {
 
 const char* phase_name(data::BuildProgress::Phase phase) {
   switch (phase) {
-    case data::BuildProgress::Phase::kLook: return "looking ";
+    case data::BuildProgress::Phase::kLook: return "looking";
     case data::BuildProgress::Phase::kCount: return "counting";
-    default: return "writing ";
+    default: return "writing";
   }
 }
 
-/// Shows progress: as a bar on a terminal, otherwise as a line every 10 seconds.
+/// Shows progress: as the status line of a terminal, otherwise as a line every 10 seconds.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& err, bool terminal) : err_(err), terminal_(terminal) {}
+  explicit ProgressLine(Session& session) : status_(session.status), err_(session.err) {}
 
   void show(const data::BuildProgress& p) {
     const double now = training::now_sec();
     if (p.phase != phase_ || !started_) {
-      if (drawn_) err_ << "\n";
-      drawn_ = false;
       phase_ = p.phase;
       started_ = true;
       phase_start_ = last_ = now;
     }
-    const bool end = p.bytes_done >= p.bytes_total;
-    const double pause = terminal_ ? 0.2 : 10.0;
-    if (now - last_ < pause && !(end && drawn_)) return;
-    last_ = now;
-    const double seconds = std::max(1e-3, now - phase_start_);
-    const double rate = static_cast<double>(p.bytes_done) / seconds;
     const double share = static_cast<double>(p.bytes_done) / static_cast<double>(std::max<int64_t>(1, p.bytes_total));
-    const std::string text =
-        absl::StrFormat("%s %3.0f%%  %s of %s  %.0f MB/s  ETA %s", phase_name(p.phase), 100 * share,
-                        size_text(p.bytes_done), size_text(p.bytes_total), rate / 1e6,
-                        duration_text(static_cast<double>(p.bytes_total - p.bytes_done) / std::max(rate, 1.0)));
-    if (terminal_) {
-      constexpr int kWidth = 24;
-      const int full = static_cast<int>(share * kWidth);
-      err_ << "\r\x1b[K[" << std::string(full, '#') << std::string(kWidth - full, '.') << "] " << text << std::flush;
-      drawn_ = true;
-    } else {
-      err_ << text << std::endl;
-    }
+    const auto values = [&] {
+      const double rate = static_cast<double>(p.bytes_done) / std::max(1e-3, now - phase_start_);
+      return absl::StrFormat("%s of %s  %.0f MB/s  ETA %s", size_text(p.bytes_done), size_text(p.bytes_total),
+                             rate / 1e6,
+                             duration_text(static_cast<double>(p.bytes_total - p.bytes_done) / std::max(rate, 1.0)));
+    };
+    if (status_.on()) return status_.show([&] { return terminal::Status{phase_name(p.phase), share, values()}; });
+    if (now - last_ < 10) return;
+    last_ = now;
+    err_ << absl::StrFormat("%s %3.0f%%  %s", phase_name(p.phase), 100 * share, values()) << std::endl;
   }
 
-  /// Prints a whole line without breaking the bar.
+  /// Prints a whole line.
   void note(const std::string& text) {
-    if (drawn_) err_ << "\n";
-    drawn_ = false;
+    status_.clear();
     err_ << on_one_line(text) << std::endl;
   }
 
-  void end() {
-    if (drawn_) err_ << std::endl;
-    drawn_ = false;
-  }
-
  private:
+  terminal::StatusLine& status_;
   std::ostream& err_;
-  bool terminal_;
-  bool started_ = false, drawn_ = false;
+  bool started_ = false;
   data::BuildProgress::Phase phase_ = data::BuildProgress::Phase::kCount;
   double phase_start_ = 0, last_ = 0;
 };
@@ -233,18 +217,12 @@ int run_build(Words words, Session& session) {
   Arguments given("data build", words);
   data::BuildOptions options = build_options(given);
   std::ostream& out = session.out;
-  ProgressLine line(session.err, ::isatty(STDERR_FILENO) != 0);
+  ProgressLine line(session);
   options.progress = [&](const data::BuildProgress& p) { line.show(p); };
   options.note = [&](const std::string& text) { line.note(text); };
   const double start = training::now_sec();
-  std::optional<data::BuildReport> report;
-  try {
-    report = data::build_dataset(options);
-  } catch (...) {
-    line.end();
-    throw;
-  }
-  line.end();
+  const std::optional<data::BuildReport> report = data::build_dataset(options);
+  session.status.clear();
   const double seconds = training::now_sec() - start;
   const data::Manifest& m = report->manifest;
   if (report->already_complete) {
@@ -323,7 +301,13 @@ int run_inspect(Words words, Session& session) {
 int run_verify(Words words, Session& session) {
   Arguments given("data verify", words);
   const std::string directory = only_directory(given);
-  const data::VerifyReport report = data::verify_dataset(directory);
+  const data::VerifyReport report = data::verify_dataset(directory, [&](int64_t done, int64_t total) {
+    session.status.show([&] {
+      const double share = static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, total));
+      return terminal::Status{"verifying", share, str_cat(size_text(done), " of ", size_text(total))};
+    });
+  });
+  session.status.clear();
   for (const std::string& line : report.damage) session.err << on_one_line(line) << "\n";
   if (!report.damage.empty()) {
     session.err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places listed above"

@@ -12,6 +12,7 @@
 #include "launch/inference/model_loading.h"
 #include "launch/training/clock.h"
 #include "launch/training/datasets.h"
+#include "launch/training/terminal_sink.h"
 #include "launch/training/validation.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
@@ -20,8 +21,10 @@ namespace ashlar::launch {
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
     "\n"
-    "Mean loss of a checkpoint, or of a run directory's newest checkpoint, on a validation part. For a run on a\n"
-    "mixture: the loss on each dataset, and their weighted mean.\n"
+    "Mean loss of a checkpoint, or of a run directory's newest checkpoint (RUN_DIR@best: the one with the lowest\n"
+    "validation loss while it was trained), on a validation part. For a run on a\n"
+    "mixture: the loss on each dataset, and their weighted mean. val_bpb, bits per byte of text, compares models with\n"
+    "different tokenizers: loss * tokens / (bytes * ln 2).\n"
     "\n"
     "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --data DIR             dataset (default: the datasets of the run's training)\n"
@@ -173,7 +176,13 @@ int run_eval_command(Words words, Session& session) {
   comm::try_on_all_ranks(ranks, [&] { validation.emplace(open_validation(a, m, manifests, log)); });
   const double begin = training::now_sec();
   int64_t batch = 0;
+  const int64_t rounds = validation->rounds(*m.mesh);
   const auto tell = [&] {
+    session.status.show([&] {
+      return terminal::Status{.what = "evaluating",
+                              .share = static_cast<double>(batch) / static_cast<double>(rounds),
+                              .text = absl::StrFormat("%.0f s", training::now_sec() - begin)};
+    });
     enter(session, watch::Phase::kValidating, batch++);
     return int64_t{0};
   };
@@ -188,13 +197,14 @@ int run_eval_command(Words words, Session& session) {
   const int digits = m.engine->options().dtype == DType::kFloat64 ? 14 : 6;  // significant digits
   for (const training::SourceLoss& s : result.sources) {
     if (result.mixture)
-      log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
-                               std::exp(s.loss), s.tokens, s.path, s.weight));
+      log.info(absl::StrFormat("val_loss %.*f  %s  perplexity %.3f  over %d tokens of %s, weight %g", digits, s.loss,
+                               training::bpb_text(s.bits_per_byte()), std::exp(s.loss), s.tokens, s.path, s.weight));
   }
   const std::string of =
       result.mixture ? str_cat(result.sources.size(), " datasets, weighted mean,") : result.sources.front().path;
-  log.info(absl::StrFormat("val_loss %.*f  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits, result.loss,
-                           std::exp(result.loss), result.tokens, of, seconds, m.checkpoint.string()));
+  log.info(absl::StrFormat("val_loss %.*f  %s  perplexity %.3f  over %d tokens of %s in %.1f s (%s)", digits,
+                           result.loss, training::bpb_text(result.bits_per_byte), std::exp(result.loss), result.tokens,
+                           of, seconds, m.checkpoint.string()));
   return 0;
 }
 

@@ -165,7 +165,7 @@ int run_launch_command(Words words, Session& session) {
   const std::vector<std::string> words_of_it(command.begin(), command.end());
   MpirunChild job({.prints_result = prints_its_result(words_of_it), .saves = command[0] == "train"});
   job.print_line(shell_line(line));  // on standard error, because standard output belongs to the command
-  here.environment.push_back(JobProcesses::kVariable);  // exported to ranks on other machines too
+  for (const char* name : job.variables()) here.environment.emplace_back(name);
   const auto run = [&](const std::vector<std::string>& train_words) {
     wanted.command.resize(2);
     wanted.command.insert(wanted.command.end(), train_words.begin(), train_words.end());

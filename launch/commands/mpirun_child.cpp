@@ -20,6 +20,7 @@
 #include "core/io/posix_file.h"
 #include "launch/commands/launch_events.h"
 #include "launch/commands/mpirun_filter.h"
+#include "launch/terminal/terminal.h"
 
 namespace ashlar::launch {
 
@@ -97,6 +98,12 @@ MpirunChild::MpirunChild(const Args& args)
   if (signals_ < 0)
     throw resource_error("launch", "cannot receive signals: ", std::strerror(errno), "; raise ulimit -n");
   setenv(JobProcesses::kVariable, processes_.name().c_str(), 1);
+  if (!args_.prints_result) columns_ = terminal::width_of(STDOUT_FILENO);
+  if (columns_ > 0) {
+    setenv(terminal::kWidthVariable, str_cat(columns_).c_str(), 1);
+  } else {
+    unsetenv(terminal::kWidthVariable);
+  }
 }
 
 MpirunChild::~MpirunChild() {
@@ -105,9 +112,23 @@ MpirunChild::~MpirunChild() {
   if (!finished_) err_.drain(2s);  // after an error, so that its message follows earlier output
 }
 
+std::vector<const char*> MpirunChild::variables() const {
+  std::vector<const char*> names = {JobProcesses::kVariable};
+  if (columns_ > 0) names.push_back(terminal::kWidthVariable);
+  return names;
+}
+
 void MpirunChild::print(const std::string& text) { print_line(str_cat("ashlar: ", text)); }
 
-void MpirunChild::print_line(const std::string& text) { err_.add(text + "\n"); }
+void MpirunChild::print_line(const std::string& text) { to_standard_error(text + "\n"); }
+
+/// A line erases what rank 0 has drawn on the terminal.
+void MpirunChild::to_standard_error(std::string_view text) {
+  if (text.empty()) return;
+  if (columns_ > 0 && line_begins_) err_.add(terminal::kErase);
+  line_begins_ = text.ends_with('\n');
+  err_.add(text);
+}
 
 // A terminal sends its signals to the whole process group, so the child has received them too.
 void MpirunChild::take_signals() {
@@ -193,8 +214,9 @@ int MpirunChild::run(std::vector<std::string> line) {
                       "; check that it runs by itself");
   }
 
-  Streams streams{
-      .out = out.get(), .err = err.get(), .filter = MpirunFilter([this](std::string_view text) { err_.add(text); })};
+  Streams streams{.out = out.get(), .err = err.get(), .filter = MpirunFilter([this](std::string_view text) {
+                                                        to_standard_error(text);
+                                                      })};
   while (!has_ended(child)) {
     send(child);
     if (Clock::now() > streams.look_at && streams.look_every < 256s) {

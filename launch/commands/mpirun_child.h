@@ -37,6 +37,8 @@ class MpirunChild {
   bool wait(std::chrono::milliseconds time);
   void print(const std::string& text);       ///< prints "ashlar: " and text on standard error
   void print_line(const std::string& text);  ///< prints a line on standard error
+  /// The variables that this object has set for the ranks, which those on other machines get too.
+  std::vector<const char*> variables() const;
   int exit_code(int code) const { return job_signals_.exit_code(code); }  ///< JobSignals::exit_code
   bool asked_to_end() const { return job_signals_.ending(); }
   /// Restores signal handling and waits until the output is written. For output that may be dropped (a job without a
@@ -49,6 +51,7 @@ class MpirunChild {
   void take_signals();
   void send(pid_t child);
   void report_lost_output();
+  void to_standard_error(std::string_view text);
   bool pass(Streams& streams, int milliseconds);
   bool waits_for_reader() const;
   void end_leftovers(pid_t child);
@@ -60,6 +63,8 @@ class MpirunChild {
   sigset_t before_{};
   int signals_ = -1;
   bool lost_output_reported_ = false, finished_ = false;
+  int columns_ = 0;          ///< width of the terminal on which rank 0 of a job without a result draws; 0: none
+  bool line_begins_ = true;  ///< the last byte written to standard error ends a line
 };
 
 }  // namespace ashlar::launch

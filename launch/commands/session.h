@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "launch/cpu_threads.h"
+#include "launch/terminal/status_line.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/signals.h"
 #include "launch/world.h"
@@ -18,6 +19,7 @@ struct Session {
   watch::SignalWatch& signals;
   comm::Bootstrap& bootstrap;
   Log& log;
+  terminal::StatusLine& status;  ///< draws nothing on other ranks and without a terminal
   std::istream& in;
   std::ostream& out;  ///< standard output on rank 0; a stream that drops its text on other ranks
   std::ostream& err;

@@ -80,13 +80,15 @@ int run_tokenizer_train(Words words, Session& session) {
   const double start = training::now_sec();
   double last = start;
   wanted.progress = [&](const std::string& what, int64_t done, int64_t total) {
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    if (session.status.on()) return session.status.show([&] { return terminal::Status{what, share, ""}; });
     const double now = training::now_sec();
     if (now - last < 10) return;
     last = now;
-    session.err << absl::StrFormat("%s %.0f%%\n", what, 100.0 * static_cast<double>(done) / static_cast<double>(total))
-                << std::flush;
+    session.err << absl::StrFormat("%s %.0f%%\n", what, 100 * share) << std::flush;
   };
   const data::TrainedTokenizer trained = data::train_tokenizer(wanted);
+  session.status.clear();
   const double seconds = training::now_sec() - start;
   for (const std::string& file : trained.files) out << on_one_line(file) << "\n";
   out << absl::StrFormat("  vocabulary of %d, from %.1f MB in %.1f s\n", trained.vocab_size,

@@ -9,6 +9,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/train_from.h"
 #include "launch/commands/train_run.h"
+#include "launch/inference/sample_text.h"
 #include "launch/training/datasets.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/run_identity.h"
@@ -180,6 +181,19 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
   return run;
 }
 
+/// Returns the function that generates the text of log.sample; empty without that key.
+std::function<std::string(training::Engine&)> sampler_of(const ResolvedRun& run, comm::ControlPlane& ranks) {
+  const config::LogSection& log = run.resolved.config.log;
+  if (!log.sample) return {};
+  const std::shared_ptr<const data::Tokenizer> tokenizer =
+      data::tokenizer_from_json(run.datasets.front().dataset->tokenizer().to_json());
+  comm::try_on_all_ranks(ranks, [&] { inference::prompt_ids(*tokenizer, *log.sample); });
+  const inference::SampleOptions options{.prompt = *log.sample,
+                                         .new_tokens = log.sample_tokens,
+                                         .seed = static_cast<uint64_t>(run.resolved.config.run.seed)};
+  return [tokenizer, options](training::Engine& engine) { return inference::sample_text(engine, *tokenizer, options); };
+}
+
 ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memory, Session& session) {
   const config::RunSection& run = resolved.resolved.config.run;
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
@@ -187,14 +201,17 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                           .stall_seconds = run.stall_after,
                           .stop = run.hang_action == config::HangAction::kStop};
   session.watch->watchdog().watch_hangs(hang);
+  std::function<std::string(training::Engine&)> sample = sampler_of(resolved, session.bootstrap.control());
   training::Trainer trainer({.resolved = resolved.resolved,
                              .datasets = std::move(resolved.datasets),
                              .bootstrap = session.bootstrap,
                              .signals = session.signals,
                              .memory = std::move(memory),
                              .log = session.log,
+                             .status = &session.status,
                              .watch = *session.watch,
                              .cores = session.cores.machine,
+                             .sample = std::move(sample),
                              .restart = restart});
   hang.after_seconds = run.hang_after;
   hang.starting = false;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -114,6 +115,32 @@ void resolve_evaluation(Resolver& r) {
            {"train.eval_batches", "train.micro_batch", "mesh.data"},
            str_cat("train.eval_batches ", batches, " * train.micro_batch ", micro_batch, " * mesh.data ", replicas,
                    "; train.eval_batches, an older key, counts micro-batches; the run keeps the number of sequences"));
+  r.derived().back().told = true;
+}
+
+/// Checks which checkpoints stay against the steps at which the run saves and validates.
+void check_checkpoints(Resolver& r) {
+  const CheckpointSection& c = r.config().checkpoint;
+  if (r.facts().purpose != Purpose::kTrain || !r.valid({"checkpoint.every"})) return;
+  if (r.valid({"checkpoint.keep_every"}) && c.keep_every > 0 && (c.every == 0 || c.keep_every % c.every != 0))
+    r.error("checkpoint.keep_every = ", c.keep_every, ": expected a multiple of checkpoint.every = ", c.every,
+            c.every == 0 ? ", which saves only after the last step; set checkpoint.every" : "; change one of them");
+  if (!r.valid({"checkpoint.keep_best", "train.eval_every", "train.steps"}) || c.keep_best == 0) return;
+  const TrainSection& t = r.config().train;
+  const bool meet = c.every > 0 && t.eval_every > 0 && std::lcm(c.every, t.eval_every) <= t.steps;
+  if (!meet)
+    r.error("checkpoint.keep_best = ", c.keep_best, ": expected steps that are both saved and validated, got none in ",
+            t.steps, " steps with checkpoint.every = ", c.every, " and train.eval_every = ", t.eval_every,
+            "; set both, one a multiple of the other");
+}
+
+void check_sample(Resolver& r) {
+  const RunConfig& c = r.config();
+  if (r.facts().purpose != Purpose::kTrain) return;
+  if (c.log.sample && (c.mesh.sequence_parallel || c.mesh.virtual_stages > 1))
+    r.error(
+        "log.sample: expected mesh.sequence_parallel = false and mesh.virtual_stages = 1, which generating needs; "
+        "remove log.sample and use `ashlar generate` with a checkpoint");
 }
 
 /// Checks the mesh against the model and the batch. resolve_mesh has already compared the product of the mesh sizes
@@ -261,6 +288,8 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_mesh(r);
   resolve_train(r);
   resolve_evaluation(r);
+  check_checkpoints(r);
+  check_sample(r);
   check_mesh(r);
   check_attention(r);
   resolve_optimizer(r);

@@ -110,14 +110,19 @@ struct DataSection {
 struct CheckpointSection {
   int64_t every = 0;  ///< steps between checkpoints; 0 = only after the last step
   int64_t keep = 2;
+  int64_t keep_every = 0;  ///< checkpoints at multiples of this step stay; 0 = none
+  int64_t keep_best = 0;   ///< number of checkpoints with the lowest validation loss that stay
   bool operator==(const CheckpointSection&) const = default;
 };
 
 struct LogSection {
   int64_t every = 1;  ///< steps between lines on the terminal
   StepLine line = StepLine::kShort;
-  int64_t stats_every = 0;  ///< steps between layer statistics; 0 = off
-  bool tensorboard = true;  ///< writes an event file of TensorBoard
+  int64_t stats_every = 0;            ///< steps between layer statistics; 0 = off
+  bool tensorboard = true;            ///< writes an event file of TensorBoard
+  std::optional<std::string> sample;  ///< prompt of a text that is generated at each validation
+  int64_t sample_tokens = 64;         ///< number of its tokens
+  bool verbose = false;               ///< a new run logs derived values and the table of parameters
   bool operator==(const LogSection&) const = default;
 };
 
@@ -152,6 +157,7 @@ struct Facts {
 /// A derived value with its rule. Printed as `derived: KEY = VALUE (RULE)`.
 struct DerivedValue {
   std::string key, value, rule;
+  bool told = false;  ///< logged when a run starts, because it replaces a value that was given
 };
 
 struct Resolved {

@@ -27,6 +27,8 @@ constexpr Condition kDecays = {"schedule.kind is linear, cosine or wsd",
 constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};
+constexpr Condition kSamples = {"log.sample is given", [](const RunConfig& c) { return c.log.sample.has_value(); },
+                                "log.sample"};
 // data.restart_positions = false is always accepted; true requires data.document_mask and a pos.type other than none.
 constexpr Condition kRestarts = {"data.document_mask = true and pos.type is not none",
                                  [](const RunConfig& c) {
@@ -219,6 +221,13 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Steps between checkpoints. 0: only after the last step, which is always saved."},
     {.section = "checkpoint", .key = "keep", .member = MEMBER(checkpoint.keep), .fallback = "3", .low = 1, .high = 1e6,
      .unit = "checkpoints", .doc = "Number of newest checkpoints that are kept."},
+    {.section = "checkpoint", .key = "keep_every", .member = MEMBER(checkpoint.keep_every), .fallback = "0", .low = 0,
+     .high = kBig, .unit = "steps",
+     .doc = "Checkpoints at multiples of this step are never removed. A multiple of checkpoint.every. 0: none."},
+    {.section = "checkpoint", .key = "keep_best", .member = MEMBER(checkpoint.keep_best), .fallback = "0", .low = 0,
+     .high = 1e6, .unit = "checkpoints",
+     .doc = "Number of checkpoints with the lowest validation loss that are kept beside the newest; they count if their "
+            "step was validated (train.eval_every). RUN_DIR@best names the best one in any command."},
     {.section = "log", .key = "every", .member = MEMBER(log.every), .fallback = "1", .low = 1, .high = kBig,
      .unit = "steps", .doc = "Steps between lines on the terminal, whose loss is the mean over the steps since the line before. "
             "metrics.jsonl has every step."},
@@ -231,6 +240,16 @@ constexpr KeySpec kTrainingKeys[] = {
             "the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
     {.section = "log", .key = "tensorboard", .member = MEMBER(log.tensorboard), .fallback = "true",
      .doc = "Writes an event file into the run directory, which `tensorboard --logdir` of the folder of runs shows."},
+    {.section = "log", .key = "sample", .member = MEMBER(log.sample), .need = kOptional,
+     .example = "\"Once upon a time\"",
+     .doc = "Prompt that the model continues at each validation, for the terminal, events.jsonl and TensorBoard: the text "
+            "of `ashlar generate --seed SEED`, with run.seed. Not with mesh.sequence_parallel or virtual stages. Absent: "
+            "no text."},
+    {.section = "log", .key = "sample_tokens", .member = MEMBER(log.sample_tokens), .fallback = "64",
+     .low = 1, .high = 1e6, .when = kSamples, .unit = "tokens", .doc = "Number of tokens that are generated at most."},
+    {.section = "log", .key = "verbose", .member = MEMBER(log.verbose), .fallback = "false",
+     .doc = "A new run prints its derived values, each with its rule, and the table of parameters, which start.txt of the "
+            "run directory has in any case."},
 };
 // clang-format on
 

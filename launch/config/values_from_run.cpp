@@ -51,15 +51,17 @@ std::vector<DerivedValue> apply_run_values(RawConfig& config, const RunConfig& s
     if (!spec.kept || raw.given[index] || raw.bad[index] != 0 || !same_condition(raw, spec, stored)) continue;
     const std::optional<Value> value = spec.member.get(stored);
     std::string rule = str_cat("from ", escaped(where));
+    bool told = false;
     if (const KeySpec* older = older_form(spec); older != nullptr && raw.given[index_of(*older)]) {
       if (!is_settled(raw, *older, stored)) continue;
       rule += str_cat("; ", older->name(), " = ", value_text(*raw.given[index_of(*older)]),
                       " was applied when the run began, set ", spec.name(), " for another number");
       raw.given[index_of(*older)].reset();
+      told = true;
     }
     raw.given[index] = value;
     raw.kept_from[index] = escaped(where);
-    kept.push_back({spec.name(), value_text(*value), std::move(rule)});
+    kept.push_back({spec.name(), value_text(*value), std::move(rule), told});
   }
   return kept;
 }

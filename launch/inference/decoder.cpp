@@ -42,9 +42,8 @@ std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Te
 }  // namespace
 
 Decoder::Decoder(training::Engine& engine, int64_t max_tokens, bool use_cache) : engine_(engine) {
-  ASHLAR_CHECK(engine.chunks().size() == 1 && !engine.options().sequence_parallel &&
-                   engine.mesh().size(kReplicaAxes - Axis::kExpert) == 1,
-               "expected one replica with one chunk per stage and no sequence parallel for decoding");
+  ASHLAR_CHECK(engine.chunks().size() == 1 && !engine.options().sequence_parallel,
+               "expected one chunk per stage and no sequence parallel for decoding");
   if (use_cache) cache_ = engine.chunks().front()->make_cache(engine.ctx(), 1, max_tokens);
 }
 

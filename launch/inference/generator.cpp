@@ -55,7 +55,7 @@ void generate(training::Engine& engine, const GenerateOptions& o, const std::fun
   const model::ModelConfig& config = engine.options().model;
   const int64_t wanted = static_cast<int64_t>(o.prompt.size()) + o.new_tokens;
   const int64_t limit = config.pos.type == model::PosType::kLearned ? config.pos.max_positions : wanted;
-  const int64_t capacity = std::min(limit, wanted);
+  const int64_t capacity = std::min({limit, wanted, o.most_context > 0 ? o.most_context : wanted});
   Decoder decoder(engine, capacity, o.use_cache);
 
   std::vector<int32_t> context = o.prompt;  // the tokens that the model reads

@@ -15,8 +15,9 @@ Checkpointer::Checkpointer(const CheckpointerArgs& args)
     : ranks_(args.ranks),
       log_(args.log),
       saving_(args.ranks),
-      retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0),
-      check_owned_(args.check_owned) {}
+      retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : checkpoint::KeepRule()),
+      check_owned_(args.check_owned),
+      ranked_(args.ranked) {}
 
 int64_t Checkpointer::reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer) {
   saving_.reserve(ctx, store, &optimizer);
@@ -83,7 +84,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     log_.warn(str_cat("the saved checkpoint cannot be read back; older checkpoints are kept: ", *outcome.damage));
   if (outcome.verified) {
     retention_.trust(*outcome.verified);
-    retention_.start(outcome.verified->step);
+    retention_.start(outcome.verified->step, ranked_ && first_rank ? ranked_() : std::vector<int64_t>());
   }
   if (!outcome.failure) return;
   // If another run has taken over the run directory, check_owned_ throws and the save is not retried.

@@ -15,15 +15,17 @@ struct CheckpointerArgs {
   comm::ControlPlane& ranks;
   Log& log;  ///< log of this rank; rank 0 logs the lines that concern all ranks
   std::filesystem::path run_dir;
-  int64_t keep = 0;                   ///< number of newest valid checkpoints to keep
+  checkpoint::KeepRule keep;          ///< which checkpoints are kept
   std::function<void()> check_owned;  ///< RunDirectory::check_owned on rank 0; called when a save fails
+  /// Steps by their validation loss, the best first; called on rank 0. Empty: no step was validated.
+  std::function<std::vector<int64_t>()> ranked;
 };
 
 /// Saves the checkpoints of a run. Each checkpoint is written in the background, logged when complete, read back to
-/// verify it, and deleted once `keep` newer ones are valid. All ranks make all calls at the same steps. A failed save
-/// is logged in one line, leaves no files, and is retried at the next interval. The third failure in a row ends the run
-/// with exit code 6, as does a failure of the last save: all ranks throw comm::AllRanksError; a run with one rank
-/// throws Error. Earlier checkpoints are kept.
+/// verify it, and deleted once enough newer ones are valid, unless the rule keeps it. All ranks make all calls at the
+/// same steps. A failed save is logged in one line, leaves no files, and is retried at the next interval. The third
+/// failure in a row ends the run with exit code 6, as does a failure of the last save: all ranks throw
+/// comm::AllRanksError; a run with one rank throws Error. Earlier checkpoints are kept.
 class Checkpointer {
  public:
   explicit Checkpointer(const CheckpointerArgs& args);
@@ -63,6 +65,7 @@ class Checkpointer {
   checkpoint::Retention retention_;  ///< used by rank 0 only
   int64_t step_ = -1;                ///< step of the last or current save
   std::function<void()> check_owned_;
+  std::function<std::vector<int64_t>()> ranked_;
   bool any_ = false;   ///< true if the run has loaded or saved a checkpoint
   int failures_ = 0;   ///< number of failed saves in a row
   bool last_ = false;  ///< true during the last save of the run

@@ -11,9 +11,16 @@ std::vector<pipeline::MicroBatch> micro_batches(std::span<const DeviceBatch> slo
   return batches;
 }
 
-std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, const std::function<int64_t()>& stop) {
-  // With 4 p - 3 micro-batches per round, the p pipeline stages are idle for less than a fifth of the time.
-  std::vector<DeviceBatch> slots(4 * engine.mesh().size(Axis::kPipeline) - 3);
+// With 4 p - 3 micro-batches per round, the p pipeline stages are idle for less than a fifth of the time.
+int64_t batches_per_round(const mesh::Mesh& mesh) { return 4 * mesh.size(Axis::kPipeline) - 3; }
+
+bool counts_text(const mesh::Mesh& mesh) { return mesh.first_stage() && mesh.at()[Axis::kTensor] == 0; }
+
+std::optional<Evaluation> evaluate(Engine& engine, data::BatchSource& stream, const data::TokenBytes* bytes,
+                                   const std::function<int64_t()>& stop) {
+  const bool counts = counts_text(engine.mesh());
+  int64_t text_bytes = 0;
+  std::vector<DeviceBatch> slots(batches_per_round(engine.mesh()));
   data::Batch batch;
   LossStats own;
   bool more = true, held = false;  // held: `batch` has another shape and waits for the next round
@@ -32,11 +39,13 @@ std::optional<LossStats> evaluate(Engine& engine, data::BatchSource& stream, con
         held = n > 0 && batch.B * batch.T != slots[0].view().rows();  // stages exchange tensors of one shape per round
         if (held) break;
         slots[n++].upload(engine.ctx(), batch, engine.options().model.masked_ids);
+        if (counts) text_bytes += data::text_bytes(batch, *bytes);
       }
     });
     engine.evaluate(micro_batches(std::span(slots).first(n)), own);
   }
-  return engine.total(own);
+  const LossStats losses = engine.total(own);
+  return Evaluation{.losses = losses, .text_bytes = comm::sum_of(engine.mesh().control(), text_bytes)};
 }
 
 }  // namespace ashlar::training

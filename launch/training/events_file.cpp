@@ -8,6 +8,16 @@
 
 namespace ashlar::training {
 
+namespace {
+
+std::vector<int64_t> steps_of(const std::vector<checkpoint::RankedStep>& best) {
+  std::vector<int64_t> steps;
+  for (const checkpoint::RankedStep& r : best) steps.push_back(r.step);
+  return steps;
+}
+
+}  // namespace
+
 EventsFile::EventsFile(const std::filesystem::path& path, Log& log, std::function<void()> check,
                        std::function<double()> clock)
     : clock_(std::move(clock)),
@@ -32,13 +42,25 @@ void EventsFile::start(const StartEvent& e) {
   append(e.step > 0 ? "resume" : "start", fields);
 }
 
-void EventsFile::save(const SaveEvent& e) { append("save", {{"step", e.step}, {"ms", e.ms}}); }
+void EventsFile::save(const SaveEvent& e) {
+  nlohmann::ordered_json fields = {{"step", e.step}, {"ms", e.ms}};
+  if (e.val_loss) fields["val_loss"] = *e.val_loss;
+  if (!e.best.empty()) fields["best"] = steps_of(e.best);
+  append("save", fields);
+}
+
+void EventsFile::sample(const SampleEvent& e) {
+  append("sample", {{"step", e.step}, {"prompt", e.prompt}, {"text", e.text}});
+}
 
 void EventsFile::warning(const WarningEvent& e) { append(is_note(e) ? "note" : "warning", {{"text", to_line(e)}}); }
 
 void EventsFile::end(const EndEvent& e) {
   nlohmann::ordered_json fields = {{"step", e.step}, {"steps", e.total_steps}};
   if (e.signal) fields["signal"] = *e.signal;
+  if (e.val_loss) fields["val_loss"] = *e.val_loss;
+  if (e.val_bpb) fields["val_bpb"] = *e.val_bpb;
+  if (!e.best.empty()) fields["best"] = steps_of(e.best);
   append("end", fields);
 }
 

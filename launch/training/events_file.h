@@ -17,9 +17,12 @@ namespace ashlar::training {
 ///
 ///   start, resume   step, version, commit, compilers, ranks, device, dtype; resume: changes (texts), of configuration
 ///                   and data
-///   save            step, ms; the last save, which the end implies, has no line
+///   save            step, ms; val_loss of a step that was validated; best (steps, the best first), with
+///                   checkpoint.keep_best; the last save, which the end implies, has no line
+///   sample          step, prompt, text (log.sample)
 ///   warning, note   text
-///   end             step, steps; signal if one ended the run
+///   end             step, steps; signal if one ended the run; val_loss, val_bpb of the last validation;
+///                   best, as of a save
 ///   error           step, code (exit code), text. A rank that is killed, or that fails alone, leaves no such line.
 class EventsFile final : public MetricSink {
  public:
@@ -29,6 +32,7 @@ class EventsFile final : public MetricSink {
 
   void start(const StartEvent& event) override;
   void save(const SaveEvent& event) override;
+  void sample(const SampleEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;
   void error(const ErrorEvent& event) override;

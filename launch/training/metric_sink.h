@@ -12,6 +12,7 @@
 #include "launch/training/expert_load.h"
 #include "launch/training/run_events.h"
 #include "launch/training/validation.h"
+#include "parallel/checkpoint/ranking.h"
 
 namespace ashlar::training {
 
@@ -53,6 +54,12 @@ struct ValidationEvent {
   double seconds = 0;
 };
 
+/// A text that the model has generated after a validation.
+struct SampleEvent {
+  int64_t step = 0;
+  std::string prompt, text;  ///< `text` continues the prompt; any bytes
+};
+
 /// Root mean squares of weights, gradients and residual stream, and the load of experts, every log.stats_every steps.
 struct StatisticsEvent {
   struct OfTensor {
@@ -69,15 +76,20 @@ struct StatisticsEvent {
 /// A save has begun. The checkpoint is written while training continues.
 struct SaveEvent {
   int64_t step = 0;
-  double ms = 0;  ///< time that training waited for the save
+  double ms = 0;                   ///< time that training waited for the save
+  std::optional<double> val_loss;  ///< validation loss of the saved weights
+  /// The best checkpoints that stay (checkpoint.keep_best), the best first, with this one if it is among them.
+  std::vector<checkpoint::RankedStep> best;
 };
 
 /// The run ends without an error.
 struct EndEvent {
   int64_t step = 0;  ///< steps completed
   int64_t total_steps = 0;
-  std::optional<std::string> signal;  ///< signal that ended the run; absent: all steps are done
-  std::string memory, device_memory;  ///< MemoryLedger's reports when all steps are done; may be empty
+  std::optional<std::string> signal;         ///< signal that ended the run; absent: all steps are done
+  std::optional<double> val_loss, val_bpb;   ///< of the last validation since the start or the last resume
+  std::vector<checkpoint::RankedStep> best;  ///< SaveEvent::best
+  std::string memory, device_memory;         ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
 /// The run ends with an error that all ranks know. A rank that fails alone ends the process without this event.
@@ -99,6 +111,7 @@ class MetricSink {
   virtual void start(const StartEvent&) {}
   virtual void step(const StepEvent&) {}
   virtual void validation(const ValidationEvent&) {}
+  virtual void sample(const SampleEvent&) {}
   virtual void statistics(const StatisticsEvent&) {}
   virtual void save(const SaveEvent&) {}
   virtual void warning(const WarningEvent&) {}

@@ -77,12 +77,18 @@ std::string to_json(const ValidationEvent& e) {
   nlohmann::ordered_json j;
   j["step"] = e.step;
   j["val_loss"] = result.loss;
+  if (result.bits_per_byte) j["val_bpb"] = *result.bits_per_byte;
   j["val_tokens"] = result.tokens;
+  j["val_bytes"] = result.bytes;
   j["val_seconds"] = e.seconds;
   if (result.mixture) {
-    for (const SourceLoss& s : result.sources)
-      j["val_sources"].push_back(
-          {{"path", s.path}, {"weight", s.weight}, {"val_loss", s.loss}, {"val_tokens", s.tokens}});
+    for (const SourceLoss& s : result.sources) {
+      nlohmann::ordered_json source = {{"path", s.path}, {"weight", s.weight}, {"val_loss", s.loss}};
+      if (const auto bits = s.bits_per_byte()) source["val_bpb"] = *bits;
+      source["val_tokens"] = s.tokens;
+      source["val_bytes"] = s.bytes;
+      j["val_sources"].push_back(std::move(source));
+    }
   }
   return j.dump();
 }

@@ -17,7 +17,11 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
     : run_(run),
       validation_(std::move(*start.validation)),
       tokens_(start.progress.tokens),
-      flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)) {
+      flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)),
+      remaining_({.steps = run.config.train.steps,
+                  .eval_every = run.config.train.eval_every,
+                  .save_every = run.config.checkpoint.every}),
+      status_(run.status, run.config.train.steps) {
   if (run_.first_rank) {
     // The file is the first sink: it throws if the run has lost its directory, so that no other sink reports the step.
     sinks_.push_back(std::move(start.metrics));
@@ -31,6 +35,8 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   watch_slow_ranks(cores);
   validated_step_ = comm::max_of(run_.ranks, start.validated_step);
   for (const std::string& note : validation_.notes()) run_.log.info(note);
+  if (run_.sample && validation_.empty())
+    run_.log.info("log.sample has no effect: a text is generated at validations, and there is no validation part");
   const config::RunSection& c = run_.config.run;
   peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
   emit(&MetricSink::start, StartEvent{.config = run_.config,
@@ -56,17 +62,10 @@ void Reports::watch_slow_ranks(int64_t cores) {
   slow_ranks_.emplace(std::move(stages));
 }
 
-double Reports::eta_sec(double step_ms, int64_t step) {
-  recent_ms_.push_back(step_ms);
-  if (recent_ms_.size() > 50) recent_ms_.erase(recent_ms_.begin());
-  double mean_ms = 0;
-  for (const double ms : recent_ms_) mean_ms += ms / static_cast<double>(recent_ms_.size());
-  return mean_ms / 1e3 * static_cast<double>(run_.config.train.steps - step);
-}
-
 void Reports::step(const FinishedStep& step) {
   tokens_ += step.result.tokens;
   if (!run_.first_rank) return;
+  remaining_.add_step(step.ms);
   StepEvent event{.step = step.queued.step,
                   .total_steps = run_.config.train.steps,
                   .result = step.result,
@@ -76,13 +75,17 @@ void Reports::step(const FinishedStep& step) {
                   .tokens_per_sec = static_cast<double>(step.result.tokens) / (step.ms / 1e3),
                   .peak_memory_bytes = step.message.peak_memory_bytes,
                   .data_wait_ms = step.queued.data_wait_ms,
-                  .eta_sec = eta_sec(step.ms, step.queued.step),
+                  .eta_sec = remaining_.seconds(step.queued.step),
                   .slowest = step.message.slowest};
   event.mfu = flops_.total_full() * event.tokens_per_sec / peak_flops_;
   event.mfu_causal = flops_.total_causal() * event.tokens_per_sec / peak_flops_;
   if (run_.gpu) event.gpu = run_.gpu->read();
   if (const int64_t bytes = run_.memory.device_bytes(run_.device->backend()); bytes > 0) event.gpu_memory_bytes = bytes;
   emit(&MetricSink::step, event);
+  status_.step({.step = event.step,
+                .loss = event.result.loss,
+                .tokens_per_sec = event.tokens_per_sec,
+                .eta_sec = event.eta_sec});
   log_slow_ranks(step);
   if (!experts_) return;
   expert_counts_ = step.result.expert_counts;
@@ -142,7 +145,9 @@ void Reports::validate(int64_t step) {
   const double begin = now_sec();
   run_.signals.enter(watch::StopPoint::kValidation);
   int64_t batch = 0;
+  const int64_t rounds = validation_.rounds(run_.engine->mesh());
   ValidationEvent event{.step = step, .result = validation_.run(*run_.engine, [&] {
+                          status_.validating(step, batch, rounds);
                           run_.recorder().enter(watch::Phase::kValidating, batch++);
                           const auto request = run_.signals.pending();
                           return request ? static_cast<int64_t>(request->code) : 0;
@@ -150,6 +155,7 @@ void Reports::validate(int64_t step) {
   run_.signals.enter(watch::StopPoint::kStep);
   if (!event.result) return emit(&MetricSink::validation, event);
   event.seconds = now_sec() - begin;
+  remaining_.add_validation(event.seconds);
   for (const SourceLoss& source : event.result->sources) {
     if (std::isfinite(source.loss)) continue;
     throw comm::AllRanksError(ExitCode::kNonFinite, "train",
@@ -158,9 +164,21 @@ void Reports::validate(int64_t step) {
   }
   emit(&MetricSink::validation, event);
   validated_step_ = step;
+  last_ = std::move(event.result);
+  if (!run_.sample) return;
+  const std::string text = run_.sample(*run_.engine);
+  emit(&MetricSink::sample, SampleEvent{.step = step, .prompt = run_.config.log.sample.value_or(""), .text = text});
 }
 
-void Reports::saved(int64_t step, double ms) { emit(&MetricSink::save, SaveEvent{.step = step, .ms = ms}); }
+void Reports::saved(const SaveEvent& event) {
+  remaining_.add_save(event.ms);
+  emit(&MetricSink::save, event);
+}
+
+std::optional<checkpoint::RankedStep> Reports::score(int64_t step) const {
+  if (!last_ || last_->sources.empty() || validated_step_ != step) return std::nullopt;
+  return checkpoint::RankedStep{.step = step, .val_loss = last_->loss, .val_bpb = last_->bits_per_byte};
+}
 
 void Reports::error(int64_t step, const Error& error) noexcept {
   try {
@@ -170,8 +188,13 @@ void Reports::error(int64_t step, const Error& error) noexcept {
   }
 }
 
-void Reports::end(int64_t step, std::optional<std::string> signal) {
+void Reports::end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best) {
   EndEvent event{.step = step, .total_steps = run_.config.train.steps, .signal = std::move(signal)};
+  if (last_ && !last_->sources.empty()) {
+    event.val_loss = last_->loss;
+    event.val_bpb = last_->bits_per_byte;
+  }
+  event.best = std::move(best);
   if (!event.signal) {
     event.memory = run_.memory.report(run_.device->backend());
     event.device_memory = run_.memory.device_report(run_.device->backend());

@@ -11,6 +11,7 @@
 #include "launch/training/pending_steps.h"
 #include "launch/training/run.h"
 #include "launch/training/run_start.h"
+#include "launch/training/run_status.h"
 #include "launch/training/slow_ranks.h"
 #include "parallel/model/flops.h"
 
@@ -44,13 +45,15 @@ class Reports {
   /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);
   bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
-  void saved(int64_t step, double ms);
-  void end(int64_t step, std::optional<std::string> signal);
+  /// The validation loss after `step`; absent if it was not validated since the start or the last resume.
+  std::optional<checkpoint::RankedStep> score(int64_t step) const;
+  void saving(int64_t step) { status_.saving(step); }  ///< a save of this step begins, or the wait for it
+  void saved(const SaveEvent& event);
+  void end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best);
   void error(int64_t step, const Error& error) noexcept;
 
  private:
   void watch_slow_ranks(int64_t cores);
-  double eta_sec(double step_ms, int64_t step);
   void log_slow_ranks(const FinishedStep& step);
   std::vector<ExpertLoad> expert_loads_of_step();
   template <typename Event>
@@ -62,12 +65,14 @@ class Reports {
   std::vector<std::unique_ptr<MetricSink>> sinks_;  ///< on rank 0 only
   Validation validation_;
   int64_t validated_step_ = -1;
+  std::optional<ValidationResult> last_;  ///< of the last validation
   int64_t tokens_ = 0;
   std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;
   const model::FlopsPerToken flops_;
-  double peak_flops_ = 0;                ///< peak FLOP/s of all ranks
-  std::vector<double> recent_ms_;        ///< recent step times, to estimate the remaining time
+  double peak_flops_ = 0;  ///< peak FLOP/s of all ranks
+  RemainingTime remaining_;
+  RunStatus status_;
   std::optional<ExpertWatch> experts_;   ///< rank 0 only; absent in a model without experts
   std::optional<SlowRanks> slow_ranks_;  ///< rank 0 only; absent if slow ranks are not detected
 };

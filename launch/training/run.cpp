@@ -1,11 +1,8 @@
 #include "launch/training/run.h"
 
-#include <sstream>
-
 #include "core/device/device_facts.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/layout.h"
-#include "launch/training/parameter_table.h"
 #include "launch/training/step_batches.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -20,16 +17,19 @@ Run::Run(TrainerArgs& args)
       signals(args.signals),
       watch(args.watch),
       log(args.log),
+      status(args.status),
+      sample(args.sample),
       memory(std::move(args.memory)),
       directory(config.run.dir) {
   const mesh::MeshShape shape = shape_of(config.mesh);
   const mesh::Coordinates at = mesh::coordinates_of(shape, ranks.rank());
   recorder().place(at);
-  for (const auto& d : args.resolved.derived) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
+  for (const auto& d : args.resolved.derived)
+    if (d.told) log.info(str_cat("derived: ", d.key, " = ", d.value, " (", d.rule, ")"));
   open_directory();
   make_device(args);
   make_engine(args);
-  log_model();
+  log_layout();
   auto* const tunable = dynamic_cast<Tunable*>(&device->backend());
   if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
     tuning.emplace(*tuner, ranks, log, directory.choices(), [this] { recorder().tick(); });
@@ -75,7 +75,7 @@ void Run::make_engine(const TrainerArgs& args) {
   hosts = comm::gather_texts_at(ranks, comm::Bootstrap::host_name(), 0);
 }
 
-void Run::log_model() {
+void Run::log_layout() {
   const config::MeshSection& m = config.mesh;
   const pipeline::ScheduleSpec schedule{.kind = engine->options().schedule,
                                         .stages = m.pipeline,
@@ -93,8 +93,6 @@ void Run::log_model() {
                                    .hosts = hosts}))
       log.info(line);
   }
-  std::istringstream table(parameter_table(config.model, engine->optimizer()->options()));
-  for (std::string line; std::getline(table, line);) log.info(line);
 }
 
 EngineOptions Run::watched_options() {

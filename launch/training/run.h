@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/device/gpu_monitor.h"
 #include "launch/config/run_config.h"
+#include "launch/terminal/status_line.h"
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/run_device.h"
@@ -32,10 +33,13 @@ struct TrainerArgs {
   comm::Bootstrap& bootstrap;                   ///< connects the ranks of the run
   watch::SignalWatch& signals;                  ///< already installed
   MemoryLedger memory;
-  Log& log;                 ///< log of this rank; rank 0 logs the lines that concern all ranks
-  watch::RankWatch& watch;  ///< detects ranks that die or hang
-  int64_t cores = 0;        ///< number of cores that the ranks of this machine share; 0: the cores of this process
-  bool restart = false;     ///< starts over: the old run directory is renamed after all checks
+  Log& log;                                ///< log of this rank; rank 0 logs the lines that concern all ranks
+  terminal::StatusLine* status = nullptr;  ///< null: none
+  watch::RankWatch& watch;                 ///< detects ranks that die or hang
+  int64_t cores = 0;  ///< number of cores that the ranks of this machine share; 0: the cores of this process
+  /// (all ranks) Returns a text that the model generates, at each validation; empty: none (log.sample).
+  std::function<std::string(Engine&)> sample;
+  bool restart = false;  ///< starts over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
   /// For tests: changes the engine's options; empty: nothing.
@@ -45,7 +49,7 @@ struct TrainerArgs {
 /// State shared by all parts of a trainer, from the start of a run to its end. Created by all ranks. No member is
 /// replaced afterwards. The current step belongs to StepLoop.
 struct Run {
-  /// Locks the run directory, makes the device and allocates the model; logs the layout and the parameters.
+  /// Locks the run directory, makes the device and allocates the model; logs the layout.
   explicit Run(TrainerArgs& args);
   ~Run();
 
@@ -60,6 +64,8 @@ struct Run {
   watch::SignalWatch& signals;
   watch::RankWatch& watch;
   Log& log;
+  terminal::StatusLine* status;                ///< null: none
+  std::function<std::string(Engine&)> sample;  ///< TrainerArgs::sample
   MemoryLedger memory;
   RunDirectory directory;  ///< locked by rank 0
   std::unique_ptr<RunDevice> device;
@@ -73,7 +79,7 @@ struct Run {
   void open_directory();
   void make_device(TrainerArgs& args);
   void make_engine(const TrainerArgs& args);
-  void log_model();
+  void log_layout();
   EngineOptions watched_options();  ///< engine options whose callbacks report progress to the watch
 };
 

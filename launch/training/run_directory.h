@@ -54,6 +54,7 @@ class RunDirectory {
   std::filesystem::path choices() const { return path_ / "choices.json"; }  ///< chosen algorithms (Tuning)
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path log() const { return path_ / "train.log"; }
+  std::filesystem::path start() const { return path_ / "start.txt"; }
   std::filesystem::path events() const { return path_ / "events.jsonl"; }
 
  private:

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "launch/training/lr_schedule.h"
 #include "parallel/checkpoint/find.h"
+#include "parallel/checkpoint/ranking.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -22,9 +23,10 @@ namespace {
 constexpr std::string_view kOldTokens = "old:";
 
 /// Returns the checkpoint at `path`, or the newest readable one if `path` is a run directory: its path and manifest.
-std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& path) {
+std::optional<std::pair<fs::path, checkpoint::Manifest>> look(const fs::path& given) {
   std::error_code error;
-  if (path.empty()) return std::nullopt;
+  if (given.empty()) return std::nullopt;
+  const fs::path path = checkpoint::resolve_best(given);
   if (fs::exists(path / checkpoint::kManifestFile, error))
     return std::pair(path, checkpoint::CheckpointReader(path).manifest());
   std::vector<checkpoint::Found> found = checkpoint::list(path);

@@ -5,6 +5,7 @@
 #include "core/io/atomic_file.h"
 #include "data/read/batch_stream.h"
 #include "launch/training/run_identity.h"
+#include "launch/training/start_report.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/comm/host.h"
@@ -116,11 +117,12 @@ void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStar
 
 /// With --restart, first sets the old run directory aside. Then writes config.toml and opens the files of the sinks.
 /// Called by rank 0.
-void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bool restored, RunStart& start) {
+void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, RunStart& start) {
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));
   run.directory.check_owned();
   io::write_file_atomically(run.directory.config(), saving.config_toml());
+  io::write_file_atomically(run.directory.start(), start.text);
   const auto check_owned = [&run] { run.directory.check_owned(); };
   start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log, check_owned);
   start.log = std::make_unique<LogFile>(run.directory.log(), run.log, check_owned);
@@ -130,7 +132,7 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, bo
                                                                                 .completed_steps = start.progress.step,
                                                                                 .config_toml = saving.config_toml(),
                                                                                 .log = run.log});
-  if (!restored && start.metrics->rows_set_aside() > 0)
+  if (!start.restored && start.metrics->rows_set_aside() > 0)
     start.starts_over = {.run_dir = run.directory.path(), .rows = start.metrics->rows_set_aside()};
   start.validated_step = start.metrics->last_validation_step();
 }
@@ -141,6 +143,8 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
   RunStart start;
   run.recorder().enter(watch::Phase::kLoading);
   const std::optional<Progress> restored = args.restart ? std::nullopt : restore(run, saving, start.changes);
+  start.restored = restored.has_value();
+  start.text = start_text(args.resolved, run.engine->optimizer()->options());
   if (restored) start.progress = *restored;
   if (run.tuning && !args.restart) run.tuning->reuse(restored ? saving.kept(Tuning::kMetadataKey) : "");
   if (!restored) initialize(run, saving);
@@ -149,7 +153,7 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
     comm::try_on_all_ranks(run.ranks, [&] { run.memory.add("snapshot", saving.reserve()); });
   run.recorder().enter(watch::Phase::kStarting);
   comm::try_on_all_ranks(run.ranks, [&] { open_readers(run, std::move(args.datasets), start); });
-  comm::try_on_first_rank(run.ranks, [&] { write_directory(run, saving, args, restored.has_value(), start); });
+  comm::try_on_first_rank(run.ranks, [&] { write_directory(run, saving, args, start); });
   return start;
 }
 

@@ -18,7 +18,9 @@ namespace ashlar::training {
 
 /// Results of start_run, for the other parts of the trainer.
 struct RunStart {
-  Progress progress;  ///< progress of the run
+  Progress progress;      ///< progress of the run
+  bool restored = false;  ///< the run continues from a checkpoint of its own
+  std::string text;       ///< the text of start.txt
   std::unique_ptr<data::Prefetcher> reader;
   std::optional<Validation> validation;
   std::unique_ptr<MetricsFile> metrics;          ///< rank 0 only

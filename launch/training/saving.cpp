@@ -1,6 +1,7 @@
 #include "launch/training/saving.h"
 
 #include "launch/training/clock.h"
+#include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::training {
 
@@ -9,11 +10,43 @@ Saving::Saving(Run& run, std::string tokenizer_json, std::vector<checkpoint::Dat
       config_toml_(config::to_toml(run.config)),
       tokenizer_json_(std::move(tokenizer_json)),
       data_(std::move(data)),
+      ranking_(run.config.run.dir),
       checkpoints_({.ranks = run.ranks,
                     .log = run.log,
                     .run_dir = run.config.run.dir,
-                    .keep = run.config.checkpoint.keep,
-                    .check_owned = [&run] { run.directory.check_owned(); }}) {}
+                    .keep = {.newest = run.config.checkpoint.keep,
+                             .every = run.config.checkpoint.keep_every,
+                             .best = run.config.checkpoint.keep_best},
+                    .check_owned = [&run] { run.directory.check_owned(); },
+                    .ranked =
+                        [this] {
+                          std::vector<int64_t> steps;
+                          for (const checkpoint::RankedStep& r : ranking_.ranked()) steps.push_back(r.step);
+                          return steps;
+                        }}) {}
+
+void Saving::loaded(const checkpoint::Found& found) {
+  comm::try_on_first_rank(run_.ranks, [&] { ranking_.load(found.step); });
+  checkpoints_.loaded(found);
+}
+
+void Saving::rank(const checkpoint::RankedStep& step) {
+  comm::try_on_first_rank(run_.ranks, [&] {
+    run_.directory.check_owned();
+    try {
+      ranking_.add(step);
+    } catch (const Error& error) {  // such as a full disk; the order stays in memory
+      run_.log.warn(str_cat("the order of the best checkpoints is not stored: ", error.what()));
+    }
+  });
+}
+
+std::vector<checkpoint::RankedStep> Saving::best() const {
+  std::vector<checkpoint::RankedStep> best = ranking_.ranked();
+  if (std::ssize(best) > run_.config.checkpoint.keep_best)
+    best.resize(static_cast<size_t>(run_.config.checkpoint.keep_best));
+  return best;
+}
 
 std::string Saving::kept(const std::string& key) const {
   const auto found = metadata_.find(key);

@@ -6,6 +6,7 @@
 #include "core/io/safetensors.h"
 #include "launch/training/checkpointer.h"
 #include "launch/training/run.h"
+#include "parallel/checkpoint/ranking.h"
 #include "parallel/checkpoint/save.h"
 
 namespace ashlar::training {
@@ -33,10 +34,16 @@ class Saving {
   std::string kept(const std::string& key) const;  ///< value of a stored metadata key; empty if there is no such key
 
   /// Records that the run continues from this checkpoint. All ranks have verified it.
-  void loaded(const checkpoint::Found& found) { checkpoints_.loaded(found); }
+  void loaded(const checkpoint::Found& found);
   /// Reserves memory for snapshots of the state and returns its size on this rank in bytes. Called before the first
   /// step if a save is due during the run (checkpoint.every).
   int64_t reserve();
+
+  /// Stores the validation loss of the weights after `step`, before their checkpoint is saved or after they were
+  /// loaded. It decides which checkpoints are the best.
+  void rank(const checkpoint::RankedStep& step);
+  /// The best checkpoints that stay (checkpoint.keep_best), the best first; on rank 0.
+  std::vector<checkpoint::RankedStep> best() const;
 
   /// Begins a checkpoint. Returns how long training waited for it, in ms.
   double save(const Progress& progress);
@@ -59,6 +66,7 @@ class Saving {
   const std::string config_toml_, tokenizer_json_;
   const std::vector<checkpoint::DataRecord> data_;
   io::Metadata metadata_;
+  checkpoint::Ranking ranking_;  ///< used by rank 0 only
   Checkpointer checkpoints_;
 };
 

@@ -127,7 +127,20 @@ void StepLoop::poll_saves() {
   }
 }
 
-void StepLoop::save() { reports_.saved(step_, saving_.save({.step = step_, .tokens = reports_.tokens()})); }
+void StepLoop::rank() {
+  if (const auto score = reports_.score(step_)) saving_.rank(*score);
+}
+
+void StepLoop::save() {
+  rank();
+  reports_.saving(step_);
+  const double ms = saving_.save({.step = step_, .tokens = reports_.tokens()});
+  const auto score = reports_.score(step_);
+  reports_.saved({.step = step_,
+                  .ms = ms,
+                  .val_loss = score ? std::optional(score->val_loss) : std::nullopt,
+                  .best = saving_.best()});
+}
 
 void StepLoop::run_steps(StopRequest& stop) {
   const config::RunConfig& c = run_.config;
@@ -149,8 +162,10 @@ void StepLoop::run_steps(StopRequest& stop) {
 }
 
 ExitCode StepLoop::stop_at(const watch::SignalWatch::Request& request) {
+  rank();
+  reports_.saving(step_);
   saving_.save_last({.step = step_, .tokens = reports_.tokens()});
-  reports_.end(step_, std::string(request.name));
+  reports_.end(step_, std::string(request.name), saving_.best());
   run_.signals.finish(request.code);
   return request.code;
 }
@@ -164,6 +179,7 @@ ExitCode StepLoop::run() {
   }
   StopRequest stop;
   if (due(c.eval_every)) reports_.validate(step_);  // no effect if metrics.jsonl has this validation
+  if (step_ > 0) rank();
   if (step_ < c.steps) {
     run_.recorder().enter(watch::Phase::kReadingData);
     batches_.prefetch();
@@ -173,10 +189,12 @@ ExitCode StepLoop::run() {
   if (stop && step_ < c.steps) return stop_at(*stop);
   reports_.validate(step_);
   if ((stop = stop_request()) && reports_.lacks_validation(step_)) return stop_at(*stop);
+  rank();
+  reports_.saving(step_);
   saving_.save_last({.step = step_, .tokens = reports_.tokens()});
   run_.signals.finish(ExitCode::kDone);
   run_.recorder().enter(watch::Phase::kEnding);
-  reports_.end(step_, std::nullopt);
+  reports_.end(step_, std::nullopt, saving_.best());
   return ExitCode::kDone;
 }
 

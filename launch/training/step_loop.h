@@ -40,6 +40,7 @@ class StepLoop {
   void read_report();   ///< reads the report of the oldest pending step; passes it to `reports_` or throws its error
   void read_pending();  ///< reads all pending reports
   void poll_saves();
+  void rank();  ///< gives the checkpoint of this step its place by validation loss, if the step was validated
   void save();
   bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
   StepMessage message(const StepReport& report);  ///< returns the message of this rank

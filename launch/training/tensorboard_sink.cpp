@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/strings.h"
+#include "data/tokenizer/utf8_repair.h"
 #include "launch/training/tensorboard_events.h"
 #include "parallel/comm/bootstrap.h"
 
@@ -78,9 +79,22 @@ void TensorBoardSink::step(const StepEvent& e) {
 void TensorBoardSink::validation(const ValidationEvent& e) {
   if (!e.result || e.result->sources.empty()) return;
   std::vector<Scalar> scalars = {{"val/loss", e.result->loss}};
-  if (e.result->mixture)
-    for (const SourceLoss& s : e.result->sources) scalars.push_back({"val/loss/" + s.path, s.loss});
+  if (e.result->bits_per_byte) scalars.push_back({"val/bpb", *e.result->bits_per_byte});
+  if (e.result->mixture) {
+    for (const SourceLoss& s : e.result->sources) {
+      scalars.push_back({"val/loss/" + s.path, s.loss});
+      if (const auto bits = s.bits_per_byte()) scalars.push_back({"val/bpb/" + s.path, *bits});
+    }
+  }
   file_.append(scalars_record(clock_(), e.step, scalars));
+}
+
+void TensorBoardSink::sample(const SampleEvent& e) {
+  // A block of text without a fence, since the text itself may have one.
+  std::string block = "    ";
+  for (const char c : e.prompt + e.text) block += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  int64_t places = 0;
+  file_.append(text_record(clock_(), e.step, "sample", data::repaired(block, true, places) + "\n"));
 }
 
 void TensorBoardSink::statistics(const StatisticsEvent& e) {

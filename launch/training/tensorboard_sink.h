@@ -19,9 +19,9 @@ namespace ashlar::training {
 ///
 ///   train/...          a step: loss, grad_norm, lr, tokens, clip_scale, ..., and the metrics of layers
 ///   speed/..., gpu/... a step: times, rates, memory
-///   val/loss           a validation; of a mixture also val/loss/PATH
+///   val/loss, val/bpb  a validation; of a mixture also val/loss/PATH and val/bpb/PATH
 ///   weight_rms/NAME, grad_rms/NAME, output_rms/NAME, experts/...   statistics
-///   config             the configuration, on the page "Text"
+///   config, sample     the configuration, and the texts of log.sample, on the page "Text"
 class TensorBoardSink final : public MetricSink {
  public:
   struct Args {
@@ -35,6 +35,7 @@ class TensorBoardSink final : public MetricSink {
 
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
+  void sample(const SampleEvent& event) override;
   void statistics(const StatisticsEvent& event) override;
 
  private:

@@ -1,8 +1,11 @@
 #include "launch/training/terminal_sink.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "core/base/printable.h"
+#include "core/base/strings.h"
 #include "launch/training/memory.h"
 
 namespace ashlar::training {
@@ -58,6 +61,10 @@ std::string to_short_line(const StepEvent& e) {
                          percent(e.mfu), human_seconds(e.eta_sec), limits.empty() ? "" : "  limited by " + limits);
 }
 
+std::string bpb_text(std::optional<double> bits) {
+  return bits ? absl::StrFormat("val_bpb %.4f", *bits) : "val_bpb n/a (the targets stand for no text)";
+}
+
 std::vector<std::string> to_lines(const ValidationEvent& e) {
   if (!e.result) return {str_cat("step ", e.step, "  the validation was interrupted; its loss is not written")};
   const ValidationResult& r = *e.result;
@@ -65,20 +72,34 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
   for (const UncountedSource& s : r.uncounted) lines.push_back(absl::StrFormat("step %d  %s", e.step, to_line(s)));
   if (r.sources.empty()) return lines;
   if (!r.mixture) {
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens in %s", e.step, r.loss, r.tokens,
-                                    human_seconds(e.seconds)));
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  over %d tokens in %s", e.step, r.loss,
+                                    bpb_text(r.bits_per_byte), r.tokens, human_seconds(e.seconds)));
     return lines;
   }
   for (const SourceLoss& s : r.sources)
-    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  over %d tokens of %s, weight %g", e.step, s.loss, s.tokens,
-                                    s.path, s.weight));
-  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  mean of %d datasets by weight, %d tokens in %s", e.step,
-                                  r.loss, r.sources.size(), r.tokens, human_seconds(e.seconds)));
+    lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  over %d tokens of %s, weight %g", e.step, s.loss,
+                                    bpb_text(s.bits_per_byte()), s.tokens, s.path, s.weight));
+  lines.push_back(absl::StrFormat("step %d  val_loss %.4f  %s  mean of %d datasets by weight, %d tokens in %s", e.step,
+                                  r.loss, bpb_text(r.bits_per_byte), r.sources.size(), r.tokens,
+                                  human_seconds(e.seconds)));
   return lines;
 }
 
+std::string to_line(const SaveEvent& e) {
+  const auto at = std::find_if(e.best.begin(), e.best.end(), [&](const auto& r) { return r.step == e.step; });
+  if (at == e.best.end()) return "";
+  std::vector<int64_t> steps;
+  for (const checkpoint::RankedStep& r : e.best) steps.push_back(r.step);
+  return absl::StrFormat("step %d  checkpoint kept as number %d by val_loss, %.4f (the best first: %s)", e.step,
+                         at - e.best.begin() + 1, at->val_loss, comma_list(std::span<const int64_t>(steps)));
+}
+
 std::string to_line(const EndEvent& e) {
-  if (!e.signal) return "";
+  if (!e.signal) {
+    const std::string steps = str_cat("done: ", e.step, e.step == 1 ? " step" : " steps");
+    if (!e.val_loss) return steps;
+    return absl::StrFormat("%s  val_loss %.4f  %s", steps, *e.val_loss, bpb_text(e.val_bpb));
+  }
   if (e.step >= e.total_steps)
     return str_cat(*e.signal, ": stopped after the last step; run the same command again to validate");
   return str_cat(*e.signal, ": stopped after step ", e.step, " of ", e.total_steps,
@@ -105,13 +126,27 @@ void TerminalSink::validation(const ValidationEvent& e) {
   for (const std::string& line : to_lines(e)) log_.info(line);
 }
 
+void TerminalSink::sample(const SampleEvent& e) {
+  log_.info(str_cat("step ", e.step, "  sample: ", escaped(e.prompt + e.text, std::string::npos)));
+}
+
+void TerminalSink::save(const SaveEvent& e) {
+  if (const std::string line = to_line(e); !line.empty()) log_.info(line);
+}
+
 void TerminalSink::warning(const WarningEvent& e) {
   if (is_note(e)) return log_.info(to_line(e));
   log_.warn(to_line(e));
 }
 
 void TerminalSink::end(const EndEvent& e) {
-  if (e.signal) return log_.info(to_line(e));
+  if (const std::string line = to_line(e); !line.empty()) log_.info(line);
+  if (e.signal) return;
+  if (!e.best.empty()) {
+    const checkpoint::RankedStep& best = e.best.front();
+    log_.info(absl::StrFormat("best checkpoint: step %d  val_loss %.4f  %s", best.step, best.val_loss,
+                              bpb_text(best.val_bpb)));
+  }
   log_.info(str_cat("memory: peak of the process ", e.memory));
   if (!e.device_memory.empty()) log_.info(str_cat("memory of the device: ", e.device_memory));
 }

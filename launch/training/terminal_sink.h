@@ -14,7 +14,9 @@ std::string to_short_line(const StepEvent& event);  ///< at most 100 columns up 
 /// Returns the lines of a validation: one line for each dataset without a loss, then one line with the loss. For a
 /// mixture, the line with the loss shows the mean, and a line for each dataset with a loss precedes it.
 std::vector<std::string> to_lines(const ValidationEvent& event);
-std::string to_line(const EndEvent& event);  ///< empty unless a signal ended the run
+std::string to_line(const SaveEvent& event);  ///< empty unless the checkpoint is one of the best that stay
+std::string to_line(const EndEvent& event);
+std::string bpb_text(std::optional<double> bits);  ///< "val_bpb 1.2345", or why there is none
 
 /// Formats a count with three digits: "987", "65.4k", "1.20M".
 std::string human_count(double n);
@@ -32,6 +34,8 @@ class TerminalSink final : public MetricSink {
   void start(const StartEvent& event) override;
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
+  void sample(const SampleEvent& event) override;
+  void save(const SaveEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;
 

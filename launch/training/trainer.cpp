@@ -5,6 +5,7 @@
 #include "launch/training/run_identity.h"
 #include "launch/training/run_start.h"
 #include "launch/training/saving.h"
+#include "launch/training/start_report.h"
 #include "launch/training/step_loop.h"
 
 namespace ashlar::training {
@@ -13,7 +14,9 @@ Trainer::Trainer(TrainerArgs args) {
   run_ = std::make_unique<Run>(args);
   saving_ = std::make_unique<Saving>(*run_, args.datasets.front().dataset->tokenizer().to_json(),
                                      data_records(args.datasets));
+  const DataFacts data = facts_of(args.datasets);
   RunStart start = start_run(*run_, *saving_, args);
+  log_start(*run_, data, start.text, !start.restored);
   reports_ = std::make_unique<Reports>(*run_, start, args.cores > 0 ? args.cores : usable_cores());
   steps_ = std::make_unique<StepLoop>(*run_, *saving_, *reports_, std::move(start.reader), start.progress.step);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +13,17 @@
 namespace ashlar::training {
 
 /// Validation result of one dataset.
+///   Bits per byte of text compare models with different tokenizers: loss * tokens / (bytes * ln 2), where `bytes` are
+/// those of the text that the valid targets stand for (data::TokenBytes). An end-of-document token has a loss but no
+/// bytes.
 struct SourceLoss {
   std::string path;
   double weight = 1;   ///< weight in the mixture
   double loss = 0;     ///< mean over its valid targets
   int64_t tokens = 0;  ///< number of valid targets
+  int64_t bytes = 0;   ///< bytes of text of these targets
+
+  std::optional<double> bits_per_byte() const;  ///< absent if the targets stand for no text
 };
 
 struct ValidationResult {
@@ -25,6 +32,8 @@ struct ValidationResult {
   bool mixture = false;                    ///< true for several datasets, even if only one has a validation part
   double loss = 0;                         ///< weighted mean over the sources
   int64_t tokens = 0;                      ///< number of valid targets of all sources
+  int64_t bytes = 0;                       ///< bytes of text of these targets
+  std::optional<double> bits_per_byte;     ///< weighted mean over the sources; absent if one source has none
 };
 
 /// The validation parts of the datasets of a run, each evaluated separately: one loss per dataset, and their weighted
@@ -41,6 +50,8 @@ class Validation {
   /// One line per dataset that is left out, for the start of a run.
   const std::vector<std::string>& notes() const { return notes_; }
 
+  /// Number of calls of `stop` in `run`, on this rank.
+  int64_t rounds(const mesh::Mesh& mesh) const;
   /// Called by all ranks; the result is the same on all. Returns nothing if `stop` (see evaluate) ended the validation.
   std::optional<ValidationResult> run(Engine& engine, const std::function<int64_t()>& stop = nullptr);
 
@@ -48,14 +59,16 @@ class Validation {
   struct Source {
     double weight;
     data::ValidationStream stream;
+    std::shared_ptr<const data::TokenBytes> bytes;  ///< on ranks where counts_text() is true, from the first run on
   };
+  void make_tables(const mesh::Mesh& mesh);
   std::vector<Source> sources_;
   std::vector<std::string> notes_;
   bool mixture_;
 };
 
-/// Sets result.loss to the weighted mean of the losses and result.tokens to the sum of the tokens. Both are 0 if no
-/// source has valid targets.
+/// Sets result.loss and result.bits_per_byte to weighted means over the sources, result.tokens and result.bytes to
+/// sums. Loss, tokens and bytes are 0 if no source has valid targets.
 void combine(ValidationResult& result);
 
 }  // namespace ashlar::training

@@ -158,7 +158,7 @@ void SignalWatch::say(std::string_view what) {
   const std::string who =
       reporter_.rank == 0 ? ""
                           : str_cat("[rank ", reporter_.rank, " of ", reporter_.ranks, " on ", reporter_.host, "] ");
-  errors_.add(str_cat("ashlar: ", who, what, "\n"), LineKind::kWarning);
+  errors_.add(str_cat(reporter_.erase, "ashlar: ", who, what, "\n"), LineKind::kWarning);
 }
 
 void SignalWatch::leave(ExitCode code) {

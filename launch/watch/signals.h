@@ -47,6 +47,7 @@ class SignalWatch {
     /// True if the launcher is `ashlar launch`, which repeats SIGUSR1 until the ranks report it. A repeated SIGUSR1
     /// does not count as a second signal.
     bool resent = false;
+    std::string_view erase = {};  ///< written before a line: erases what the run has drawn on the terminal
   };
   struct Request {
     std::string_view name;  ///< "SIGTERM"

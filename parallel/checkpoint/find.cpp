@@ -9,6 +9,7 @@
 #include "core/io/posix_file.h"
 #include "parallel/checkpoint/load.h"
 #include "parallel/checkpoint/partial.h"
+#include "parallel/checkpoint/ranking.h"
 #include "parallel/checkpoint/reader.h"
 #include "parallel/comm/host.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -58,7 +59,8 @@ struct Named {
   std::vector<Found> found;
 };
 
-Named look_up(const std::filesystem::path& path) {
+Named look_up(const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_best(given);
   std::error_code error;
   const bool there = std::filesystem::exists(path, error);
   if (error) throw io::system_error("checkpoint", "read", path, error.value());
@@ -129,7 +131,7 @@ Named look_up(const std::filesystem::path& path, comm::ControlPlane& ranks) {
   Named named;
   comm::try_on_first_rank(ranks, [&] { named = look_up(path); });
   if (comm::broadcast_value(ranks, named.checkpoint.has_value(), 0))
-    named.checkpoint = broadcast_paths(ranks, {path}).front();
+    named.checkpoint = broadcast_paths(ranks, {named.checkpoint.value_or("")}).front();
   return named;
 }
 

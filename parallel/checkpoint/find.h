@@ -46,7 +46,8 @@ std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path&
 /// checkpoints are damaged (a run must not silently start over), and an input error when a checkpoint has a newer
 /// format version. Changes no file, so other processes may call it while a trainer is running.
 /// resolve: resolves a user's path. For a checkpoint directory, returns the path (not verified yet); for a run
-/// directory or its `checkpoints` folder, the newest valid checkpoint. Throws an input error for any other path.
+/// directory or its `checkpoints` folder, the newest valid checkpoint; for `RUN_DIR@best`, the one with the lowest
+/// validation loss (ranking.h). Throws an input error for any other path.
 std::optional<Found> newest_good(const std::filesystem::path& run_dir, Log& log, comm::ControlPlane& ranks);
 std::filesystem::path resolve(const std::filesystem::path& path, Log& log, comm::ControlPlane& ranks);
 std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& run_dir, Log& log,

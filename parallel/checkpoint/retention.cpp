@@ -34,9 +34,9 @@ std::string stamp_of(const std::filesystem::path& directory) {
 
 void Retention::trust(const Found& checkpoint) { trusted_.push_back(checkpoint); }
 
-void Retention::start(int64_t step) {
-  if (keep_ == 0) return;
-  next_ = step;
+void Retention::start(int64_t step, std::vector<int64_t> ranked) {
+  if (keep_.newest == 0) return;
+  next_ = {.step = step, .ranked = std::move(ranked)};
   collect();
 }
 
@@ -45,11 +45,11 @@ void Retention::collect() {
     if (!job_.ended()) return;
     job_.join();
   }
-  if (next_ < 0) return;
-  job_.start([this, step = std::exchange(next_, -1),
+  if (!next_) return;
+  job_.start([this, pass = *std::exchange(next_, std::nullopt),
               trusted = std::exchange(trusted_, {})](const BackgroundJob::Cancelled& cancelled) {
     for (const Found& checkpoint : trusted) known_[checkpoint.path] = {.stamp = stamp_of(checkpoint.path)};
-    work(step, cancelled);
+    work(pass, cancelled);
   });
 }
 
@@ -60,7 +60,7 @@ Retention::Report Retention::poll() {
 }
 
 Retention::Report Retention::wait() {
-  while (job_.started() || next_ >= 0) {
+  while (job_.started() || next_) {
     if (job_.started()) job_.join();
     collect();
   }
@@ -86,25 +86,40 @@ bool Retention::is_good(const Found& checkpoint, const BackgroundJob::Cancelled&
   return known.damage.empty();
 }
 
-void Retention::work(int64_t step, const BackgroundJob::Cancelled& cancelled) {
+/// Returns the steps of the best valid checkpoints, at most keep_.best.
+std::set<int64_t> Retention::best_of(const std::vector<Found>& found, const std::vector<int64_t>& ranked,
+                                     const BackgroundJob::Cancelled& cancelled) {
+  std::set<int64_t> best;
+  for (const int64_t step : ranked) {
+    if (std::ssize(best) == keep_.best || cancelled()) break;
+    const auto at = std::find_if(found.begin(), found.end(), [&](const Found& f) { return f.step == step; });
+    if (at != found.end() && is_good(*at, cancelled)) best.insert(step);
+  }
+  return best;
+}
+
+void Retention::work(const Pass& pass, const BackgroundJob::Cancelled& cancelled) {
   try {
     std::vector<Found> found = list(run_dir_);
-    std::erase_if(found, [&](const Found& f) { return f.step > step; });
+    std::erase_if(found, [&](const Found& f) { return f.step > pass.step; });
     std::erase_if(known_, [&](const auto& known) {
       return std::none_of(found.begin(), found.end(), [&](const Found& f) { return f.path == known.first; });
     });
-    // 1. keep = the number of checkpoints that stay: the newest ones, back to the keep_-th valid one. Damaged ones
-    // among them stay too.
+    // 1. keep = the number of checkpoints that stay: the newest ones, back to the last of the `newest` valid ones.
+    // Damaged ones among them stay too.
     size_t keep = 0;
     int64_t good = 0;
-    while (keep < found.size() && good < keep_) {
+    while (keep < found.size() && good < keep_.newest) {
       good += is_good(found[found.size() - 1 - keep], cancelled) ? 1 : 0;
       if (cancelled()) return;
       ++keep;
     }
-    if (good < keep_) return;
+    if (good < keep_.newest) return;
+    const std::set<int64_t> best = best_of(found, pass.ranked, cancelled);
     // 2. Remove the older checkpoints, oldest first, so that the remaining ones have no gap if the process is killed.
     for (size_t i = 0; i + keep < found.size() && !cancelled(); ++i) {
+      const int64_t step = found[i].step;
+      if (best.contains(step) || (keep_.every > 0 && step % keep_.every == 0)) continue;
       remove_checkpoint(found[i].path);
       report_.removed.push_back(found[i].path);
     }

@@ -40,7 +40,7 @@ void check_free(const std::filesystem::path& dir) {
 Saved save(const Ctx& ctx, const SaveArgs& args) {
   ASHLAR_CHECK(args.keep >= 0, "expected `keep` of 0 or more, got ", args.keep);
   BackgroundSave saving(args.ranks);
-  Retention retention(args.run_dir, args.ranks.rank() == 0 ? args.keep : 0);
+  Retention retention(args.run_dir, KeepRule{.newest = args.ranks.rank() == 0 ? args.keep : 0});
   Saved saved;
   saving.begin(ctx, args, BackgroundSave::From::kState);
   while (!saving.idle()) {

@@ -157,6 +157,9 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};
   if (name == "mesh.virtual_stages") return {"mesh.schedule=interleaved"};
+  if (name == "log.sample_tokens") return {"log.sample=x"};
+  if (name == "checkpoint.keep_every") return {"checkpoint.every=1"};
+  if (name == "checkpoint.keep_best") return {"checkpoint.every=1", "train.eval_every=1"};
   if (name == "run.init_change") return {"run.init_from=x"};
   if (name == "train.attention") return {"run.device=cuda"};
   if (name == "data.restart_positions") return {"data.document_mask=true"};

@@ -147,7 +147,7 @@ TEST_F(Datasets, WhatNoStreamCanReadIsRefusedAtOnce) {
     EXPECT_EQ(r.code, 2) << r.err;
     EXPECT_EQ(count_of(r.err, "ashlar: "), 1) << r.err;
     EXPECT_THAT(r.err, HasSubstr(word));
-    EXPECT_THAT(r.out, Not(HasSubstr("derived:")));
+    EXPECT_THAT(r.out, Not(HasSubstr("model:")));
     EXPECT_THAT(r.out, Not(HasSubstr("layer")));
     EXPECT_FALSE(fs::exists(run_.dir() / "run"));
   };

@@ -196,7 +196,7 @@ TEST_F(Identity, InitFromTakesTheModelOfItsCheckpoint) {
       "vocab.size=300");
   // A configuration without any model key.
   shell("sed '/^\\[model\\]/,/^d_ff/d; /^d_model/d' tiny.toml >open.toml && ! grep -q d_model open.toml");
-  const std::string out = must("train open.toml train.steps=6 run.dir=next run.init_from=base");
+  const std::string out = must("train open.toml train.steps=6 run.dir=next run.init_from=base log.verbose=true");
   for (const char* taken :
        {"rope.base = 500.0 (from base/checkpoints/step-00000006)", "model.d_ff = 32 (from ", "vocab.size = 300 (from "})
     EXPECT_NE(out.find(str_cat("derived: ", taken)), std::string::npos) << taken << " in " << out;

@@ -32,9 +32,19 @@ void tell_a_run(MetricSink& sink) {
   sink.statistics({.step = 4, .tensors = {{.name = "w", .weight_rms = 0.5, .grad_rms = 0.25}}, .residual_rms = {1, 2}});
   sink.validation({.step = 2, .result = {}, .seconds = 1});
   sink.validation(
-      {.step = 4, .result = ValidationResult{.sources = {{"d", 1, 2.5, 7}}, .loss = 2.5, .tokens = 7}, .seconds = 3});
+      {.step = 4,
+       .result =
+           ValidationResult{
+               .sources = {{"d", 1, 2.5, 7, 10}}, .loss = 2.5, .tokens = 7, .bytes = 10, .bits_per_byte = 2.25},
+       .seconds = 3});
   sink.save({.step = 4, .ms = 0.5});
-  sink.end({.step = 4, .total_steps = 4, .signal = {}, .memory = "2 MB", .device_memory = ""});
+  sink.end({.step = 4,
+            .total_steps = 4,
+            .signal = {},
+            .val_loss = 2.5,
+            .val_bpb = 2.25,
+            .memory = "2 MB",
+            .device_memory = ""});
 }
 
 TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
@@ -49,7 +59,8 @@ TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
                   StartsWith("step 1/4  loss 1.5000"), StartsWith("step 3/4  loss 3.0000"),
                   StartsWith("step 4/4  loss 4.5000"), StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
                   "step 2  the validation was interrupted; its loss is not written",
-                  "step 4  val_loss 2.5000  over 7 tokens in 3s", "memory: peak of the process 2 MB"));
+                  "step 4  val_loss 2.5000  val_bpb 2.2500  over 7 tokens in 3s",
+                  "done: 4 steps  val_loss 2.5000  val_bpb 2.2500", "memory: peak of the process 2 MB"));
   lines.clear();
   sink.end({.step = 3, .total_steps = 4, .signal = "SIGTERM"});
   sink.end({.step = 4, .total_steps = 4, .signal = "SIGTERM"});
@@ -71,7 +82,8 @@ TEST(Sinks, TheFileHasARowForWhatIsMeasured) {
                                 StartsWith(R"({"step":3,)"), StartsWith(R"({"step":4,)"),
                                 R"({"step":4,"stats":{"w":{"weight_rms":0.5,"grad_rms":0.25},)"
                                 R"("embed":{"output_rms":1.0},"blocks.0":{"output_rms":2.0}},"time":1500000000.000})",
-                                R"({"step":4,"val_loss":2.5,"val_tokens":7,"val_seconds":3.0,"time":1500000000.000})",
+                                R"({"step":4,"val_loss":2.5,"val_bpb":2.25,"val_tokens":7,"val_bytes":10,)"
+                                R"("val_seconds":3.0,"time":1500000000.000})",
                                 R"({"step":4,"save_ms":0.5,"time":1500000000.000})"));
 }
 
@@ -100,7 +112,7 @@ TEST(Sinks, TheEventsAreThoseBesideTheSteps) {
                   R"({"time":1500000000.0,"event":"start","step":0)" + start + R"(1,"device":"cpu","dtype":"fp32"})",
                   StartsWith(R"({"time":1500000000.0,"event":"warning","text":"rank 1 on 'h' is slow: 3.0 ms)"),
                   R"({"time":1500000000.0,"event":"save","step":4,"ms":0.5})",
-                  R"({"time":1500000000.0,"event":"end","step":4,"steps":4})",
+                  R"({"time":1500000000.0,"event":"end","step":4,"steps":4,"val_loss":2.5,"val_bpb":2.25})",
                   AllOf(StartsWith(R"({"time":1500000000.0,"event":"resume","step":4)" + start + R"(2,"device":"cpu")"),
                         ::testing::EndsWith("\"changes\":[\"train.steps was 4, is \xEF\xBF\xBD\"]}")),
                   R"({"time":1500000000.0,"event":"end","step":5,"steps":9,"signal":"SIGTERM"})",

@@ -172,6 +172,7 @@ TEST_F(TensorBoard, HasWhatTheRunMeasures) {
     s.validation({.step = 2,
                   .result = ValidationResult{
                       .sources = {{"a", 1, 2, 7}, {"b", 3, 3, 7}}, .mixture = true, .loss = 2.75, .tokens = 14}});
+    s.validation({.step = 3, .result = ValidationResult{.sources = {{"a", 1, 2, 7, 9}}, .bits_per_byte = 1.5}});
     s.statistics({.step = 2,
                   .tensors = {{.name = "w", .weight_rms = 0.5, .grad_rms = 0.125}},
                   .residual_rms = {1, 2},
@@ -179,7 +180,7 @@ TEST_F(TensorBoard, HasWhatTheRunMeasures) {
   }
   ASSERT_EQ(files().size(), 1U);
   const std::vector<Event> events = files()[0];
-  ASSERT_EQ(events.size(), 5U);
+  ASSERT_EQ(events.size(), 6U);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_THAT(events[1].texts, ElementsAre(Pair("config", "```toml\n[run]\n```\n")));
   EXPECT_EQ(events[2].step, 1);
@@ -196,7 +197,8 @@ TEST_F(TensorBoard, HasWhatTheRunMeasures) {
   EXPECT_EQ(events[3].step, 2);
   EXPECT_THAT(events[3].scalars,
               UnorderedElementsAre(Pair("val/loss", 2.75F), Pair("val/loss/a", 2.0F), Pair("val/loss/b", 3.0F)));
-  EXPECT_THAT(events[4].scalars,
+  EXPECT_THAT(events[4].scalars, UnorderedElementsAre(Pair("val/loss", 0.0F), Pair("val/bpb", 1.5F)));
+  EXPECT_THAT(events[5].scalars,
               UnorderedElementsAre(Pair("weight_rms/w", 0.5F), Pair("grad_rms/w", 0.125F),
                                    Pair("output_rms/embed", 1.0F), Pair("output_rms/blocks.0", 2.0F),
                                    Pair("experts/max_over_mean/blocks.3", 1.5F), Pair("experts/idle/blocks.3", 2.0F),

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -23,6 +24,24 @@ TEST(Validation, TheMeanIsByWeight) {
   EXPECT_NEAR(r.loss, (3 * 2.0 + 6.0 + 1.0) / (4 + 1e-9), 1e-12);
   EXPECT_EQ(r.tokens, 108);
   EXPECT_EQ(to_lines(training::ValidationEvent{.step = 5, .result = r, .seconds = 1}).size(), 4u);
+}
+
+/// By hand: 4 targets of 2 bits each over 8 bytes are 1 bit a byte, 3 of 1 bit over 1 byte are 3; by weight 1.5.
+TEST(Validation, BitsPerByteCountTheBytesOfTheTargets) {
+  ValidationResult r{.sources = {{"a", 3, 2 * std::log(2.0), 4, 8}, {"b", 1, std::log(2.0), 3, 1}}, .mixture = true};
+  EXPECT_DOUBLE_EQ(r.sources[0].bits_per_byte().value(), 1);
+  EXPECT_DOUBLE_EQ(r.sources[1].bits_per_byte().value(), 3);
+  combine(r);
+  EXPECT_DOUBLE_EQ(r.bits_per_byte.value(), 1.5);
+  EXPECT_EQ(r.bytes, 9);
+  const auto lines = to_lines(training::ValidationEvent{.step = 5, .result = r, .seconds = 1});
+  EXPECT_THAT(lines[0], HasSubstr("val_loss 1.3863  val_bpb 1.0000  over 4 tokens"));
+  EXPECT_THAT(lines[2], HasSubstr("  val_bpb 1.5000  mean of 2 datasets"));
+  r.sources[1].bytes = 0;
+  combine(r);
+  EXPECT_FALSE(r.bits_per_byte) << "a mean over some of the datasets would be of another thing";
+  EXPECT_THAT(to_lines(training::ValidationEvent{.step = 5, .result = r, .seconds = 1}).back(),
+              HasSubstr("val_bpb n/a (the targets stand for no text)"));
 }
 
 std::vector<nlohmann::json> validations(const testing::RunFixture& run, const std::string& dir) {
@@ -46,6 +65,35 @@ double loss_said(const std::string& text) {
   return at == std::string::npos ? -1 : std::stod(text.substr(at + 9));
 }
 
+/// With characters of one, two and three bytes, whose tail is the validation part: the end of the document has a loss
+/// and no bytes, the first character of the part is no target.
+TEST(Validation, BitsPerByteAreOfTheTextThatWasEvaluated) {
+  const testing::RunFixture run;
+  constexpr int64_t kRepeats = 500, kCharacters = 4, kBytes = 7;  // a, b, e-acute (2 bytes), a Han character (3)
+  std::string text;
+  for (int64_t i = 0; i < kRepeats; ++i) text += "ab\u00e9\u4e16";
+  run.write("cycle.txt", text);
+  ASSERT_EQ(run.ashlar("data build cycle.txt --out set --tokenizer characters --validation 0.2").code, 0);
+  const auto r = run.ashlar(
+      "train tiny.toml data.path=set run.dir=r train.steps=2 schedule.warmup_steps=1 checkpoint.every=0 "
+      "train.eval_sequences=0");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto row = validations(run, "r").back();
+  const int64_t tokens = row.at("val_tokens"), bytes = row.at("val_bytes"), whole = (tokens - 1) / kCharacters;
+  ASSERT_NEAR(tokens, kRepeats * kCharacters / 5, 8);
+  const int64_t rest = (tokens - 1) % kCharacters;  // characters before the whole repeats, from the end of one
+  EXPECT_EQ(bytes, whole * kBytes + (rest == 0 ? 0 : rest == 1 ? 3 : rest == 2 ? 5 : 6));
+  const double bpb = row.at("val_bpb"), loss = row.at("val_loss");
+  EXPECT_NEAR(bpb, loss * static_cast<double>(tokens) / static_cast<double>(bytes) / std::log(2.0), 1e-12);
+  char said[32];
+  std::snprintf(said, sizeof(said), "  val_bpb %.4f  ", bpb);
+  EXPECT_THAT(r.out, HasSubstr(said));
+  EXPECT_THAT(r.out, HasSubstr("done: 2 steps  val_loss "));
+  const auto eval = run.ashlar("eval r");
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_THAT(eval.out, HasSubstr(said));
+}
+
 /// The same weights have one loss: on any mesh, with any micro-batch, and in `eval`.
 TEST(Validation, IsThatOfTheSequencesOnAnyMesh) {
   const testing::RunFixture run;
@@ -55,6 +103,9 @@ TEST(Validation, IsThatOfTheSequencesOnAnyMesh) {
   ASSERT_EQ(run.ashlar("train" + words + "one").code, 0);
   const double expected = last_loss(run, "one");
   EXPECT_EQ(validations(run, "one").back().at("val_tokens"), 13 * 16);
+  const int64_t bytes = validations(run, "one").back().at("val_bytes");
+  const double bpb = validations(run, "one").back().at("val_bpb");
+  EXPECT_GT(bytes, 12 * 16);
   const auto residual = [&](const std::string& dir) {
     std::vector<double> rms;
     std::istringstream rows(run.read(dir + "/metrics.jsonl"));
@@ -76,6 +127,8 @@ TEST(Validation, IsThatOfTheSequencesOnAnyMesh) {
     const auto r = run.ashlar(way.substr(0, colon) + words + dir + " " + way.substr(colon + 1));
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_NEAR(last_loss(run, dir), expected, 1e-12 * expected) << way;
+    EXPECT_EQ(validations(run, dir).back().at("val_bytes"), bytes) << way;
+    EXPECT_NEAR(validations(run, dir).back().at("val_bpb").get<double>(), bpb, 1e-12 * bpb) << way;
     const std::vector<double> got = residual(dir), right = residual("one");
     ASSERT_EQ(got.size(), right.size());
     for (size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(got[i], right[i], 1e-12 * right[i]) << way << " " << i;

@@ -120,16 +120,17 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"data/read", {"data", "data/shards", "data/tokenizer"}},
       {"launch/config", {}},
       {"launch/version", {}},
+      {"launch/terminal", {}},
       {"launch/watch", {}},
       {"launch/hf", {"launch/config", "launch/hf/shared"}},
       {"launch/hf/families", {"launch/hf", "launch/hf/shared"}},
       {"launch/hf/shared", {"launch/hf"}},
       {"launch/zoo", {"launch/config"}},
-      {"launch/training", {"launch/config", "launch/version", "launch/watch"}},
+      {"launch/training", {"launch/config", "launch/terminal", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/version", "launch/watch",
-        "launch/zoo"}},
+       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/terminal", "launch/training",
+        "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }

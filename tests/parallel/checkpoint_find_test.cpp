@@ -139,7 +139,7 @@ TEST_F(CheckpointFind, WhatSomebodyElsePutThereStays) {
 }
 
 TEST_F(CheckpointFind, RetentionReadsAgainWhatHasChanged) {
-  Retention retention(run(), 2);
+  Retention retention(run(), {.newest = 2});
   for (const int64_t step : {10, 20}) {
     save_at(step);
     retention.trust({step_dir(step), step});  // as if all ranks had verified it
