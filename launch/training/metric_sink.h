@@ -11,6 +11,7 @@
 #include "launch/training/engine.h"
 #include "launch/training/expert_load.h"
 #include "launch/training/run_events.h"
+#include "launch/training/task_scores.h"
 #include "launch/training/validation.h"
 
 namespace ashlar::training {
@@ -50,6 +51,13 @@ struct StepEvent {
 struct ValidationEvent {
   int64_t step = 0;
   std::optional<ValidationResult> result;  ///< absent: stopped early by a signal
+  double seconds = 0;
+};
+
+/// An evaluation on tasks has ended.
+struct TasksEvent {
+  int64_t step = 0;
+  std::optional<std::vector<TaskScore>> scores;  ///< absent: stopped early by a signal
   double seconds = 0;
 };
 
@@ -99,6 +107,7 @@ class MetricSink {
   virtual void start(const StartEvent&) {}
   virtual void step(const StepEvent&) {}
   virtual void validation(const ValidationEvent&) {}
+  virtual void tasks(const TasksEvent&) {}
   virtual void statistics(const StatisticsEvent&) {}
   virtual void save(const SaveEvent&) {}
   virtual void warning(const WarningEvent&) {}

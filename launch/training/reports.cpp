@@ -16,6 +16,7 @@ namespace ashlar::training {
 Reports::Reports(Run& run, RunStart& start, int64_t cores)
     : run_(run),
       validation_(std::move(*start.validation)),
+      tasks_(std::move(start.tasks)),
       tokens_(start.progress.tokens),
       flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)) {
   if (run_.first_rank) {
@@ -30,6 +31,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));
   watch_slow_ranks(cores);
   validated_step_ = comm::max_of(run_.ranks, start.validated_step);
+  tasks_step_ = comm::max_of(run_.ranks, start.tasks_step);
   for (const std::string& note : validation_.notes()) run_.log.info(note);
   const config::RunSection& c = run_.config.run;
   peak_flops_ = peak_flops(run_.bootstrap, run_.device->backend(), c.dtype, static_cast<int>(c.threads), 0.05);
@@ -137,16 +139,32 @@ std::vector<ExpertLoad> Reports::expert_loads_of_step() {
   return loads;
 }
 
+std::function<int64_t()> Reports::before_batch() {
+  return [this, batch = int64_t{0}]() mutable {
+    run_.recorder().enter(watch::Phase::kValidating, batch++);
+    const auto request = run_.signals.pending();
+    return request ? static_cast<int64_t>(request->code) : 0;
+  };
+}
+
+void Reports::evaluate_tasks(int64_t step) {
+  if (!lacks_tasks(step)) return;
+  const double begin = now_sec();
+  run_.signals.enter(watch::StopPoint::kValidation);
+  TasksEvent event{.step = step, .scores = tasks_->run(*run_.engine, [next = before_batch()](const auto&, int64_t) {
+                     return next();
+                   })};
+  run_.signals.enter(watch::StopPoint::kStep);
+  event.seconds = now_sec() - begin;
+  if (event.scores) tasks_step_ = step;
+  emit(&MetricSink::tasks, event);
+}
+
 void Reports::validate(int64_t step) {
   if (!lacks_validation(step)) return;
   const double begin = now_sec();
   run_.signals.enter(watch::StopPoint::kValidation);
-  int64_t batch = 0;
-  ValidationEvent event{.step = step, .result = validation_.run(*run_.engine, [&] {
-                          run_.recorder().enter(watch::Phase::kValidating, batch++);
-                          const auto request = run_.signals.pending();
-                          return request ? static_cast<int64_t>(request->code) : 0;
-                        })};
+  ValidationEvent event{.step = step, .result = validation_.run(*run_.engine, before_batch())};
   run_.signals.enter(watch::StopPoint::kStep);
   if (!event.result) return emit(&MetricSink::validation, event);
   event.seconds = now_sec() - begin;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,13 +44,21 @@ class Reports {
   /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
   /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);
-  bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
+  /// Evaluates the model on the tasks after `step`. No effect if it was done for this step, or without tasks.
+  void evaluate_tasks(int64_t step);
+  /// True if the step's validation or evaluation on tasks is missing.
+  bool lacks_evaluation(int64_t step) const { return lacks_validation(step) || lacks_tasks(step); }
   void saved(int64_t step, double ms);
   void end(int64_t step, std::optional<std::string> signal);
   void error(int64_t step, const Error& error) noexcept;
 
  private:
   void watch_slow_ranks(int64_t cores);
+  bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
+  bool lacks_tasks(int64_t step) const { return tasks_step_ != step && tasks_ != nullptr; }
+  /// Returns the function to call before each forward pass of an evaluation: it reports progress to the watch, and
+  /// returns the exit code of a pending signal, else 0.
+  std::function<int64_t()> before_batch();
   double eta_sec(double step_ms, int64_t step);
   void log_slow_ranks(const FinishedStep& step);
   std::vector<ExpertLoad> expert_loads_of_step();
@@ -62,6 +71,8 @@ class Reports {
   std::vector<std::unique_ptr<MetricSink>> sinks_;  ///< on rank 0 only
   Validation validation_;
   int64_t validated_step_ = -1;
+  std::unique_ptr<TaskEvaluation> tasks_;
+  int64_t tasks_step_ = -1;
   int64_t tokens_ = 0;
   std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;

@@ -13,6 +13,7 @@
 #include "launch/training/memory.h"
 #include "launch/training/run_device.h"
 #include "launch/training/run_directory.h"
+#include "launch/training/task_scores.h"
 #include "launch/training/tuning.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/signals.h"
@@ -35,7 +36,8 @@ struct TrainerArgs {
   Log& log;                 ///< log of this rank; rank 0 logs the lines that concern all ranks
   watch::RankWatch& watch;  ///< detects ranks that die or hang
   int64_t cores = 0;        ///< number of cores that the ranks of this machine share; 0: the cores of this process
-  bool restart = false;     ///< starts over: the old run directory is renamed after all checks
+  std::unique_ptr<TaskEvaluation> tasks;  ///< for train.eval_tasks; null without
+  bool restart = false;                   ///< starts over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
   /// For tests: changes the engine's options; empty: nothing.

@@ -83,6 +83,14 @@ void TensorBoardSink::validation(const ValidationEvent& e) {
   file_.append(scalars_record(clock_(), e.step, scalars));
 }
 
+void TensorBoardSink::tasks(const TasksEvent& e) {
+  if (!e.scores) return;
+  std::vector<Scalar> scalars;
+  for (const TaskScore& score : *e.scores)
+    for (const TaskMetric& m : score.metrics) scalars.push_back({str_cat("tasks/", score.task, "/", m.name), m.value});
+  file_.append(scalars_record(clock_(), e.step, scalars));
+}
+
 void TensorBoardSink::statistics(const StatisticsEvent& e) {
   std::vector<Scalar> scalars;
   for (const StatisticsEvent::OfTensor& t : e.tensors) {

@@ -35,6 +35,7 @@ class TensorBoardSink final : public MetricSink {
 
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
+  void tasks(const TasksEvent& event) override;
   void statistics(const StatisticsEvent& event) override;
 
  private:

@@ -77,6 +77,14 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
   return lines;
 }
 
+std::vector<std::string> to_lines(const TasksEvent& e) {
+  if (!e.scores)
+    return {str_cat("step ", e.step, "  the evaluation on tasks was interrupted; its scores are not written")};
+  std::vector<std::string> lines;
+  for (const TaskScore& score : *e.scores) lines.push_back(str_cat("step ", e.step, "  ", to_line(score)));
+  return lines;
+}
+
 std::string to_line(const EndEvent& e) {
   if (!e.signal) return "";
   if (e.step >= e.total_steps)
@@ -102,6 +110,10 @@ void TerminalSink::step(const StepEvent& e) {
 }
 
 void TerminalSink::validation(const ValidationEvent& e) {
+  for (const std::string& line : to_lines(e)) log_.info(line);
+}
+
+void TerminalSink::tasks(const TasksEvent& e) {
   for (const std::string& line : to_lines(e)) log_.info(line);
 }
 

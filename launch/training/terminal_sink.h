@@ -14,6 +14,7 @@ std::string to_short_line(const StepEvent& event);  ///< at most 100 columns up 
 /// Returns the lines of a validation: one line for each dataset without a loss, then one line with the loss. For a
 /// mixture, the line with the loss shows the mean, and a line for each dataset with a loss precedes it.
 std::vector<std::string> to_lines(const ValidationEvent& event);
+std::vector<std::string> to_lines(const TasksEvent& event);
 std::string to_line(const EndEvent& event);  ///< empty unless a signal ended the run
 
 /// Formats a count with three digits: "987", "65.4k", "1.20M".
@@ -32,6 +33,7 @@ class TerminalSink final : public MetricSink {
   void start(const StartEvent& event) override;
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
+  void tasks(const TasksEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;
 
