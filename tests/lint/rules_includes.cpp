@@ -128,9 +128,10 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/training", {"launch/config", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/tasks", {"launch/training"}},
+      {"launch/gguf", {"launch/hf"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/tasks", "launch/training", "launch/version",
-        "launch/watch", "launch/zoo"}},
+       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/tasks", "launch/training",
+        "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }
