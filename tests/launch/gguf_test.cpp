@@ -222,7 +222,7 @@ TEST_F(Gguf, FoldersHaveAModelCard) {
   EXPECT_THAT(card, HasSubstr("validation loss"));
   EXPECT_THAT(card, HasSubstr("| dataset | data |"));
   EXPECT_THAT(card, HasSubstr("[model]"));
-  EXPECT_THAT(card, ::testing::Not(HasSubstr(run_.dir().string()))) << "no path of this machine";
+  for (const char* with_paths : {"[run]", "[data]"}) EXPECT_THAT(card, ::testing::Not(HasSubstr(with_paths)));
   must("export run plain --no-card");
   EXPECT_FALSE(fs::exists(run_.dir() / "plain/README.md"));
   must("import hub again");

@@ -119,12 +119,12 @@ TEST(Tasks, MetricsOfAHandfulOfScores) {
   const std::vector<tasks::Document> documents = {{.choices = {{}, {}}, .lengths = {2, 10}, .gold = 0},
                                                   {.choices = {{}, {}}, .lengths = {2, 10}, .gold = 1},
                                                   {.choices = {{}, {}}, .lengths = {1, 1}, .gold = 1}};
-  const std::vector<training::SequenceScore> scores = {{-2}, {-3}, {-2}, {-3}, {-1}, {-1}};
+  const std::vector<training::SequenceScore> scores = {{-2}, {-12}, {-2}, {-3}, {-1}, {-1}};
   const auto metrics = tasks::metrics_of(tasks::Metric::kChoiceNorm, documents, scores);
   ASSERT_EQ(metrics.size(), 2U);
   EXPECT_NEAR(metrics[0].value, 1.0 / 3, 1e-12) << "of equal choices the first one is taken";
   EXPECT_NEAR(metrics[0].error, 1.0 / 3, 1e-12) << "sqrt(p (1 - p) / (n - 1))";
-  EXPECT_NEAR(metrics[1].value, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(metrics[1].value, 2.0 / 3, 1e-12);
   const std::vector<tasks::Document> words(2, {.choices = {{}}});
   const std::vector<training::SequenceScore> of_words = {{.log_prob = -1, .greedy = true},
                                                          {.log_prob = -3, .greedy = false}};
