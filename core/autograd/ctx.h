@@ -81,6 +81,18 @@ struct Ctx {
     }
     return t;
   }
+  /// Returns the numbers of a tensor in the accumulate dtype. The host waits.
+  std::vector<double> download_numbers(const Tensor& t) const {
+    std::vector<double> values(static_cast<size_t>(t.size()));
+    if (t.dtype() == DType::kFloat64) {
+      backend.read(t.view(), values.data(), stream);
+    } else {
+      std::vector<float> narrow(values.size());
+      backend.read(t.view(), narrow.data(), stream);
+      values.assign(narrow.begin(), narrow.end());
+    }
+    return values;
+  }
   /// Returns the arguments of one dropout operation with drop probability p. If dropout is disabled (evaluation,
   /// generation) or p is 0, the arguments request no dropout.
   DropoutArgs dropout_args(double p, uint32_t rng_stream) const {

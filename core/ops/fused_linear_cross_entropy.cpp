@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/ops/linear.h"
 
@@ -35,6 +36,39 @@ class Head {
   std::optional<NormalizedRows> normal_;
   Weight grad_;  // gradient of the normalized rows
 };
+
+/// The statistics of some rows. With a reduction, local_max has memory of its own; target_logit, and max_count if it is
+/// present, follow row_sum in one buffer `sums`, so that one all-reduce sums all of them.
+struct RowStatistics {
+  MutView row_max, local_max, row_sum, target_logit, max_count, sums;
+};
+
+/// Computes the logits `z` of the rows x, and their statistics over the whole vocabulary.
+void row_statistics(const Ctx& ctx, const Tensor& x, const ConstView& head, const ConstView& bias, const Tensor& z,
+                    const LossShape& shape, const FusedLinearCrossEntropyOptions& o, const RowStatistics& to) {
+  // 1. Compute the logits.
+  ctx.backend.linear_forward({.x = x.view(), .w = head, .bias = bias, .y = z.mut_view()}, ctx.stream);
+  if (o.masked_ids) {
+    ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
+  }
+  // 2. Compute the row statistics of this slice, then of the whole vocabulary.
+  ctx.backend.loss_row_stats({.logits = z.view(),
+                              .row_max = to.local_max,
+                              .row_sum = to.row_sum,
+                              .target_logit = to.target_logit,
+                              .shape = shape},
+                             ctx.stream);
+  if (o.reduction != nullptr) {
+    ctx.backend.copy({.src = to.local_max, .dst = to.row_max}, ctx.stream);
+    o.reduction->max(to.row_max, ctx.stream);
+    ctx.backend.loss_rescale({.local_max = to.local_max, .global_max = to.row_max, .row_sum = to.row_sum}, ctx.stream);
+  }
+  if (to.max_count) {
+    ctx.backend.loss_max_count({.logits = z.view(), .row_max = to.row_max, .max_count = to.max_count, .shape = shape},
+                               ctx.stream);
+  }
+  if (o.reduction != nullptr) o.reduction->sum(to.sums, ctx.stream);
+}
 
 }  // namespace
 
@@ -72,29 +106,14 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                           .valid_cols = valid_cols,
                           .logit_scale = o.logit_scale,
                           .softcap = o.softcap};
-    // 1. Compute the logits.
-    ctx.backend.linear_forward(
-        {.x = x.view(), .w = head.rows(), .bias = value_or_none(bias, ctx.stream), .y = z.mut_view()}, ctx.stream);
-    if (o.masked_ids) {
-      ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
-    }
-    // 2. Compute the row statistics of this slice, then of the whole vocabulary.
-    const MutView slice_max = local_max.flat_range(0, n).mut_view();
-    ctx.backend.loss_row_stats(
-        {.logits = z.view(), .row_max = slice_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape},
-        ctx.stream);
-    if (o.reduction != nullptr) {
-      ctx.backend.copy({.src = slice_max, .dst = max}, ctx.stream);
-      o.reduction->max(max, ctx.stream);
-      ctx.backend.loss_rescale({.local_max = slice_max, .global_max = max, .row_sum = row_sum}, ctx.stream);
-    }
-    if (count_largest) {
-      ctx.backend.loss_max_count({.logits = z.view(), .row_max = max, .max_count = max_count, .shape = shape},
-                                 ctx.stream);
-    }
-    if (o.reduction != nullptr) {
-      o.reduction->sum(sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view(), ctx.stream);
-    }
+    // 1. and 2. Compute the logits and their statistics.
+    row_statistics(ctx, x, head.rows(), value_or_none(bias, ctx.stream), z, shape, o,
+                   {.row_max = max,
+                    .local_max = local_max.flat_range(0, n).mut_view(),
+                    .row_sum = row_sum,
+                    .target_logit = target_logit,
+                    .max_count = max_count,
+                    .sums = sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view()});
     // 3. Add the loss to `stats`.
     ctx.backend.loss_reduce({.row_max = max,
                              .row_sum = row_sum,
@@ -129,6 +148,44 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const Var done = ctx.tape->output(dh, info);
   ctx.tape->record(done, [input = h.without_value()](Tape& tape, const Tensor& dy) { tape.add_grad(input, dy); });
   ctx.tape->seed(done, dh);
+}
+
+TargetStatistics target_statistics(const Ctx& ctx, const Tensor& h, Weight& w, Weight* bias,
+                                   const FusedLinearCrossEntropyOptions& o) {
+  ASHLAR_CHECK(ctx.tape == nullptr, "target statistics have no gradient");
+  const int64_t N = h.rows(), V = w.shape()[0];
+  ASHLAR_SHAPE(w, {V, h.cols()});
+  const int64_t chunk = std::min(N, ctx.backend.loss_chunk_rows(N, V, ctx.dtype));
+  const Head head(ctx, w, bias, o.norm_rows);
+  const Tensor logits = ctx.empty(ctx.backend.logits_dtype(ctx.dtype), {chunk, V});
+  const Tensor local_max = ctx.empty(ctx.accumulate(), {chunk}), sums = ctx.empty(ctx.accumulate(), {3 * chunk});
+  TargetStatistics all{.row_max = ctx.empty(ctx.accumulate(), {N}),
+                       .row_sum = ctx.empty(ctx.accumulate(), {N}),
+                       .target_logit = ctx.empty(ctx.accumulate(), {N}),
+                       .max_count = ctx.empty(ctx.accumulate(), {N})};
+  for (int64_t begin = 0; begin < N; begin += chunk) {
+    const int64_t n = std::min(chunk, N - begin);
+    const MutView row_max = all.row_max.flat_range(begin, n).mut_view();
+    const auto part = [&](int64_t i) { return sums.flat_range(i * n, n).mut_view(); };
+    const RowStatistics rows{.row_max = row_max,
+                             .local_max = o.reduction == nullptr ? row_max : local_max.flat_range(0, n).mut_view(),
+                             .row_sum = part(0),
+                             .target_logit = part(1),
+                             .max_count = part(2),
+                             .sums = sums.flat_range(0, 3 * n).mut_view()};
+    row_statistics(ctx, h.row_range(begin, n), head.rows(), value_or_none(bias, ctx.stream), logits.row_range(0, n),
+                   {.targets = flat_range(o.targets, begin, n),
+                    .vocab_begin = o.vocab_begin,
+                    .valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V),
+                    .logit_scale = o.logit_scale,
+                    .softcap = o.softcap},
+                   o, rows);
+    for (const auto& [from, to] :
+         {std::pair(rows.row_sum, &all.row_sum), std::pair(rows.target_logit, &all.target_logit),
+          std::pair(rows.max_count, &all.max_count)})
+      ctx.backend.copy({.src = from, .dst = to->flat_range(begin, n).mut_view()}, ctx.stream);
+  }
+  return all;
 }
 
 }  // namespace ashlar::ops

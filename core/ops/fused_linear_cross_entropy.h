@@ -31,4 +31,18 @@ struct FusedLinearCrossEntropyOptions {
 void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight* bias,
                                 const FusedLinearCrossEntropyOptions& options, const MutView& stats);
 
+/// Row statistics of the logits of h, over the whole vocabulary, in the accumulate dtype.
+struct TargetStatistics {
+  Tensor row_max;       ///< [N] largest logit
+  Tensor row_sum;       ///< [N] sum of exp(logit - row_max)
+  Tensor target_logit;  ///< [N]
+  Tensor max_count;     ///< [N] number of columns whose logit is row_max
+};
+
+/// Computes the statistics from which the log probability of each target, target_logit - row_max - log(row_sum),
+/// follows, and whether it is the largest. Logits, chunks and reductions are those of fused_linear_cross_entropy.
+/// Without a tape.
+TargetStatistics target_statistics(const Ctx& ctx, const Tensor& h, Weight& w, Weight* bias,
+                                   const FusedLinearCrossEntropyOptions& options);
+
 }  // namespace ashlar::ops

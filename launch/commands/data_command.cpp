@@ -64,6 +64,9 @@ constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies toke
   ashlar data verify DIR
       checks every byte against its checksums, and each shard's position and tokens against the manifest; on exit code 3
       prints each damaged file, dataset and chunk, and each misplaced shard
+  ashlar data fetch list | TASK... [--task-data DIR]
+      list: where the files of each task of `eval --tasks` are published, their licence, and where they belong in DIR
+      (default task-data). TASK: downloads them with curl and compares the number of records with the published one
 )";
 
 /// Returns the only positional argument, a directory.
@@ -322,8 +325,9 @@ int run_verify(Words words, Session& session) {
 }  // namespace
 
 int run_data_command(Words words, Session& session) {
-  return run_subcommand("data", {{"build", run_build}, {"inspect", run_inspect}, {"verify", run_verify}}, kHelp, words,
-                        session);
+  return run_subcommand(
+      "data", {{"build", run_build}, {"inspect", run_inspect}, {"verify", run_verify}, {"fetch", run_data_fetch}},
+      kHelp, words, session);
 }
 
 }  // namespace ashlar::launch

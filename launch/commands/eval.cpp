@@ -20,6 +20,7 @@ namespace ashlar::launch {
 
 const char* const kEvalHelp =
     "ashlar eval CHECKPOINT [run.device=NAME] [options]\n"
+    "ashlar eval CHECKPOINT --tasks NAME,NAME... [run.device=NAME] [options]\n"
     "\n"
     "Mean loss of a checkpoint, or of a run directory's newest checkpoint (RUN_DIR@best: the one with the lowest\n"
     "validation loss while it was trained), on a validation part. For a run on a\n"
@@ -36,7 +37,19 @@ const char* const kEvalHelp =
     "  --threads N            threads of each rank (default: cores of the machine / ranks on it)\n"
     "  --tensor N --pipeline N  under mpirun: tensor and pipeline parallel sizes (default: as trained, or\n"
     "                         whole models); the remaining ranks are data parallel replicas\n"
-    "  --expert N             of which N divide the experts of a layer (default: as trained, or 1)\n";
+    "  --expert N             of which N divide the experts of a layer (default: as trained, or 1)\n"
+    "\n"
+    "With --tasks: accuracy on published tasks, with the prompts and the scores of lm-evaluation-harness. The names,\n"
+    "and where the files lie: `ashlar data fetch list`. Not with --data, --sequences and --batches.\n"
+    "\n"
+    "  --task-data DIR        folder of the tasks' files (default: task-data)\n"
+    "  --limit N              the first N records of each task\n"
+    "  --shots K              K solved examples before each question (mmlu only)\n"
+    "  --sequence-length T    longest text; longer ones lose their beginning (default: the model's, at most 4096)\n"
+    "  --batch B              texts at once (default: by their length)\n"
+    "  --add-bos-token        adds the tokenizer's template before each text (always done for Gemma)\n"
+    "  --samples FILE         writes a JSON object for each record: the log probability of each choice\n"
+    "  --json                 prints one JSON object (launch/tasks/README.md)\n";
 
 namespace {
 
@@ -158,6 +171,8 @@ void check_finite(const training::ValidationResult& result, const inference::Loa
 }  // namespace
 
 int run_eval_command(Words words, Session& session) {
+  const auto names_tasks = [](std::string_view word) { return word == "--tasks" || word.starts_with("--tasks="); };
+  if (std::ranges::any_of(words, names_tasks)) return run_eval_tasks(words, session);
   Log& log = session.log;
   comm::ControlPlane& ranks = session.bootstrap.control();
   EvalArguments a;

@@ -30,6 +30,7 @@ extern const char* const kTrainHelp;
 
 /// `ashlar eval CHECKPOINT --data DIR ...`: prints the loss on a dataset's validation part.
 int run_eval_command(Words words, Session& session);
+int run_eval_tasks(Words words, Session& session);  ///< eval with --tasks
 extern const char* const kEvalHelp;
 
 /// `ashlar generate CHECKPOINT ...`: prints generated text.
@@ -51,6 +52,7 @@ extern const char* const kExportHelp;
 
 /// `ashlar data build|inspect|verify ...`. The exit code is 3 when `verify` finds damage.
 int run_data_command(Words words, Session& session);
+int run_data_fetch(Words words, Session& session);
 
 /// `ashlar tokenizer info|encode|decode|train ...`: encode and decode read Session::in.
 int run_tokenizer_command(Words words, Session& session);

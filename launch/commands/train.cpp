@@ -7,6 +7,7 @@
 #include "data/read/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
+#include "launch/commands/task_setup.h"
 #include "launch/commands/train_from.h"
 #include "launch/commands/train_run.h"
 #include "launch/inference/sample_text.h"
@@ -153,6 +154,7 @@ std::vector<data::WeightedDataset> open_datasets(config::RawConfig& raw, const t
 struct ResolvedRun {
   config::Resolved resolved;
   std::vector<data::WeightedDataset> datasets;
+  io::Metadata metadata;  ///< of the checkpoint that it starts or continues from
 };
 
 ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const training::SharedManifests& manifests,
@@ -162,6 +164,8 @@ ResolvedRun resolve_run(config::RawConfig& raw, const Origins& from, const train
                       .hardware_threads = session.cores.machine};
   const std::vector<config::DerivedValue> applied = apply_stored_values(raw, from);
   ResolvedRun run;
+  for (const auto& origin : {from.start, from.own})
+    if (origin) run.metadata = origin->manifest.metadata;
   // Assigned after the construction of `run`: if an expression in an initializer list throws, g++ 12 destroys the
   // members that were initialized before it twice.
   run.datasets = open_datasets(raw, manifests);
@@ -194,6 +198,26 @@ std::function<std::string(training::Engine&)> sampler_of(const ResolvedRun& run,
   return [tokenizer, options](training::Engine& engine) { return inference::sample_text(engine, *tokenizer, options); };
 }
 
+/// (all ranks) Reads the tasks of train.eval_tasks; null without.
+std::unique_ptr<training::TaskEvaluation> tasks_of_run(const ResolvedRun& run, Session& session) {
+  const config::RunConfig& c = run.resolved.config;
+  if (c.train.eval_tasks.empty()) return nullptr;
+  std::unique_ptr<tasks::Evaluation> evaluation;
+  comm::try_on_all_ranks(session.bootstrap.control(), [&] {
+    const data::Tokenizer& tokenizer = run.datasets.front().dataset->tokenizer();
+    evaluation = open_tasks(
+        {.options = {.names = c.train.eval_tasks, .data = c.train.eval_tasks_data, .limit = c.train.eval_tasks_limit},
+         .tokenizer = tokenizer,
+         .metadata = run.metadata,
+         .max_length = c.train.sequence_length,
+         .tokens = c.train.micro_batch * c.train.sequence_length});
+  });
+  check_same_texts(session.bootstrap.control(), *evaluation);
+  session.log.info(str_cat("tasks: ", evaluation->requests(), " texts of ", comma_list(c.train.eval_tasks)));
+  for (const std::string& note : evaluation->notes()) session.log.info(note);
+  return evaluation;
+}
+
 ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memory, Session& session) {
   const config::RunSection& run = resolved.resolved.config.run;
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
@@ -202,6 +226,7 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                           .stop = run.hang_action == config::HangAction::kStop};
   session.watch->watchdog().watch_hangs(hang);
   std::function<std::string(training::Engine&)> sample = sampler_of(resolved, session.bootstrap.control());
+  std::unique_ptr<training::TaskEvaluation> on_tasks = tasks_of_run(resolved, session);
   training::Trainer trainer({.resolved = resolved.resolved,
                              .datasets = std::move(resolved.datasets),
                              .bootstrap = session.bootstrap,
@@ -212,6 +237,7 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                              .watch = *session.watch,
                              .cores = session.cores.machine,
                              .sample = std::move(sample),
+                             .tasks = std::move(on_tasks),
                              .restart = restart});
   hang.after_seconds = run.hang_after;
   hang.starting = false;

@@ -29,8 +29,9 @@ enum class KeyType : uint8_t {
   kNumberOrWord,  ///< a number in range, or one of KeySpec::words
   kIntList,
   kNumberList,
-  kKeyList,  ///< names of model keys; a single name needs no brackets
-  kSources,  ///< data.path: a string, or a list of {path, weight}
+  kKeyList,   ///< names of model keys; a single name needs no brackets
+  kNameList,  ///< names; a single name needs no brackets
+  kSources,   ///< data.path: a string, or a list of {path, weight}
 };
 
 /// Reads and writes the member of RunConfig that a key sets, and lists the words of an enum. Made by member(). For a

@@ -121,6 +121,7 @@ std::optional<Value> read_typed(const toml::node& node, const KeySpec& spec, std
     case KeyType::kIntList: value = list_of<int64_t>(node); break;
     case KeyType::kNumberList: value = list_of<double>(node); break;
     case KeyType::kKeyList:
+    case KeyType::kNameList:
       if (const auto key = scalar<std::string>(node)) return std::vector<std::string>{*key};
       value = list_of<std::string>(node);
       break;
@@ -315,8 +316,8 @@ void read_override(RawValues& raw, const Override& given) {
     return;
   }
   // Words and paths need no quotes on a command line: a text that is not TOML is read as a string.
-  const bool texts = spec.type == KeyType::kString || spec.type == KeyType::kKeyList || spec.type == KeyType::kWord ||
-                     spec.type == KeyType::kSources;
+  const bool texts = spec.type == KeyType::kString || spec.type == KeyType::kKeyList ||
+                     spec.type == KeyType::kNameList || spec.type == KeyType::kWord || spec.type == KeyType::kSources;
   const std::string line = str_cat("value = ", text);
   if ((!texts || text.front() == '"' || text.front() == '\'' || text.front() == '[') && !too_deep(line)) {
     try {

@@ -72,8 +72,12 @@ struct TrainSection {
   int64_t micro_batch = 0;      ///< sequences per forward pass of a rank
   Recompute recompute = Recompute::kNone;
   AttentionKernels attention = AttentionKernels::kAuto;
-  int64_t eval_every = 0;      ///< steps between evaluations; 0 = only after the last step
-  int64_t eval_sequences = 0;  ///< validation sequences per evaluation and dataset; 0 = all
+  int64_t eval_every = 0;               ///< steps between evaluations; 0 = only after the last step
+  int64_t eval_sequences = 0;           ///< validation sequences per evaluation and dataset; 0 = all
+  std::vector<std::string> eval_tasks;  ///< names of tasks to evaluate; empty = none
+  int64_t eval_tasks_every = 0;         ///< steps between evaluations on tasks; 0 = only after the last step
+  int64_t eval_tasks_limit = 0;         ///< records of each task; 0 = all
+  std::string eval_tasks_data;          ///< folder of the tasks' files
   bool operator==(const TrainSection&) const = default;
 };
 

@@ -215,6 +215,7 @@ std::string expectation(const KeySpec& s) {
     case KeyType::kWord: return str_cat(words_of(s).size() == 1 ? "" : "one of ", word_list(s));
     case KeyType::kNumberOrWord: return str_cat("a number ", range_text(s), *s.words == 0 ? "" : ", or ", word_list(s));
     case KeyType::kKeyList: return "a list of model keys, not empty";
+    case KeyType::kNameList: return "a list of names, not empty";
     case KeyType::kIntList: return str_cat("a list of integers ", range_text(s), ", not empty");
     case KeyType::kNumberList: return str_cat("a list of numbers ", range_text(s), ", not empty");
     case KeyType::kSources: return "a path, or a list of {path = \"...\", weight = 1.0}";

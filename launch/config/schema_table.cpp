@@ -15,6 +15,8 @@ constexpr Condition kFromWeights = {"run.init_from is given",
 constexpr Condition kInterleaved = {
     "mesh.schedule = \"interleaved\"",
     [](const RunConfig& c) { return c.mesh.schedule == pipeline::PipelineSchedule::kInterleaved; }, "mesh.schedule"};
+constexpr Condition kOnTasks = {"train.eval_tasks is given",
+                                [](const RunConfig& c) { return !c.train.eval_tasks.empty(); }, "train.eval_tasks"};
 constexpr Condition kVaries = {"schedule.kind is not constant",
                                [](const RunConfig& c) { return c.schedule.kind != LrScheduleKind::kConstant; },
                                "schedule.kind"};
@@ -156,6 +158,20 @@ constexpr KeySpec kTrainingKeys[] = {
      .example = "50", .unit = "micro-batches", .older_form_of = "train.eval_sequences",
      .doc = "Older form of eval_sequences = eval_batches * micro_batch * mesh.data. A run keeps its initial number of "
             "sequences."},
+
+    {.section = "train", .key = "eval_tasks", .member = MEMBER(train.eval_tasks), .type = kNameList,
+     .need = kOptional, .example = "[\"hellaswag\", \"piqa\"]",
+     .doc = "Published tasks on which the model is evaluated, as by `ashlar eval --tasks`; `ashlar data fetch list` has "
+            "the names. Their accuracy goes to the terminal, metrics.jsonl and the event files. It does not change what "
+            "is trained. Absent: none."},
+    {.section = "train", .key = "eval_tasks_every", .member = MEMBER(train.eval_tasks_every), .fallback = "0", .low = 0,
+     .high = kBig, .when = kOnTasks, .unit = "steps",
+     .doc = "Steps between evaluations on tasks. 0: only after the last step, which is always evaluated."},
+    {.section = "train", .key = "eval_tasks_limit", .member = MEMBER(train.eval_tasks_limit), .fallback = "0", .low = 0,
+     .high = kBig, .when = kOnTasks, .unit = "records",
+     .doc = "Records of each task that are evaluated, its first ones. 0: all."},
+    {.section = "train", .key = "eval_tasks_data", .member = MEMBER(train.eval_tasks_data), .fallback = "task-data",
+     .when = kOnTasks, .doc = "Folder of the tasks' files, made by `ashlar data fetch`."},
 
     // ---- optimizer
     {.section = "optimizer", .key = "kind", .member = MEMBER(optimizer.rule.kind), .fallback = "adamw",

@@ -8,6 +8,7 @@ namespace ashlar::config::schema_words {
 inline constexpr double kMega = 1 << 20;
 inline constexpr double kBig = 1e12;  // upper bound of counts that have no natural limit
 inline constexpr auto kInt = KeyType::kInt;
+inline constexpr auto kNameList = KeyType::kNameList;
 inline constexpr auto kNumber = KeyType::kNumber;
 inline constexpr auto kNumberOrWord = KeyType::kNumberOrWord;
 inline constexpr auto kDerived = Need::kDerived;

@@ -96,6 +96,7 @@ Value fallback_value(const KeySpec& s) {
       break;
     case KeyType::kNumberList:
     case KeyType::kKeyList:
+    case KeyType::kNameList:
     case KeyType::kSources: break;
   }
   throw Bug(str_cat("schema default of ", s.name(), " does not parse"));
@@ -154,6 +155,13 @@ std::optional<std::string> check_value(const KeySpec& s, const Value& value, std
       if (!is_utf8(source.path)) return not_utf8(s.name(), source.path, place);
   } else if (const auto* keys = std::get_if<std::vector<std::string>>(&value)) {
     if (keys->empty()) return wrong();
+    if (s.type == KeyType::kNameList) {
+      for (const std::string& name : *keys) {
+        if (name.empty()) return wrong();
+        if (!is_utf8(name)) return not_utf8(s.name(), name, place);
+      }
+      return std::nullopt;
+    }
     for (const std::string& key : *keys) {
       const size_t dot = std::min(key.find('.'), key.size());
       const KeySpec* spec = find_key(key.substr(0, dot), key.substr(std::min(dot + 1, key.size())));

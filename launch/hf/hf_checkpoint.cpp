@@ -100,8 +100,10 @@ std::string generation_config(const HfExtras& extras) {
 /// (is_completion).
 class CheckpointSource : public TensorSource {
  public:
-  CheckpointSource(checkpoint::CheckpointReader& reader, const model::ModelConfig& stored, const HfConfig& config)
-      : reader_(reader) {
+  CheckpointSource(std::unique_ptr<checkpoint::CheckpointReader> owned, const model::ModelConfig& stored,
+                   const HfConfig& config)
+      : owned_(std::move(owned)), reader_(*owned_) {
+    const checkpoint::CheckpointReader& reader = reader_;
     for (const TensorMapping& mapping : tensor_mappings(*config.family, config.model)) {
       for (const TensorPart& part : mapping.parts) {
         if (!is_completion(stored, part.name)) continue;
@@ -139,6 +141,7 @@ class CheckpointSource : public TensorSource {
   int64_t num_added() const { return static_cast<int64_t>(added_.size()); }
 
  private:
+  std::unique_ptr<checkpoint::CheckpointReader> owned_;
   checkpoint::CheckpointReader& reader_;
   std::map<std::string, io::TensorSpec, std::less<>> added_;
 };
@@ -213,17 +216,14 @@ std::string tokenizer_of(const std::filesystem::path& folder, ImportReport& repo
 
 /// Returns the text of each tokenizer file of the export. Sets the end-of-text id of `config` from the tokenizer if
 /// `config` has none.
-std::map<std::string, std::string> tokenizer_files(const checkpoint::CheckpointReader& reader, HfConfig& config,
-                                                   Log& log) {
+std::map<std::string, std::string> tokenizer_files(const OpenedExport& opened, Log& log) {
   std::map<std::string, std::string> files;
-  if (!reader.tokenizer_json().empty()) {
-    const auto tokenizer = data::tokenizer_from_json(reader.tokenizer_json());
-    data::HuggingFaceFiles made = data::hugging_face_files(*tokenizer, config.extras.max_positions);
+  if (opened.tokenizer) {
+    data::HuggingFaceFiles made = data::hugging_face_files(*opened.tokenizer, opened.config.extras.max_positions);
     if (!made.note.empty()) log.info("note: " + made.note);
     files = std::move(made.bytes);
-    if (config.extras.eos_token_ids.empty()) config.extras.eos_token_ids = {tokenizer->eod_id()};
   }
-  files[kGenerationFile] = generation_config(config.extras);
+  files[kGenerationFile] = generation_config(opened.config.extras);
   return files;
 }
 
@@ -262,6 +262,10 @@ std::string summary(const ImportReport& report, const std::filesystem::path& out
                  report.tensors, " tensors, ", report.bytes, " bytes, to ", out.string(), ", ",
                  report.tokenizer.empty() ? "without a tokenizer" : str_cat("with its tokenizer: ", report.tokenizer));
 }
+
+std::optional<int64_t> begin_id(const io::Metadata& metadata) { return extras_of(metadata).bos_token_id; }
+
+int64_t max_positions(const io::Metadata& metadata) { return extras_of(metadata).max_positions; }
 
 std::vector<int64_t> end_ids(const io::Metadata& metadata) {
   const HfExtras extras = extras_of(metadata);
@@ -353,30 +357,49 @@ ImportReport import_to_checkpoint(const std::filesystem::path& hf_directory, con
   return report;
 }
 
+OpenedExport open_export(const std::filesystem::path& checkpoint, const ExportOptions& options, Log& log,
+                         comm::ControlPlane& ranks) {
+  auto reader = std::make_unique<checkpoint::CheckpointReader>(
+      checkpoint::open_checkpoint(checkpoint::resolve(checkpoint, log, ranks), ranks));
+  OpenedExport opened{.checkpoint = reader->path(), .config_toml = reader->config_toml()};
+  if (reader->state()) {
+    opened.step = reader->state()->step;
+    opened.tokens = reader->state()->tokens;
+  }
+  model::ModelConfig stored;
+  comm::try_on_all_ranks(ranks, [&] {
+    opened.config = config_for(*reader, options, stored);
+    if (!options.tokenizer || reader->tokenizer_json().empty()) return;
+    opened.tokenizer = data::tokenizer_from_json(reader->tokenizer_json());
+    std::vector<int64_t>& ends = opened.config.extras.eos_token_ids;
+    if (ends.empty()) ends = {opened.tokenizer->eod_id()};
+  });
+  auto source = std::make_unique<CheckpointSource>(std::move(reader), stored, opened.config);
+  opened.num_added = source->num_added();
+  opened.source = std::move(source);
+  if (opened.num_added > 0)
+    log.info(str_cat("note: ", opened.config.family->class_name, " has ", opened.num_added,
+                     " biases and norm vectors that this model does not have; they are written as zeros (gains as "
+                     "ones), which does not change any result"));
+  return opened;
+}
+
 ExportReport export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& hf_directory,
                                const ExportOptions& options, Log& log, comm::ControlPlane& ranks) {
-  checkpoint::CheckpointReader reader = checkpoint::open_checkpoint(checkpoint::resolve(checkpoint, log, ranks), ranks);
-  HfConfig config;
-  model::ModelConfig stored;
-  comm::try_on_all_ranks(ranks, [&] { config = config_for(reader, options, stored); });
+  const OpenedExport opened = open_export(checkpoint, options, log, ranks);
   std::map<std::string, std::string> beside;
   comm::try_on_all_ranks(ranks, [&] {
-    if (options.tokenizer) beside = tokenizer_files(reader, config, log);
+    if (options.tokenizer) beside = tokenizer_files(opened, log);
+    if (options.card) beside["README.md"] = options.card(opened);
   });
-  CheckpointSource source(reader, stored, config);
-  if (source.num_added() > 0)
-    log.info(
-        str_cat("note: ", config.family->class_name, " has ", source.num_added(),
-                " biases and norm vectors that this model does not have; they are written as zeros (gains as ones), "
-                "which does not change any result"));
-  const ExportArgs args{.config = config,
-                        .source = source,
+  const ExportArgs args{.config = opened.config,
+                        .source = *opened.source,
                         .directory = hf_directory,
                         .dtype = options.dtype,
                         .max_shard_bytes = options.max_shard_bytes,
                         .beside = std::move(beside),
                         .log = log};
-  return {.family = config.family, .files = export_hf(args, ranks)};
+  return {.family = opened.config.family, .files = export_hf(args, ranks)};
 }
 
 }  // namespace ashlar::hf

@@ -2,12 +2,14 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/log.h"
 #include "core/io/safetensors.h"
+#include "data/tokenizer/tokenizer.h"
 #include "launch/config/run_config.h"
 #include "launch/hf/hf_model.h"
 
@@ -80,6 +82,13 @@ inline constexpr const char* kClassKey = "hf.class";
 /// malformed metadata.
 std::vector<int64_t> end_ids(const io::Metadata& metadata);
 
+/// Returns the begin-of-text id and the longest context in tokens in the metadata of an imported checkpoint; nothing,
+/// or 0, for a checkpoint that was not imported. Throw the errors of end_ids.
+std::optional<int64_t> begin_id(const io::Metadata& metadata);
+int64_t max_positions(const io::Metadata& metadata);
+
+struct OpenedExport;
+
 struct ExportOptions {
   /// If null, the export uses the family from which the checkpoint was imported or, if it was not imported, the first
   /// family that can represent the model.
@@ -90,12 +99,28 @@ struct ExportOptions {
   int64_t max_positions = 0;
   int64_t max_shard_bytes = kDefaultShardBytes;  ///< 0: one file
   bool tokenizer = true;                         ///< false: only the model is written
+  /// Returns the text of README.md, the model card; empty: none is written.
+  std::function<std::string(const OpenedExport&)> card = {};
 };
 
 struct ExportReport {
   const Family* family = nullptr;
   Exported files;
 };
+
+/// A checkpoint as a model of a Hugging Face family.
+struct OpenedExport {
+  std::filesystem::path checkpoint;
+  int64_t step = -1, tokens = 0;  ///< of the training; step -1: an import
+  std::string config_toml;
+  HfConfig config;
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null if the checkpoint has none
+  std::unique_ptr<TensorSource> source;
+  int64_t num_added = 0;  ///< biases and norm vectors that the family has and the model lacks
+};
+/// Called by all ranks. Throws the errors of export_checkpoint, except those of its folder and values.
+OpenedExport open_export(const std::filesystem::path& checkpoint, const ExportOptions& options, Log& log,
+                         comm::ControlPlane& ranks);
 
 /// Called by all ranks. Converts the weights of a checkpoint, without the optimizer state, to a Hugging Face directory.
 /// If `checkpoint` is a run directory, its newest valid checkpoint is converted. Every byte that is read is verified

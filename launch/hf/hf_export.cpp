@@ -183,30 +183,32 @@ class RowAssembler {
   std::vector<std::byte> read_, converted_;
 };
 
-void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const ExportArgs& args,
-                  io::SafetensorsWriter& writer) {
+}  // namespace
+
+void read_exported_tensor(const ReadTensorArgs& args, const std::function<void(std::span<const std::byte>)>& put) {
+  const TensorMapping& mapping = args.mapping;
+  const io::FileDType dtype = args.dtype;
   if (mapping.parts.empty()) {
     std::vector<double> values(1, mapping.constant);
     for (const int64_t extent : mapping.hf_shape) values.resize(values.size() * extent, mapping.constant);
     std::vector<std::byte> stored(values.size() * static_cast<size_t>(io::size_of(dtype)));
     convert_elements(io::FileDType::kF64, std::as_bytes(std::span(values)), dtype, stored);
-    return writer.write(mapping.hf_name, stored);
+    return put(stored);
   }
   RowAssembler assembler(mapping, dtype, args.source);
   const RowLayout& layout = assembler.layout();
   const int64_t rows_at_once = std::max<int64_t>(1, args.window_bytes / assembler.row_bytes());
   std::vector<std::byte> window, flipped, stored;
-  // Calls put(row, count) for the windows of rows [begin, end), with the rows in `window`.
-  const auto in_windows = [&](int64_t begin, int64_t end, const auto& put) {
+  // Calls take(row, count) for the windows of rows [begin, end), with the rows in `window`.
+  const auto in_windows = [&](int64_t begin, int64_t end, const auto& take) {
     for (int64_t row = begin; row < end; row += rows_at_once) {
       const int64_t count = std::min(rows_at_once, end - row);
       window.resize(static_cast<size_t>(count * assembler.row_bytes()));
       assembler.read(row, window);
-      put(row, count);
+      take(row, count);
     }
   };
-  if (!mapping.transpose)
-    return in_windows(0, layout.all_rows(), [&](int64_t, int64_t) { writer.write(mapping.hf_name, window); });
+  if (!mapping.transpose) return in_windows(0, layout.all_rows(), [&](int64_t, int64_t) { put(window); });
   const int64_t element = io::size_of(dtype);
   stored.resize(static_cast<size_t>(layout.rows * assembler.row_bytes()));
   for (int64_t matrix = 0; matrix < layout.matrices; ++matrix) {
@@ -220,15 +222,23 @@ void write_tensor(const TensorMapping& mapping, io::FileDType dtype, const Expor
                     static_cast<size_t>(count * element));
       }
     });
-    writer.write(mapping.hf_name, stored);
+    put(stored);
   }
 }
+
+namespace {
 
 void write_shard(const Plan& plan, size_t shard, const ExportArgs& args) {
   std::vector<io::TensorSpec> specs;
   for (const size_t i : plan.shards[shard]) specs.push_back(plan.tensors[i]);
   io::SafetensorsWriter writer(args.directory / plan.file(shard), specs, {{"format", "pt"}});
-  for (const size_t i : plan.shards[shard]) write_tensor(plan.mappings[i], plan.tensors[i].dtype, args, writer);
+  for (const size_t i : plan.shards[shard]) {
+    read_exported_tensor({.mapping = plan.mappings[i],
+                          .dtype = plan.tensors[i].dtype,
+                          .source = args.source,
+                          .window_bytes = args.window_bytes},
+                         [&](std::span<const std::byte> bytes) { writer.write(plan.mappings[i].hf_name, bytes); });
+  }
   writer.finish();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -89,6 +90,16 @@ class TensorSource {
   /// Fills `out` with whole rows, beginning at `row`. Each element of a vector is a row.
   virtual void read_rows(std::string_view name, int64_t row, std::span<std::byte> out) = 0;
 };
+
+struct ReadTensorArgs {
+  const TensorMapping& mapping;
+  io::FileDType dtype;  ///< to which the values are converted
+  TensorSource& source;
+  int64_t window_bytes = int64_t{8} << 20;  ///< as in ExportArgs
+};
+/// Passes the values of a tensor to `put`, piece by piece, in the order of the Hugging Face files. Throws the errors of
+/// export_hf for values.
+void read_exported_tensor(const ReadTensorArgs& args, const std::function<void(std::span<const std::byte>)>& put);
 
 struct ExportArgs {
   const HfConfig& config;

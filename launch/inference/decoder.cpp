@@ -27,14 +27,7 @@ struct Tokens {
 
 std::vector<double> last_row(const Ctx& ctx, const model::Stage& stage, const Tensor& hidden) {
   const Tensor logits = stage.logits(ctx, hidden.row_range(hidden.rows() - 1, 1));
-  std::vector<double> out(logits.size());
-  if (logits.dtype() == DType::kFloat64) {
-    ctx.backend.read(logits.view(), out.data(), ctx.stream);
-  } else {
-    std::vector<float> narrow(logits.size());
-    ctx.backend.read(logits.view(), narrow.data(), ctx.stream);
-    out.assign(narrow.begin(), narrow.end());
-  }
+  std::vector<double> out = ctx.download_numbers(logits);
   model::finish_logits(stage.config(), out);
   return out;
 }

@@ -96,7 +96,7 @@ void Engine::wait_param_sync() {
 }
 
 void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
-                 const model::BlockObserver& after_block) {
+                 const model::BlockObserver& after_block, const AtHead& at_head) {
   const pipeline::ScheduleSpec spec{.kind = kind,
                                     .stages = mesh_.shape()[Axis::kPipeline],
                                     .micro_batches = static_cast<int64_t>(batches.size()),
@@ -104,10 +104,13 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
   const auto alive = [&] {
     if (options_.after_node) options_.after_node();
   };
-  pipeline::RunnerHooks hooks{.after_node = alive, .after_block = [&](int64_t layers, const Tensor& rows) {
-                                alive();
-                                if (after_block) after_block(layers, rows);
-                              }};
+  pipeline::RunnerHooks hooks{.after_node = alive,
+                              .after_block =
+                                  [&](int64_t layers, const Tensor& rows) {
+                                    alive();
+                                    if (after_block) after_block(layers, rows);
+                                  },
+                              .at_head = at_head};
   const bool training = kind != pipeline::PipelineSchedule::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
@@ -338,6 +341,15 @@ void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossS
   ctx_.set_struct(stats, stats_);
   run(pipeline::PipelineSchedule::kForwardOnly, all.batches);
   stats = ctx_.read_struct<LossStats>(stats_);
+}
+
+void Engine::score(std::span<const pipeline::MicroBatch> micro_batches, const AtHead& at_head) {
+  const Padded all = padded(micro_batches);
+  if (all.batches.empty()) return;
+  run(pipeline::PipelineSchedule::kForwardOnly, all.batches, {},
+      [&](const Ctx& ctx, const model::Stage& stage, int64_t i, const Tensor& rows) {
+        if (i < std::ssize(micro_batches)) at_head(ctx, stage, i, rows);
+      });
 }
 
 LossStats Engine::total(const LossStats& stats) const {

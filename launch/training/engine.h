@@ -123,6 +123,11 @@ class Engine {
   /// without autograd and dropout. Only ranks of the last pipeline stage compute losses. Replicas may have different
   /// numbers of micro-batches: those with fewer compute further ones without a target for the experts of the others.
   void evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossStats& stats);
+  /// Like `evaluate`, but calls `at_head` on the ranks of the last stage in place of the loss: with the index of the
+  /// micro-batch and the output of the last block, for Stage::score. The targets of the micro-batches are not used.
+  using AtHead =
+      std::function<void(const Ctx& ctx, const model::Stage& stage, int64_t micro_batch, const Tensor& rows)>;
+  void score(std::span<const pipeline::MicroBatch> micro_batches, const AtHead& at_head);
   /// (all) Returns the `stats` of `evaluate`, reduced over all ranks.
   LossStats total(const LossStats& stats) const;
 
@@ -158,7 +163,7 @@ class Engine {
   /// stages before the last one report zeros.
   bool tells_losses() const { return mesh_.at()[Axis::kTensor] == 0; }
   void run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
-           const model::BlockObserver& after_block = {});
+           const model::BlockObserver& after_block = {}, const AtHead& at_head = {});
 
   EngineOptions options_;
   mesh::Mesh& mesh_;

@@ -11,6 +11,7 @@
 #include "launch/training/engine.h"
 #include "launch/training/expert_load.h"
 #include "launch/training/run_events.h"
+#include "launch/training/task_scores.h"
 #include "launch/training/validation.h"
 #include "parallel/checkpoint/ranking.h"
 
@@ -58,6 +59,13 @@ struct ValidationEvent {
 struct SampleEvent {
   int64_t step = 0;
   std::string prompt, text;  ///< `text` continues the prompt; any bytes
+};
+
+/// An evaluation on tasks has ended.
+struct TasksEvent {
+  int64_t step = 0;
+  std::optional<std::vector<TaskScore>> scores;  ///< absent: stopped early by a signal
+  double seconds = 0;
 };
 
 /// Root mean squares of weights, gradients and residual stream, and the load of experts, every log.stats_every steps.
@@ -112,6 +120,7 @@ class MetricSink {
   virtual void step(const StepEvent&) {}
   virtual void validation(const ValidationEvent&) {}
   virtual void sample(const SampleEvent&) {}
+  virtual void tasks(const TasksEvent&) {}
   virtual void statistics(const StatisticsEvent&) {}
   virtual void save(const SaveEvent&) {}
   virtual void warning(const WarningEvent&) {}

@@ -19,7 +19,7 @@ namespace {
 
 struct StepOfRow {
   int64_t step = 0;
-  bool validates = false;
+  bool validates = false, has_tasks = false;
 };
 
 /// Returns nothing for a line that is not a JSON object with an integer `step`.
@@ -29,7 +29,8 @@ std::optional<StepOfRow> step_of_row(const std::string& line) {
   const auto& step = row["step"];
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
   if (step.is_number_unsigned() && step.get<uint64_t>() > static_cast<uint64_t>(kMost)) return std::nullopt;
-  return StepOfRow{.step = step.get<int64_t>(), .validates = row.contains("val_loss")};
+  return StepOfRow{
+      .step = step.get<int64_t>(), .validates = row.contains("val_loss"), .has_tasks = row.contains("tasks")};
 }
 
 /// Returns DIR/metrics.cut.jsonl for DIR/metrics.jsonl.
@@ -93,6 +94,21 @@ std::string to_json(const ValidationEvent& e) {
   return j.dump();
 }
 
+std::string to_json(const TasksEvent& e) {
+  nlohmann::ordered_json j;
+  j["step"] = e.step;
+  for (const TaskScore& score : *e.scores) {
+    nlohmann::ordered_json& task = j["tasks"][score.task];
+    task["records"] = score.records;
+    for (const TaskMetric& m : score.metrics) {
+      task[m.name] = m.value;
+      task[m.name + "_stderr"] = m.error;
+    }
+  }
+  j["tasks_seconds"] = e.seconds;
+  return j.dump();
+}
+
 std::string to_json(const StatisticsEvent& e) {
   nlohmann::ordered_json j;
   j["step"] = e.step;
@@ -134,6 +150,7 @@ void MetricsFile::set_repeated_rows_aside(const std::filesystem::path& path, int
     if (!torn && !row) odd.push_back(number);
     const bool again = torn || (row && row->step > completed_steps);
     if (row && !again && row->validates) last_validation_step_ = std::max(last_validation_step_, row->step);
+    if (row && !again && row->has_tasks) last_tasks_step_ = std::max(last_tasks_step_, row->step);
     rows_set_aside_ += again ? 1 : 0;
     (again ? set_aside : kept) += line + "\n";
   }
@@ -156,6 +173,10 @@ void MetricsFile::append_now(const std::string& json) {
 
 void MetricsFile::validation(const ValidationEvent& event) {
   if (event.result && !event.result->sources.empty()) append_now(to_json(event));
+}
+
+void MetricsFile::tasks(const TasksEvent& event) {
+  if (event.scores) append_now(to_json(event));
 }
 
 }  // namespace ashlar::training

@@ -17,6 +17,7 @@ namespace ashlar::training {
 std::string to_json(const StepEvent& event);
 /// `event` must have a result with a loss. For a mixture, the row also has the loss of each dataset.
 std::string to_json(const ValidationEvent& event);
+std::string to_json(const TasksEvent& event);
 std::string to_json(const StatisticsEvent& event);
 std::string to_json(const SaveEvent& event);
 
@@ -33,11 +34,15 @@ class MetricsFile final : public MetricSink {
 
   void step(const StepEvent& event) override { append_now(to_json(event)); }
   void validation(const ValidationEvent& event) override;
+  void tasks(const TasksEvent& event) override;
   void statistics(const StatisticsEvent& event) override { append_now(to_json(event)); }
   void save(const SaveEvent& event) override { append_now(to_json(event)); }
 
   /// The step of the last validation in the file; -1: none.
   int64_t last_validation_step() const { return last_validation_step_; }
+
+  /// The step of the last evaluation on tasks in the file; -1: none.
+  int64_t last_tasks_step() const { return last_tasks_step_; }
 
   int64_t rows_set_aside() const { return rows_set_aside_; }  ///< number of rows moved to metrics.cut.jsonl on opening
 
@@ -53,7 +58,7 @@ class MetricsFile final : public MetricSink {
 
   std::function<double()> clock_;
   std::optional<HeldFile> file_;
-  int64_t last_validation_step_ = -1, rows_set_aside_ = 0;
+  int64_t last_validation_step_ = -1, last_tasks_step_ = -1, rows_set_aside_ = 0;
 };
 
 }  // namespace ashlar::training

@@ -16,6 +16,7 @@ namespace ashlar::training {
 Reports::Reports(Run& run, RunStart& start, int64_t cores)
     : run_(run),
       validation_(std::move(*start.validation)),
+      tasks_(std::move(start.tasks)),
       tokens_(start.progress.tokens),
       flops_(model::flops_per_token(run.config.model, run.config.train.sequence_length)),
       remaining_({.steps = run.config.train.steps,
@@ -34,6 +35,7 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
   if (start.starts_over) emit(&MetricSink::warning, WarningEvent(*start.starts_over));
   watch_slow_ranks(cores);
   validated_step_ = comm::max_of(run_.ranks, start.validated_step);
+  tasks_step_ = comm::max_of(run_.ranks, start.tasks_step);
   for (const std::string& note : validation_.notes()) run_.log.info(note);
   if (run_.sample && validation_.empty())
     run_.log.info("log.sample has no effect: a text is generated at validations, and there is no validation part");
@@ -140,17 +142,37 @@ std::vector<ExpertLoad> Reports::expert_loads_of_step() {
   return loads;
 }
 
+std::function<int64_t()> Reports::before_batch() {
+  return [this, batch = int64_t{0}]() mutable {
+    run_.recorder().enter(watch::Phase::kValidating, batch++);
+    const auto request = run_.signals.pending();
+    return request ? static_cast<int64_t>(request->code) : 0;
+  };
+}
+
+void Reports::evaluate_tasks(int64_t step) {
+  if (!lacks_tasks(step)) return;
+  const double begin = now_sec();
+  run_.signals.enter(watch::StopPoint::kValidation);
+  TasksEvent event{.step = step, .scores = tasks_->run(*run_.engine, [next = before_batch()](const auto&, int64_t) {
+                     return next();
+                   })};
+  run_.signals.enter(watch::StopPoint::kStep);
+  event.seconds = now_sec() - begin;
+  if (event.scores) tasks_step_ = step;
+  emit(&MetricSink::tasks, event);
+}
+
 void Reports::validate(int64_t step) {
   if (!lacks_validation(step)) return;
   const double begin = now_sec();
   run_.signals.enter(watch::StopPoint::kValidation);
   int64_t batch = 0;
   const int64_t rounds = validation_.rounds(run_.engine->mesh());
+  const std::function<int64_t()> next = before_batch();
   ValidationEvent event{.step = step, .result = validation_.run(*run_.engine, [&] {
-                          status_.validating(step, batch, rounds);
-                          run_.recorder().enter(watch::Phase::kValidating, batch++);
-                          const auto request = run_.signals.pending();
-                          return request ? static_cast<int64_t>(request->code) : 0;
+                          status_.validating(step, batch++, rounds);
+                          return next();
                         })};
   run_.signals.enter(watch::StopPoint::kStep);
   if (!event.result) return emit(&MetricSink::validation, event);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,16 +45,24 @@ class Reports {
   /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
   /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);
-  bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
   /// The validation loss after `step`; absent if it was not validated since the start or the last resume.
   std::optional<checkpoint::RankedStep> score(int64_t step) const;
   void saving(int64_t step) { status_.saving(step); }  ///< a save of this step begins, or the wait for it
   void saved(const SaveEvent& event);
   void end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best);
+  /// Evaluates the model on the tasks after `step`. No effect if it was done for this step, or without tasks.
+  void evaluate_tasks(int64_t step);
+  /// True if the step's validation or evaluation on tasks is missing.
+  bool lacks_evaluation(int64_t step) const { return lacks_validation(step) || lacks_tasks(step); }
   void error(int64_t step, const Error& error) noexcept;
 
  private:
   void watch_slow_ranks(int64_t cores);
+  bool lacks_validation(int64_t step) const { return validated_step_ != step && !validation_.empty(); }
+  bool lacks_tasks(int64_t step) const { return tasks_step_ != step && tasks_ != nullptr; }
+  /// Returns the function to call before each forward pass of an evaluation: it reports progress to the watch, and
+  /// returns the exit code of a pending signal, else 0.
+  std::function<int64_t()> before_batch();
   void log_slow_ranks(const FinishedStep& step);
   std::vector<ExpertLoad> expert_loads_of_step();
   template <typename Event>
@@ -66,6 +75,8 @@ class Reports {
   Validation validation_;
   int64_t validated_step_ = -1;
   std::optional<ValidationResult> last_;  ///< of the last validation
+  std::unique_ptr<TaskEvaluation> tasks_;
+  int64_t tasks_step_ = -1;
   int64_t tokens_ = 0;
   std::vector<double> expert_counts_;  ///< of the last step; on rank 0 only
   PeakMemory peak_memory_;

@@ -14,6 +14,7 @@
 #include "launch/training/memory.h"
 #include "launch/training/run_device.h"
 #include "launch/training/run_directory.h"
+#include "launch/training/task_scores.h"
 #include "launch/training/tuning.h"
 #include "launch/watch/rank_watch.h"
 #include "launch/watch/signals.h"
@@ -39,6 +40,7 @@ struct TrainerArgs {
   int64_t cores = 0;  ///< number of cores that the ranks of this machine share; 0: the cores of this process
   /// (all ranks) Returns a text that the model generates, at each validation; empty: none (log.sample).
   std::function<std::string(Engine&)> sample;
+  std::unique_ptr<TaskEvaluation> tasks;  ///< for train.eval_tasks; null without
   bool restart = false;  ///< starts over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;

@@ -135,6 +135,7 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, Ru
   if (!start.restored && start.metrics->rows_set_aside() > 0)
     start.starts_over = {.run_dir = run.directory.path(), .rows = start.metrics->rows_set_aside()};
   start.validated_step = start.metrics->last_validation_step();
+  start.tasks_step = start.metrics->last_tasks_step();
 }
 
 }  // namespace
@@ -154,6 +155,7 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
   run.recorder().enter(watch::Phase::kStarting);
   comm::try_on_all_ranks(run.ranks, [&] { open_readers(run, std::move(args.datasets), start); });
   comm::try_on_first_rank(run.ranks, [&] { write_directory(run, saving, args, start); });
+  start.tasks = std::move(args.tasks);
   return start;
 }
 

@@ -11,6 +11,7 @@
 #include "launch/training/metrics_file.h"
 #include "launch/training/run.h"
 #include "launch/training/saving.h"
+#include "launch/training/task_scores.h"
 #include "launch/training/tensorboard_sink.h"
 #include "launch/training/validation.h"
 
@@ -29,6 +30,8 @@ struct RunStart {
   std::unique_ptr<LogFile> log;                  ///< rank 0 only
   std::vector<std::string> changes;              ///< StartEvent::changes, on rank 0
   std::optional<StartsOver> starts_over;         ///< rank 0 only
+  std::unique_ptr<TaskEvaluation> tasks;         ///< null without train.eval_tasks
+  int64_t tasks_step = -1;                       ///< step of the last evaluation on tasks in metrics.jsonl; -1: none
   int64_t validated_step = -1;                   ///< step of the last validation in metrics.jsonl; -1: none
 };
 

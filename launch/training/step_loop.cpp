@@ -150,13 +150,15 @@ void StepLoop::run_steps(StopRequest& stop) {
     queue_step();
     end_step();
     poll_saves();
-    const bool writes = due(c.log.stats_every), validates = due(c.train.eval_every), saves = due(c.checkpoint.every);
-    if (requested_stop() || writes || validates || saves || step_ == c.train.steps) read_pending();
+    const bool writes = due(c.log.stats_every), validates = due(c.train.eval_every),
+               on_tasks = due(c.train.eval_tasks_every), saves = due(c.checkpoint.every);
+    if (requested_stop() || writes || validates || on_tasks || saves || step_ == c.train.steps) read_pending();
     stop = requested_stop();
     if (writes) reports_.statistics(step_, batches_.current());
     if (validates) reports_.validate(step_);
+    if (on_tasks) reports_.evaluate_tasks(step_);
     if (saves) save();
-    if (!stop && (validates || saves)) stop = stop_request();  // a signal may have come in the meantime
+    if (!stop && (validates || on_tasks || saves)) stop = stop_request();  // a signal may have come in the meantime
   }
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) run_.log.info(sent);
 }
@@ -179,6 +181,7 @@ ExitCode StepLoop::run() {
   }
   StopRequest stop;
   if (due(c.eval_every)) reports_.validate(step_);  // no effect if metrics.jsonl has this validation
+  if (due(c.eval_tasks_every)) reports_.evaluate_tasks(step_);
   if (step_ > 0) rank();
   if (step_ < c.steps) {
     run_.recorder().enter(watch::Phase::kReadingData);
@@ -188,7 +191,8 @@ ExitCode StepLoop::run() {
   run_steps(stop);
   if (stop && step_ < c.steps) return stop_at(*stop);
   reports_.validate(step_);
-  if ((stop = stop_request()) && reports_.lacks_validation(step_)) return stop_at(*stop);
+  reports_.evaluate_tasks(step_);
+  if ((stop = stop_request()) && reports_.lacks_evaluation(step_)) return stop_at(*stop);
   rank();
   reports_.saving(step_);
   saving_.save_last({.step = step_, .tokens = reports_.tokens()});

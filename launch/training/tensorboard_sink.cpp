@@ -97,6 +97,14 @@ void TensorBoardSink::sample(const SampleEvent& e) {
   file_.append(text_record(clock_(), e.step, "sample", data::repaired(block, true, places) + "\n"));
 }
 
+void TensorBoardSink::tasks(const TasksEvent& e) {
+  if (!e.scores) return;
+  std::vector<Scalar> scalars;
+  for (const TaskScore& score : *e.scores)
+    for (const TaskMetric& m : score.metrics) scalars.push_back({str_cat("tasks/", score.task, "/", m.name), m.value});
+  file_.append(scalars_record(clock_(), e.step, scalars));
+}
+
 void TensorBoardSink::statistics(const StatisticsEvent& e) {
   std::vector<Scalar> scalars;
   for (const StatisticsEvent::OfTensor& t : e.tensors) {

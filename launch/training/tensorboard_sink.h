@@ -36,6 +36,7 @@ class TensorBoardSink final : public MetricSink {
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
   void sample(const SampleEvent& event) override;
+  void tasks(const TasksEvent& event) override;
   void statistics(const StatisticsEvent& event) override;
 
  private:

@@ -94,6 +94,14 @@ std::string to_line(const SaveEvent& e) {
                          at - e.best.begin() + 1, at->val_loss, comma_list(std::span<const int64_t>(steps)));
 }
 
+std::vector<std::string> to_lines(const TasksEvent& e) {
+  if (!e.scores)
+    return {str_cat("step ", e.step, "  the evaluation on tasks was interrupted; its scores are not written")};
+  std::vector<std::string> lines;
+  for (const TaskScore& score : *e.scores) lines.push_back(str_cat("step ", e.step, "  ", to_line(score)));
+  return lines;
+}
+
 std::string to_line(const EndEvent& e) {
   if (!e.signal) {
     const std::string steps = str_cat("done: ", e.step, e.step == 1 ? " step" : " steps");
@@ -132,6 +140,10 @@ void TerminalSink::sample(const SampleEvent& e) {
 
 void TerminalSink::save(const SaveEvent& e) {
   if (const std::string line = to_line(e); !line.empty()) log_.info(line);
+}
+
+void TerminalSink::tasks(const TasksEvent& e) {
+  for (const std::string& line : to_lines(e)) log_.info(line);
 }
 
 void TerminalSink::warning(const WarningEvent& e) {

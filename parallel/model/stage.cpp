@@ -1,11 +1,13 @@
 #include "parallel/model/stage.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/autograd/recompute.h"
 #include "core/ops/embedding.h"
 #include "core/ops/linear.h"
 #include "core/ops/residual.h"
+#include "core/ops/take_rows.h"
 #include "parallel/model/attention_options.h"
 #include "parallel/model/init.h"
 #include "parallel/model/position_tables.h"
@@ -191,22 +193,48 @@ Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const Bl
   return h;
 }
 
-void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const {
+ops::FusedLinearCrossEntropyOptions Stage::loss_options(const ConstView& targets, ops::Reduction& reduction) const {
   ASHLAR_CHECK(head_ != nullptr, "this stage has no head");
+  return {.targets = targets,
+          .vocab = config_.vocab_size,
+          .vocab_begin = slices_.vocab.begin,
+          .reduction = tp_.size() == 1 ? nullptr : &reduction,
+          .logit_scale = config_.logit_scale,
+          .softcap = config_.softcap.value_or(0),
+          .norm_rows = config_.norm_rows,
+          .masked_ids = masked_ids_ ? masked_ids_.view() : ConstView{},
+          .z_coef = config_.loss.z_coef,
+          .z_kind = config_.loss.z_kind};
+}
+
+void Stage::loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const {
   tensor::GroupReduction reduction(*tp_.group);
+  const ops::FusedLinearCrossEntropyOptions options = loss_options(batch.targets, reduction);
   ops::fused_linear_cross_entropy(ctx, tensor::enter(ctx, final_rows(ctx, x), tp_), head_->weight,
-                                  head_bias_ == nullptr ? nullptr : &head_bias_->weight,
-                                  {.targets = batch.targets,
-                                   .vocab = config_.vocab_size,
-                                   .vocab_begin = slices_.vocab.begin,
-                                   .reduction = tp_.size() == 1 ? nullptr : &reduction,
-                                   .logit_scale = config_.logit_scale,
-                                   .softcap = config_.softcap.value_or(0),
-                                   .norm_rows = config_.norm_rows,
-                                   .masked_ids = masked_ids_ ? masked_ids_.view() : ConstView{},
-                                   .z_coef = config_.loss.z_coef,
-                                   .z_kind = config_.loss.z_kind},
-                                  stats);
+                                  head_bias_ == nullptr ? nullptr : &head_bias_->weight, options, stats);
+}
+
+std::vector<TargetScore> Stage::score(const Ctx& ctx, const Tensor& x, std::span<const int64_t> rows,
+                                      std::span<const int32_t> targets) const {
+  ASHLAR_CHECK(rows.size() == targets.size() && ctx.tape == nullptr, rows.size(), " rows, ", targets.size(),
+               " targets; scores have no tape");
+  const ValueInfo stream{.op = "the residual stream", .placement = tp_.residual_stream()};
+  const Tensor all = tensor::enter(ctx, final_rows(ctx, Var{.value = x, .info = stream}), tp_).value;
+  if (rows.empty()) return {};
+  const Tensor h = ops::take_rows(ctx, all, rows);
+  const Tensor ids = ops::id_list(ctx, std::vector<int64_t>(targets.begin(), targets.end()));
+  tensor::GroupReduction reduction(*tp_.group);
+  const ops::TargetStatistics found =
+      ops::target_statistics(ctx, h, head_->weight, head_bias_ == nullptr ? nullptr : &head_bias_->weight,
+                             loss_options(ids.view(), reduction));
+  const std::vector<double> max = ctx.download_numbers(found.row_max), sum = ctx.download_numbers(found.row_sum),
+                            target = ctx.download_numbers(found.target_logit),
+                            count = ctx.download_numbers(found.max_count);
+  std::vector<TargetScore> scores;
+  for (size_t i = 0; i < rows.size(); ++i)
+    scores.push_back(
+        {.log_prob = target[i] - max[i] - std::log(sum[i]), .greedy = target[i] == max[i] && count[i] == 1});
+  return scores;
 }
 
 Var Stage::final_rows(const Ctx& ctx, const Var& x) const {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/ops/fused_linear_cross_entropy.h"
@@ -22,6 +23,12 @@ struct StageRange {
 /// Called with the residual stream [N_loc, C]: after the embedding with `layers` = 0, and after each block with
 /// `layers` = the number of blocks of the whole model up to and including this one.
 using BlockObserver = std::function<void(int64_t layers, const Tensor& rows)>;
+
+/// How well the model predicts a target.
+struct TargetScore {
+  double log_prob = 0;
+  bool greedy = false;  ///< the target alone has the largest logit
+};
 
 /// One chunk of the pipeline, called stage here: its blocks, and its embedding and head if it has them. Constructs only
 /// the parameters that the stage owns, with global names. Construction adds parameters to the store; allocate and
@@ -51,6 +58,10 @@ class Stage {
   /// Computes final norm, head and loss, and adds the results to `stats`. If ctx has a tape, backward then needs no
   /// seed gradient.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;
+  /// Returns the score of the target of each row in `rows`. `targets`: ids on the host, none of them masked. The host
+  /// waits. With sequence parallelism x has this rank's rows, and `rows` counts the rows of all ranks.
+  std::vector<TargetScore> score(const Ctx& ctx, const Tensor& x, std::span<const int64_t> rows,
+                                 std::span<const int32_t> targets) const;
   /// Computes final norm and the head's matrix product: unsharded rows [N, C] -> [N, V] in the accumulate dtype.
   /// finish_logits converts the result to the logits of the model. Columns from vocab_size on are padding.
   Tensor logits(const Ctx& ctx, const Tensor& x) const;
@@ -70,6 +81,7 @@ class Stage {
  private:
   void check_positions(int64_t positions) const;
   Var final_rows(const Ctx& ctx, const Var& x) const;
+  ops::FusedLinearCrossEntropyOptions loss_options(const ConstView& targets, ops::Reduction& reduction) const;
   Rows rows_of(const BatchView& batch, KvCache* cache) const {
     return {.batch = batch, .tables = tables_, .scores = scores_, .t5_bias = t5_bias_, .cache = cache};
   }

@@ -35,7 +35,9 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
   flight.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
   x.value = flight.input.value = {};  // the nodes of the tape keep the tensors that they need
   BoundaryValues result;
-  if (stage.range().head) {
+  if (stage.range().head && hooks_.at_head && !training) {
+    hooks_.at_head(ctx, stage, micro_batch, flight.output.value);
+  } else if (stage.range().head) {
     stage.loss(ctx, flight.output, batch.view, stats_);
   } else {
     result.push_back(flight.output.value);

@@ -23,6 +23,8 @@ struct MicroBatch {
 struct RunnerHooks {
   std::function<void()> after_node;  ///< called between parts of backward, to progress communication
   model::BlockObserver after_block;  ///< called with the residual stream in forward
+  /// In evaluation: called on the stage with the head in place of its loss, with the output of the last block.
+  std::function<void(const Ctx& ctx, const model::Stage& stage, int64_t micro_batch, const Tensor& rows)> at_head;
 };
 
 /// Runs the chunks of a stage, and stores their tapes and deferred weight gradients. Gradients are accumulated into the

@@ -147,6 +147,10 @@ TEST(Resolve, EveryKeyReachesItsField) {
                                 "train.steps=500",
                                 "train.eval_every=41",
                                 "train.eval_sequences=42",
+                                "train.eval_tasks=[\"piqa\", \"copa\"]",
+                                "train.eval_tasks_every=43",
+                                "train.eval_tasks_limit=44",
+                                "train.eval_tasks_data=there",
                                 "train.recompute=selective",
                                 "train.attention=own",
                                 "optimizer.lr=0.5",
@@ -183,6 +187,10 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.train.steps, 500);
   EXPECT_EQ(c.train.eval_every, 41);
   EXPECT_EQ(c.train.eval_sequences, 42);
+  EXPECT_EQ(c.train.eval_tasks, (std::vector<std::string>{"piqa", "copa"}));
+  EXPECT_EQ(c.train.eval_tasks_every, 43);
+  EXPECT_EQ(c.train.eval_tasks_limit, 44);
+  EXPECT_EQ(c.train.eval_tasks_data, "there");
   EXPECT_EQ(c.train.recompute, Recompute::kSelective);
   EXPECT_EQ(c.train.attention, AttentionKernels::kOwn);
   EXPECT_EQ(c.optimizer.lr, 0.5);

@@ -60,10 +60,11 @@ TEST_P(EveryKey, WrongTypeIsNamed) {
   if (s.type != KeyType::kBool) wrong.push_back("true");
   if (s.type != KeyType::kNumber && s.type != KeyType::kNumberOrWord) wrong.push_back("1.5");
   if (s.type != KeyType::kInt && s.type != KeyType::kNumber && s.type != KeyType::kNumberOrWord) wrong.push_back("7");
-  const bool is_text = s.type == KeyType::kString || s.type == KeyType::kWord || s.type == KeyType::kSources;
+  const bool is_text = s.type == KeyType::kString || s.type == KeyType::kWord || s.type == KeyType::kSources ||
+                       s.type == KeyType::kNameList;
   // On a command line any bare text is a path or word: only the file can hold another type.
   for (const std::string& value : wrong) is_text ? expect_named_in_file(s, value) : expect_named(s, value);
-  if (s.type == KeyType::kString || s.type == KeyType::kWord) expect_named(s, "[1, 2]");
+  if (s.type == KeyType::kString || s.type == KeyType::kWord || s.type == KeyType::kNameList) expect_named(s, "[1, 2]");
   if (is_text) return;
   wrong.clear();
   wrong.push_back("\"surely-no-word-of-it\"");
@@ -99,7 +100,7 @@ TEST_P(EveryKey, EmptyIsNamed) {
   expect_named(spec(), "");
   expect_named(spec(), "\"\"");
   if (spec().type == KeyType::kIntList || spec().type == KeyType::kNumberList || spec().type == KeyType::kKeyList ||
-      spec().type == KeyType::kSources)
+      spec().type == KeyType::kNameList || spec().type == KeyType::kSources)
     expect_named(spec(), "[]");
 }
 
@@ -161,6 +162,7 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "checkpoint.keep_every") return {"checkpoint.every=1"};
   if (name == "checkpoint.keep_best") return {"checkpoint.every=1", "train.eval_every=1"};
   if (name == "run.init_change") return {"run.init_from=x"};
+  if (name.starts_with("train.eval_tasks_")) return {"train.eval_tasks=piqa"};
   if (name == "train.attention") return {"run.device=cuda"};
   if (name == "data.restart_positions") return {"data.document_mask=true"};
   return {};
@@ -268,6 +270,10 @@ TEST(Schema, HoldsTheFixedNames) {
                            "train.eval_every",
                            "train.eval_sequences",
                            "train.eval_batches",
+                           "train.eval_tasks",
+                           "train.eval_tasks_every",
+                           "train.eval_tasks_limit",
+                           "train.eval_tasks_data",
                            "optimizer.lr",
                            "optimizer.beta1",
                            "optimizer.beta2",

@@ -98,9 +98,10 @@ TEST(Export, RanksWriteTheFilesThatOneWrites) {
     EXPECT_EQ(r.out.find("exported "), r.out.rfind("exported ")) << "said once: " << r.out;
   }
   const auto one = files_of(run, "one"), s1 = files_of(run, "s1");
-  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "README.md"})
     EXPECT_TRUE(one.contains(name)) << name;
-  EXPECT_EQ(one.size(), 5U) << "these and model.safetensors";
+  EXPECT_EQ(one.size(), 6U) << "these and model.safetensors";
   EXPECT_EQ(files_of(run, "default"), one);
   ASSERT_GT(s1.size(), 6U) << "more files than ranks";
   EXPECT_TRUE(s1.contains("model.safetensors.index.json"));

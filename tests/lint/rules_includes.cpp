@@ -128,9 +128,12 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/zoo", {"launch/config"}},
       {"launch/training", {"launch/config", "launch/terminal", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
+      {"launch/tasks", {"launch/training"}},
+      {"launch/layout_check", {"launch/config", "launch/training"}},
+      {"launch/gguf", {"launch/hf"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/terminal", "launch/training",
-        "launch/version", "launch/watch", "launch/zoo"}},
+       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
+        "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }

@@ -1,0 +1,56 @@
+#include "launch/tasks/python_text.h"
+#include "launch/tasks/task.h"
+
+// Zellers et al. 2019, "HellaSwag: Can a Machine Really Finish Your Sentence?" (arXiv:1905.07830).
+namespace ashlar::tasks {
+
+namespace {
+
+const Source kHellaSwagSource = {
+    .folder = "hellaswag",
+    .licence = "MIT",
+    .addresses = {"https://raw.githubusercontent.com/rowanz/hellaswag/master/data/hellaswag_val.jsonl"}};
+
+/// Removes the marks of WikiHow: " [title]", and all else in brackets.
+std::string without_marks(std::string_view raw) {
+  const std::string text = replace_all(std::string(strip(raw)), " [title]", ". ");
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text[at] == '[' ? text.find_first_of("]\n", at) : std::string::npos;
+    if (end != std::string::npos && text[end] == ']') {
+      at = end + 1;
+    } else {
+      out += text[at++];
+    }
+  }
+  return replace_all(std::move(out), "  ", " ");
+}
+
+Document hellaswag_document(const Record& r) {
+  const std::string context = without_marks(text_at(r, {"activity_label"}) + ": " + text_at(r, {"ctx_a"}) + " " +
+                                            capitalize(text_at(r, {"ctx_b"})));
+  Document document{.gold = integer_at(r, {"label"})};
+  for (const std::string_view i : {"0", "1", "2", "3"}) {
+    const std::string ending = without_marks(text_at(r, {"endings", i}));
+    document.choices.push_back({.context = context, .continuation = " " + ending});
+    document.lengths.push_back(length(ending));
+  }
+  return document;
+}
+
+}  // namespace
+
+Task hellaswag() {
+  return {
+      .name = "hellaswag",
+      .metric = Metric::kChoiceNorm,
+      .baseline = 0.25,
+      .records = 10042,
+      .in_core = true,
+      .source = &kHellaSwagSource,
+      .files = {"hellaswag/hellaswag_val.jsonl"},
+      .read = [](const std::filesystem::path& data) { return read_json_lines(data / "hellaswag/hellaswag_val.jsonl"); },
+      .document = hellaswag_document};
+}
+
+}  // namespace ashlar::tasks
