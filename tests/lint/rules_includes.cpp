@@ -127,9 +127,10 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/zoo", {"launch/config"}},
       {"launch/training", {"launch/config", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
+      {"launch/runs", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/version", "launch/watch",
-        "launch/zoo"}},
+       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/runs", "launch/training", "launch/version",
+        "launch/watch", "launch/zoo"}},
   };
   return table;
 }
