@@ -115,6 +115,7 @@ const Command kCommands[] = {
     {"plot", "curves of runs in the terminal, or as SVG", kPlotHelp, run_plot_command},
     {"compare", "differences of runs: configuration, losses, throughput; intervals over seeds", kCompareHelp,
      run_compare_command},
+    {"report", "one HTML page about runs: curves, configurations, events", kReportHelp, run_report_command},
     {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench, true,
      false, "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
     {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp, run_launch_command},

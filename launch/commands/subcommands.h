@@ -87,6 +87,10 @@ extern const char* const kPlotHelp;
 int run_compare_command(Words words, Session& session);
 extern const char* const kCompareHelp;
 
+/// `ashlar report RUN... [-o FILE]`: writes an HTML page about runs.
+int run_report_command(Words words, Session& session);
+extern const char* const kReportHelp;
+
 /// `ashlar launch -np N [--hostfile F | --host a,b] [--dry-run] COMMAND ...`: prints the mpirun command that runs this
 /// program on N ranks, and runs it with MpirunChild. Signals must not be blocked. With --dry-run it only prints the
 /// command, on standard output. Throws an input error for wrong words, for an unknown COMMAND, and if there is no

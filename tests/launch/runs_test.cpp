@@ -149,6 +149,43 @@ TEST(PlotCommand, DrawsWithin80Columns) {
   expect_one_error(run.ashlar("plot"), "expected 1 to 26 run directories");
 }
 
+/// The data of a report.
+json data_of(const std::string& html) {
+  const std::string begin = "<script type=\"application/json\" id=\"data\">";
+  const size_t at = html.find(begin) + begin.size();
+  return json::parse(html.substr(at, html.find("</script>", at) - at));
+}
+
+TEST(ReportCommand, HoldsAllRunsAndNeedsNothingElse) {
+  const RunFixture run;
+  ASSERT_EQ(run.ashlar("train tiny.toml train.steps=6 'run.dir=<!--<script>'").code, 0);
+  fs::create_directories(run.dir() / "old");
+  run.write("old/metrics.jsonl", metrics_of(3, 5000));
+  const ShellResult r = run.ashlar("report old '<!--<script>' -o page.html");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string html = run.read("page.html");
+  EXPECT_EQ(html.find("http"), html.find("http://www.w3.org/2000/svg")) << "the name of SVG is the only address";
+  EXPECT_EQ(html.find("<!--<script>"), std::string::npos);
+  const json data = data_of(html);
+  ASSERT_EQ(data.at("runs").size(), 2u);
+  EXPECT_EQ(data.at("runs")[1].at("name"), "<!--<script>");
+  EXPECT_EQ(data.at("runs")[1].at("events")[0].at("kind"), "start");
+  EXPECT_EQ(data.at("runs")[1].at("layout"), "tensor 1, pipeline 1, data 1");
+  const json& loss = data.at("runs")[0].at("series").at("loss");
+  EXPECT_LE(loss[0].size(), 2000u);
+  EXPECT_EQ(loss[0][0], 1);
+  EXPECT_EQ(loss[0].back(), 5000) << "a decreasing curve keeps its ends";
+  EXPECT_EQ(loss[3].size(), loss[0].size());
+  for (const json& row : data.at("keys"))
+    if (row.at("key") == "norm.type") {
+      EXPECT_EQ(row.at("values")[0], "") << "a run without config.toml";
+      EXPECT_THAT(row.at("who")[1].get<std::string>(), HasSubstr(" published: "));
+    }
+  expect_one_error(run.ashlar("report"), "expected 1 to 50 run directories");
+  expect_one_error(run.ashlar("report old nowhere -o other.html"), "nothing of that name");
+  EXPECT_FALSE(fs::exists(run.dir() / "other.html"));
+}
+
 TEST(PlotAxis, HasRoundTicks) {
   const runs::Curve curve{.name = "x", .line = {{0, 0.9}, {100, 11}}, .marks = {}};
   EXPECT_THAT(runs::x_range({curve}, 5).ticks, ElementsAre(0, 20, 40, 60, 80, 100));
