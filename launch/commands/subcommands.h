@@ -79,6 +79,24 @@ extern const char* const kParamsHelp;
 int run_explain_command(Words words, Session& session);
 extern const char* const kExplainHelp;
 
+/// `ashlar runs [DIR] [--sort name|time|loss] [--json]`: lists the runs in a directory with their losses and states.
+int run_runs_command(Words words, Session& session);
+extern const char* const kRunsHelp;
+
+/// `ashlar plot RUN... [--key K] [--x step|tokens|time] [--smooth N] [--log] [--ascii] [--svg FILE]`: draws a metric of
+/// runs in the terminal, or writes an SVG file.
+int run_plot_command(Words words, Session& session);
+extern const char* const kPlotHelp;
+
+/// `ashlar compare A B [...] [--json]`: differences of configurations and losses of runs, or of groups of runs that
+/// differ only in their seeds.
+int run_compare_command(Words words, Session& session);
+extern const char* const kCompareHelp;
+
+/// `ashlar report RUN... [-o FILE]`: writes an HTML page about runs.
+int run_report_command(Words words, Session& session);
+extern const char* const kReportHelp;
+
 /// `ashlar launch -np N [--hostfile F | --host a,b] [--dry-run] COMMAND ...`: prints the mpirun command that runs this
 /// program on N ranks, and runs it with MpirunChild. Signals must not be blocked. With --dry-run it only prints the
 /// command, on standard output. Throws an input error for wrong words, for an unknown COMMAND, and if there is no

@@ -131,9 +131,10 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/tasks", {"launch/training"}},
       {"launch/layout_check", {"launch/config", "launch/training"}},
       {"launch/gguf", {"launch/hf"}},
+      {"launch/runs", {"launch/config", "launch/training"}},
       {"launch/commands",
        {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
-        "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
+        "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }
