@@ -77,7 +77,7 @@ const std::vector<Vendor>& vendors() {
        {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_", "tests/cublaslt/",
         "tests/gpu/"}},
       {"NCCL", R"(^nccl.*$)", {"tests/stand_ins/nccl/", "tests/mpi/nccl_"}},
-      {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
+      {"toml++", R"(^toml\+\+/.*$)", {"launch/config/", "launch/plan/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
   };
   return table;
@@ -127,9 +127,10 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/zoo", {"launch/config"}},
       {"launch/training", {"launch/config", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
+      {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/training", "launch/version", "launch/watch",
-        "launch/zoo"}},
+       {"launch", "launch/config", "launch/hf", "launch/inference", "launch/plan", "launch/training", "launch/version",
+        "launch/watch", "launch/zoo"}},
   };
   return table;
 }
