@@ -36,11 +36,12 @@ void for_each_key(D& d, const Visit& visit) {
   visit("bf16", "peak", d.bf16.peak);
   visit("bf16", "sustained", d.bf16.sustained);
   visit("bf16", "half_terms", d.bf16.half_terms);
+  visit("bf16", "streaming", d.bf16.streaming);
   visit("fp32", "peak", d.fp32.peak);
   visit("fp32", "sustained", d.fp32.sustained);
   visit("fp32", "half_terms", d.fp32.half_terms);
+  visit("fp32", "streaming", d.fp32.streaming);
   visit("memory", "bandwidth", d.bandwidth);
-  visit("memory", "streaming", d.streaming);
   visit("memory", "optimizer", d.optimizer);
   visit("intra", "bandwidth", d.intra.bandwidth);
   visit("intra", "latency", d.intra.latency);
@@ -71,7 +72,7 @@ class Reader {
     if (node == nullptr) return "nothing";
     std::ostringstream os;
     node->visit([&](const auto& value) { os << value; });
-    return printable(os.str());
+    return escaped(os.str());
   }
 
   void read(const std::string& key, const toml::node* node, std::string& value) const {
@@ -99,7 +100,7 @@ class Reader {
     for (const auto& [key, node] : table) {
       if (known.contains(std::string(key.str()))) continue;
       const std::string nearest = nearest_word(key.str(), std::vector<std::string>(known.begin(), known.end()));
-      fail(section + printable(std::string(key.str())),
+      fail(section + escaped(key.str()),
            nearest.empty() ? "no such key" : str_cat("no such key (did you mean ", nearest, "?)"), shown(&node));
     }
   }
@@ -140,9 +141,9 @@ void read_attention(const toml::table& root, const Reader& reader, Device& devic
 /// The rates by which times are divided must be above 0.
 void check_rates(const Reader& reader, const Device& d) {
   const std::pair<const char*, double> rates[] = {
-      {"bf16.peak", d.bf16.peak},           {"bf16.sustained", d.bf16.sustained}, {"fp32.peak", d.fp32.peak},
-      {"fp32.sustained", d.fp32.sustained}, {"memory.bandwidth", d.bandwidth},    {"memory.streaming", d.streaming},
-      {"memory.optimizer", d.optimizer}};
+      {"bf16.peak", d.bf16.peak},        {"bf16.sustained", d.bf16.sustained}, {"bf16.streaming", d.bf16.streaming},
+      {"fp32.peak", d.fp32.peak},        {"fp32.sustained", d.fp32.sustained}, {"fp32.streaming", d.fp32.streaming},
+      {"memory.bandwidth", d.bandwidth}, {"memory.optimizer", d.optimizer}};
   for (const auto& [key, rate] : rates)
     if (rate <= 0) reader.fail(key, "a rate above 0", "0");
 }

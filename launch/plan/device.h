@@ -16,11 +16,12 @@ enum class DeviceKind : uint8_t { kCpu, kCuda };
 constexpr auto names_of(DeviceKind) { return enum_names<DeviceKind>("cpu", "cuda"); }
 using ashlar::name_of;
 
-/// Rates of matrix products in one dtype. A product that sums over k terms reaches k / (k + half_terms) of `sustained`.
-struct ProductRates {
+/// Rates in one dtype. A matrix product that sums over k terms reaches k / (k + half_terms) of `sustained`.
+struct DtypeRates {
   double peak = 0;       ///< flop/s by the data sheet, or measured on registers; shares of the peak refer to it
   double sustained = 0;  ///< flop/s of long products
   double half_terms = 0;
+  double streaming = 0;  ///< bytes/s of kernels that read and write rows (norms, activations, loss)
   double seconds(double flops, double terms) const { return flops * (terms + half_terms) / terms / sustained; }
 };
 
@@ -46,10 +47,9 @@ struct Device {
   int64_t capacity = 0;  ///< bytes of memory that one rank may use
   int64_t threads = 1;   ///< cpu: threads of a rank with these rates; other numbers of threads scale the rates
 
-  ProductRates bf16, fp32;
+  DtypeRates bf16, fp32;
   std::vector<AttentionRates> attention_bf16, attention_fp32;  ///< at least one row each
   double bandwidth = 0;   ///< bytes/s of memory, as the data sheet says or as a copy measures
-  double streaming = 0;   ///< bytes/s of kernels that read and write rows (norms, activations, loss)
   double optimizer = 0;   ///< bytes/s of the optimizer's update
   double launch_gap = 0;  ///< s between two kernels
 
@@ -57,7 +57,7 @@ struct Device {
   Link intra;  ///< between two ranks of a machine; bandwidth 0: the device file does not say
   Link inter;  ///< of one rank to other machines; likewise
 
-  const ProductRates& products(DType dtype) const { return dtype == DType::kBFloat16 ? bf16 : fp32; }
+  const DtypeRates& rates(DType dtype) const { return dtype == DType::kBFloat16 ? bf16 : fp32; }
   const std::vector<AttentionRates>& attention(DType dtype) const {
     return dtype == DType::kBFloat16 ? attention_bf16 : attention_fp32;
   }

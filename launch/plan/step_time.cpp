@@ -24,8 +24,6 @@ constexpr auto names_of(Part) {
 constexpr size_t kParts = std::size(names_of(Part{}));
 /// Launches of a layer, forward and backward, which tests/evidence counts; and of embedding and head.
 constexpr double kLaunchesDense = 32, kLaunchesExperts = 56, kLaunchesEnd = 10;
-/// Bytes of an update: master, m and v read and written, the gradient read twice (norm, update), the weight written.
-constexpr double kUpdateBytes = 32;
 constexpr int64_t kSimulatedRuns = 1 << 15;  // actions of a simulated schedule; longer schedules are extrapolated
 
 struct Cost {
@@ -96,14 +94,14 @@ class Model {
   }
   double update_seconds(const Chunk& held) const {
     const double own = (held.parameters + held.expert_parameters) / static_cast<double>(run_.mesh.data);
-    return slowdown_ * (kUpdateBytes + element_) * own / device_.optimizer;
+    return slowdown_ * kUpdateBytes * own / device_.optimizer;
   }
   double element() const { return element_; }
   /// Share of a backward or forward that hides communication. The threads of a CPU communicate themselves.
   double hiding() const { return cuda_ ? system_.data_overlap : 0; }
   double peak_flops() const {
     const double threads = cuda_ ? 1 : static_cast<double>(run_.run.threads) / static_cast<double>(device_.threads);
-    return threads * device_.products(run_.run.dtype).peak;
+    return threads * rates().peak;
   }
 
  private:
@@ -117,13 +115,13 @@ class Model {
             .data = {m.data, m.tensor},
             .expert_replicas = {m.data / m.expert, m.tensor * m.expert}};
   }
+  const DtypeRates& rates() const { return device_.rates(run_.run.dtype); }
   double row_bytes() const { return tokens_ * static_cast<double>(run_.model.d_model) * element_; }
 
-  Cost bytes(double n) const { return {.seconds = slowdown_ * n / device_.streaming, .bytes = n}; }
+  Cost bytes(double n) const { return {.seconds = slowdown_ * n / rates().streaming, .bytes = n}; }
   Cost launches(double n) const { return {.seconds = slowdown_ * n * device_.launch_gap}; }
   Cost product(double flops, double terms) const {
-    return {.seconds = slowdown_ * device_.products(run_.run.dtype).seconds(flops, std::max(terms, 1.0)),
-            .flops = flops};
+    return {.seconds = slowdown_ * rates().seconds(flops, std::max(terms, 1.0)), .flops = flops};
   }
 
   void add_products(const std::vector<Product>& products, Part part, Chunk& c) const {
@@ -150,11 +148,11 @@ class Model {
   void add_layer(const LayerWork& work, Chunk& c) const {
     Chunk layer;
     add_products(work.products, Part::kProducts, layer);
-    const AttentionRates rates =
+    const AttentionRates attention =
         attention_rates(device_.attention(run_.run.dtype), work.head_dim, run_.train.sequence_length);
     const double flops = tokens_ * work.attention_flops;
-    layer.forward[Part::kAttention] += {.seconds = slowdown_ * flops / rates.forward, .flops = flops};
-    layer.input[Part::kAttention] += {.seconds = slowdown_ * 2.5 * flops / rates.backward, .flops = 2 * flops};
+    layer.forward[Part::kAttention] += {.seconds = slowdown_ * flops / attention.forward, .flops = flops};
+    layer.input[Part::kAttention] += {.seconds = slowdown_ * 2.5 * flops / attention.backward, .flops = 2 * flops};
     layer.forward[Part::kRows] += bytes(tokens_ * work.forward_bytes);
     layer.input[Part::kRows] += bytes(tokens_ * work.backward_bytes);
     const double kernels = run_.model.moe.experts > 0 ? kLaunchesExperts : kLaunchesDense;
@@ -183,7 +181,9 @@ class Model {
       const double seconds = work.tensor_exchanges * collectives_.all_reduce(row_bytes(), groups.tensor);
       // Products of weight gradients run beside the sums of input gradients.
       const double beside = cuda_ ? layer.weight[Part::kProducts].seconds : 0;
-      const double forward = cuda_ ? system_.tensor_overlap * seconds : 0, backward = std::min(beside, seconds);
+      const double products = layer.forward[Part::kProducts].seconds;
+      const double forward = cuda_ ? std::min(system_.tensor_overlap * products, seconds) : 0;
+      const double backward = std::min(beside, seconds);
       layer.forward[Part::kTensor] += {.seconds = seconds - forward, .hidden = forward, .bytes = bytes};
       layer.input[Part::kTensor] += {.seconds = seconds - backward, .hidden = backward, .bytes = bytes};
     }

@@ -9,12 +9,16 @@
 
 namespace ashlar::plan {
 
+/// Bytes of the update of a parameter with AdamW in bf16: master, m and v read and written, the gradient read twice
+/// (norm, update), the weight written.
+inline constexpr double kUpdateBytes = 34;
+
 /// Constants of a training system beside the rates of its device. The defaults are Ashlar's. RESULTS.md says how they
 /// were found, and what a fit on published steps of other systems gives.
 struct System {
   double kernels = 1;          ///< time of what a rank computes, relative to the device's rates
   double data_overlap = 1;     ///< share of the last backward that hides communication of gradients and weights
-  double tensor_overlap = 0;   ///< share of the products of a layer that hides communication of tensor ranks
+  double tensor_overlap = 0;   ///< share of a layer's forward products that hides communication of tensor ranks
   double inter_bandwidth = 1;  ///< reached share of Device::inter
   double spread = 0.15;        ///< half width of StepTime's interval, relative; the goal for the error of a prediction
 };

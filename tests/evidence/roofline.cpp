@@ -47,7 +47,7 @@ model::ModelConfig gpt2() {
 }  // namespace
 
 double seconds_of_product(double tokens, double k, double m, const Rates& rates) {
-  const plan::ProductRates products{rates.peak, rates.products, rates.products_half_k};
+  const plan::DtypeRates products{.peak = rates.peak, .sustained = rates.products, .half_terms = rates.products_half_k};
   double seconds = 0;
   for (const double terms : {k, m, tokens}) seconds += products.seconds(2 * tokens * k * m, terms);
   return seconds;

@@ -39,7 +39,7 @@ TEST(PlanDevice, EveryBuiltInFileIsReadAndWrittenBack) {
   for (const DeviceText& text : device_texts()) {
     const Device device = device_named(std::string(text.name));
     EXPECT_LE(device.bf16.sustained, device.bf16.peak) << text.name;
-    EXPECT_LE(device.streaming, device.bandwidth) << text.name;
+    EXPECT_LE(device.bf16.streaming, device.bandwidth) << text.name;
     EXPECT_GT(device.inter.bandwidth + device.intra.bandwidth, 0) << text.name;
     const std::string written = to_toml(device);
     EXPECT_EQ(to_toml(parse_device(written, "again")), written) << text.name;
@@ -48,7 +48,7 @@ TEST(PlanDevice, EveryBuiltInFileIsReadAndWrittenBack) {
 }
 
 TEST(PlanDevice, ProductsAreSlowerTheFewerTermsTheySum) {
-  const ProductRates rates{.peak = 2e12, .sustained = 1e12, .half_terms = 128};
+  const DtypeRates rates{.peak = 2e12, .sustained = 1e12, .half_terms = 128};
   EXPECT_DOUBLE_EQ(rates.seconds(1e12, 128), 2);
   EXPECT_NEAR(rates.seconds(1e12, 1 << 20), 1, 2e-4);
 }
@@ -64,7 +64,7 @@ TEST(PlanDevice, AttentionIsInterpolatedBetweenLengthsOfTheNearestWidth) {
 
 TEST(PlanDevice, AnUnknownDeviceListsTheKnownOnes) {
   EXPECT_THAT(input_error_of([] { device_named("h100"); }),
-              AllOf(HasSubstr("got h100"), HasSubstr("h100-sxm"), HasSubstr("rtx-5090"), HasSubstr("bench device")));
+              AllOf(HasSubstr("got 'h100'"), HasSubstr("h100-sxm"), HasSubstr("rtx-5090"), HasSubstr("bench device")));
 }
 
 TEST(PlanDevice, ADamagedFileNamesKeyExpectedAndGot) {
