@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "core/tensor/tensor.h"
 #include "core/tuning/tuner.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
+#include "launch/commands/random_matrix.h"
 #include "launch/commands/session.h"
 #include "launch/commands/timing.h"
 
@@ -63,14 +63,6 @@ GemmArguments parse_gemm(Words words) {
                         .seconds = args.number("--seconds", 0.15, 1e-4, 60)};
   args.options_only();
   return options;
-}
-
-/// A matrix of random numbers in the backend's memory.
-Tensor random_matrix(Backend& backend, Stream& stream, DType dtype, int64_t rows, int64_t cols, uint64_t rng_stream) {
-  const Tensor t = Tensor::allocate(backend.allocator(MemoryKind::kActivations), dtype, {rows, cols});
-  backend.random_fill({.dst = t.mut_view(), .scale = 0.5, .seed = 1, .rng_stream = rng_stream, .global_cols = cols},
-                      stream);
-  return t;
 }
 
 /// Returns where groups begin and end, as int32. Groups have from half to one and a half of the mean number of rows.

@@ -67,11 +67,15 @@ ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES]
 ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]
 ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]
 ashlar bench tokenizer TOKENIZER FILE... [--seconds S]
+ashlar bench device [--out FILE] [--threads N] [--seconds S]
 
 Each prints times and shares of this machine's peak (arithmetic or memory), measured in the same run. comm measures the
 ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes change how messages are split.
 save runs N steps with a checkpoint every few steps, alternating with N without, and prints the cost; DIR must
 be new or empty, on the file system where checkpoints will be.
+device measures products by size, attention, kernels, memory and, on several ranks, their link, in about half a minute,
+and writes them for `plan` to FILE, by default $XDG_CACHE_HOME/ashlar/device.toml or ~/.cache/ashlar/device.toml. On as
+many ranks as the runs to plan will have: ashlar launch -np 2 bench device.
 )";
 
 int run_bench(Words words, Session& session) {
@@ -84,6 +88,7 @@ int run_bench(Words words, Session& session) {
                          {"kernels", run_bench_kernels},
                          {"attention", run_bench_attention},
                          {"comm", run_bench_comm},
+                         {"device", run_bench_device},
                          {"step", run_bench_step},
                          {"save", run_bench_save},
                          {"tokenizer", run_bench_tokenizer}},

@@ -1,12 +1,10 @@
 #include "tests/evidence/roofline.h"
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "launch/plan/device.h"
 #include "parallel/model/flops.h"
 #include "parallel/model/parameter_count.h"
-#include "tests/evidence/kernel_traffic.h"
 
 namespace ashlar::evidence {
 namespace {
@@ -49,9 +47,9 @@ model::ModelConfig gpt2() {
 }  // namespace
 
 double seconds_of_product(double tokens, double k, double m, const Rates& rates) {
-  const double flops = 2 * tokens * k * m;
+  const plan::DtypeRates products{.peak = rates.peak, .sustained = rates.products, .half_terms = rates.products_half_k};
   double seconds = 0;
-  for (const double terms : {k, m, tokens}) seconds += flops * (terms + rates.products_half_k) / terms / rates.products;
+  for (const double terms : {k, m, tokens}) seconds += products.seconds(2 * tokens * k * m, terms);
   return seconds;
 }
 
@@ -77,61 +75,6 @@ std::vector<Shape> shapes() {
           {.name = "Qwen2.5 1.5B", .model = qwen(1536, 12, 2, 8960, 28, true), .rival = 58.9e3},
           {.name = "Qwen2.5 3B", .model = qwen(2048, 16, 2, 11008, 36, true), .rival = 30.9e3},
           {.name = "Qwen2.5 7B", .model = qwen(3584, 28, 4, 18944, 28, false), .rival = 13.86e3}};
-}
-
-std::map<std::string, double> expert_bytes_of_a_token(const model::ModelConfig& c) {
-  const auto C = static_cast<double>(c.d_model), E = static_cast<double>(c.moe.experts);
-  const auto k = static_cast<double>(c.moe.top_k);
-  constexpr double kSectorBytes = kSector;
-  const double number = k * kSectorBytes, warps = std::ceil(C / 256);  // a sector for each choice; warps of a row
-  std::map<std::string, double> bytes;
-  // The router reads x in fp32, a copy in forward and one for the gradient of its weights; its dx is copied and added.
-  bytes["copy"] = 3 * C * (kElement + kWide) + 3 * C * kElement;
-  bytes["route_forward"] = kWide * E + 3 * std::min(number, kWide * E) + 2 * std::max(kSectorBytes, kWide * k);
-  bytes["route_backward"] = 7 * kWide * E + 6 * number;
-  bytes["router_partials"] = 4 * kWide * E + kWide * k + (2 * E + 2) * 8 / 32;
-  bytes["dispatch_rows"] = k * 2 * C * kElement + number + k * 3 * C * kElement + 3 * number;
-  bytes["combine_rows"] = 2 * (k + 1) * C * kElement + 3 * warps * number;
-  return bytes;
-}
-
-std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c) {
-  const auto C = static_cast<double>(c.d_model), Q = static_cast<double>(c.q_width());
-  const auto KV = static_cast<double>(c.kv_width()), F = static_cast<double>(c.d_ff);
-  const auto H = static_cast<double>(c.n_heads), dims = static_cast<double>(c.rope.dims);
-  const bool layer_norm = c.norm.variant.type == NormType::kLayerNorm;
-  const bool serial = c.block.topology == model::Topology::kSerial;
-  const double statistics = kSector * (layer_norm ? 2 : 1), joined = serial ? 1 : 0;
-  const double norms = 1 + (serial || c.block.parallel_norms == 2 ? 1 : 0);
-  std::map<std::string, double> bytes;
-  bytes["norm_forward"] = (norms - joined) * (2 * C * kElement + statistics);
-  if (serial) bytes["residual_norm_forward"] = 4 * C * kElement + statistics;
-  bytes["residual_forward"] = (serial ? 3 : 4) * C * kElement;
-  bytes["norm_backward"] = norms * (4 * C * kElement + 2 * statistics);
-  if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * kElement + dims * 4 * 2 + kSector);
-  const bool experts = c.moe.experts > 0;
-  const double hidden = experts ? static_cast<double>(c.moe.top_k * c.moe.d_ff) : F;  // of all networks of a token
-  if (c.ffn.gated) bytes["activation_forward"] = 3 * hidden * kElement;
-  bytes["activation_backward"] = (c.ffn.gated ? 5 : 3) * hidden * kElement;
-  if (c.qk_norm.kind == model::QkNorm::kHead) {
-    // Queries and keys in rows of a head each; values are copied beside them, and their gradient back.
-    const auto heads = static_cast<double>(c.n_heads + c.n_kv_heads);
-    bytes["norm_forward"] += 2 * (Q + KV) * kElement + heads * statistics;
-    bytes["norm_backward"] += 3 * (Q + KV) * kElement + 2 * heads * statistics;
-    bytes["copy"] += 4 * KV * kElement;
-  }
-  if (experts) {
-    for (const auto& [kernel, of_experts] : expert_bytes_of_a_token(c)) bytes[kernel] += of_experts;
-  }
-  const double ffn_in = (c.ffn.gated ? 2 : 1) * F;
-  const bool fused = !serial && c.block.parallel_norms == 1;  // one product in, with one bias
-  const double biases_in = fused ? (c.bias.qkv || c.bias.ffn ? Q + 2 * KV + ffn_in : 0)
-                                 : (c.bias.qkv ? Q + 2 * KV : 0) + (c.bias.ffn ? ffn_in : 0);
-  const double biases_out = (c.bias.attn_out ? C : 0) + (c.bias.ffn ? C : 0);
-  bytes["column_partials"] = (biases_in + biases_out) * kElement;
-  bytes["attention_delta"] = 2 * Q * kElement + 4 * H;
-  std::erase_if(bytes, [](const auto& kernel) { return kernel.second == 0; });
-  return bytes;
 }
 
 Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a_block) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/plan/kernel_bytes.h"
 #include "parallel/model/model_config.h"
 
 namespace ashlar::evidence {
@@ -40,11 +41,8 @@ struct Shape {
 };
 std::vector<Shape> shapes();
 
-/// Bytes that a training step moves for each token in one block, beside products and attention, by kernel (launch
-/// names): rows of C, H*D, G*D or F numbers of bf16, and one sector for a single number of a row.
-std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& config);
-/// The part of it that experts on one rank have beside their activation: the router, rows to experts and back.
-std::map<std::string, double> expert_bytes_of_a_token(const model::ModelConfig& config);
+using plan::block_bytes_of_a_token;
+using plan::expert_bytes_of_a_token;
 
 /// Seconds of forward and both gradients of a product of `tokens` rows, k terms and m columns: sums over k, m, tokens.
 double seconds_of_product(double tokens, double k, double m, const Rates& rates);

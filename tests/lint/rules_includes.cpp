@@ -77,7 +77,7 @@ const std::vector<Vendor>& vendors() {
        {"kernels/cuda/", "parallel/comm/nccl_", "tests/stand_ins/", "tests/device/runtime_", "tests/cublaslt/",
         "tests/gpu/"}},
       {"NCCL", R"(^nccl.*$)", {"tests/stand_ins/nccl/", "tests/mpi/nccl_"}},
-      {"toml++", R"(^toml\+\+/.*$)", {"launch/config/"}},
+      {"toml++", R"(^toml\+\+/.*$)", {"launch/config/", "launch/plan/"}},
       {"GoogleTest", R"(^(gtest|gmock)/.*$)", {"tests/"}},
   };
   return table;
@@ -132,9 +132,11 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/layout_check", {"launch/config", "launch/training"}},
       {"launch/gguf", {"launch/hf"}},
       {"launch/runs", {"launch/config", "launch/training"}},
+      {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/commands",
        {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
-        "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
+        "launch/plan", "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version",
+        "launch/watch", "launch/zoo"}},
   };
   return table;
 }
