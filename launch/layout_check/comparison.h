@@ -9,9 +9,9 @@
 namespace ashlar::layout_check {
 
 /// Bounds of a comparison in one dtype. Layouts add the same terms in another order, so their numbers differ by
-/// rounding: a gradient by at most `relative` of |gradient|, the root of its sum of squares. A tensor's gradient counts
-/// with at least 1e-4 of that of all gradients (a layer's scalar, whose terms cancel, with 1e-3): the true gradient of a
-/// key bias is zero. An updated weight may differ by what the bound of its gradient makes of the first update.
+/// rounding: a gradient by at most `relative` of |gradient|, the root of its sum of squares. A tensor's gradient
+/// counts with at least 1e-4 of that of all gradients (a layer's scalar, whose terms cancel, with 1e-3): the true
+/// gradient of a key bias is zero. An updated weight may differ by what the bound of its gradient makes of the update.
 struct Bounds {
   double relative = 1e-11;
   double epsilon = 0x1p-52;  ///< the distance of 1 to the next number of the dtype
@@ -44,8 +44,8 @@ struct LayoutDifference {
 /// True if the tensor differs beyond its bounds.
 bool differs(const TensorDifference& tensor, const Bounds& bounds);
 
-/// Compares a step on a mesh with the step on one rank. `reference`: on rank 0 of the mesh, null on the others. `tamper`
-/// (may be empty) is called between backward and the comparison. (all ranks of the mesh)
+/// Compares a step on a mesh with the step on one rank. `reference`: on rank 0 of the mesh, null on the others.
+/// `tamper` (may be empty) is called between backward and the comparison. (all ranks of the mesh)
 LayoutDifference compare(CheckedStep& step, const config::RunConfig& config, const Reference* reference,
                          const Tamper& tamper);
 

@@ -26,8 +26,8 @@ Layout parse_layout(const std::string& text);
 /// `experts`: whether the model has experts to divide.
 std::vector<Layout> layouts_of(int64_t ranks, bool experts);
 
-/// Layouts that have one axis of `layout` each, to find the axis with an error: tensor (then with sequence parallelism),
-/// pipeline with its schedule, data, expert. Empty if the layout itself has one axis.
+/// Layouts that have one axis of `layout` each, to find the axis with an error: tensor (then with sequence
+/// parallelism), pipeline with its schedule, data, expert. Empty if the layout itself has one axis.
 std::vector<Layout> single_axes_of(const Layout& layout);
 
 }  // namespace ashlar::layout_check

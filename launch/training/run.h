@@ -41,7 +41,7 @@ struct TrainerArgs {
   /// (all ranks) Returns a text that the model generates, at each validation; empty: none (log.sample).
   std::function<std::string(Engine&)> sample;
   std::unique_ptr<TaskEvaluation> tasks;  ///< for train.eval_tasks; null without
-  bool restart = false;  ///< starts over: the old run directory is renamed after all checks
+  bool restart = false;                   ///< starts over: the old run directory is renamed after all checks
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
   /// For tests: changes the engine's options; empty: nothing.

@@ -134,9 +134,9 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/runs", {"launch/config", "launch/training"}},
       {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
-        "launch/plan", "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version",
-        "launch/watch", "launch/zoo"}},
+       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check", "launch/plan",
+        "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch",
+        "launch/zoo"}},
   };
   return table;
 }
