@@ -115,6 +115,7 @@ const Command kCommands[] = {
     {"tokenizer", "inspect and train tokenizers; encode and decode text", nullptr, run_tokenizer_command},
     {"zoo", "published models, their options, and comparison of a configuration with them", kZooHelp, run_zoo_command},
     {"params", "parameter counts and flops of a configuration", kParamsHelp, run_params_command},
+    {"plan", "memory and time of a run before it starts, and which mesh", kPlanHelp, run_plan_command},
     {"explain", "what a configuration key means", kExplainHelp, run_explain_command},
     {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench, true,
      false, "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
