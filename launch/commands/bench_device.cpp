@@ -1,5 +1,6 @@
 #include "launch/commands/subcommands.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <functional>
@@ -36,8 +37,8 @@ constexpr std::array<DeviceProduct, 4> kDeviceProducts = {DeviceProduct{64, 256}
 constexpr std::array<AttentionSizes, 4> kDeviceAttention = {
     AttentionSizes{"32", 8, 128, 4, 32}, AttentionSizes{"64", 4, 256, 8, 64}, AttentionSizes{"64 long", 1, 1024, 8, 64},
     AttentionSizes{"128", 1, 1024, 4, 128}};
-constexpr int64_t kDeviceParameters = 16 << 20;                               // their state is larger than caches
-constexpr std::array<int64_t, 3> kDeviceMessages = {64, 256 << 10, 4 << 20};  // bytes
+constexpr int64_t kDeviceParameters = 16 << 20;  // their state is larger than caches
+constexpr std::array<int64_t, 5> kDeviceMessages = {64, 64 << 10, 256 << 10, 1 << 20, 4 << 20};  // bytes
 
 /// Measures one rank, while the other ranks of the machine measure themselves.
 class DeviceBench {
@@ -191,9 +192,9 @@ plan::Link measure_link(comm::Communicator& all, double seconds) {
     }
     samples.push_back({.bytes = 2 * (n - 1) / n * static_cast<double>(bytes),
                        .latencies = 2 * (n - 1),
-                       .seconds = quantile(std::move(times), 0.05)});
+                       .seconds = *std::ranges::min_element(times)});
   }
-  return fit_link(samples);
+  return fastest_link(samples);
 }
 
 /// The means of all ranks' rates, so that a plan for them does not rest on one.

@@ -124,9 +124,9 @@ int run_bench_attention(Words words, Session& session);
 /// of comm::Tuning. Rank 0 prints.
 int run_bench_comm(Words words, Session& session);
 
-/// `ashlar bench device [--out FILE] [--threads N] [--seconds S]`, on any number of ranks of one machine: measures the rates of a rank
-/// on the CPU (launch/plan/device.h) while the other ranks measure theirs, and writes the means of all ranks as TOML.
-/// All ranks call it; rank 0 writes and prints.
+/// `ashlar bench device [--out FILE] [--threads N] [--seconds S]`, on any number of ranks of one machine: measures the
+/// rates of a rank on the CPU (launch/plan/device.h) while the other ranks measure theirs, and writes the means of all
+/// ranks as TOML. All ranks call it; rank 0 writes and prints.
 int run_bench_device(Words words, Session& session);
 
 /// `ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare KEY=A,B] [--json]`: runs

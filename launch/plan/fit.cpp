@@ -1,5 +1,7 @@
 #include "launch/plan/fit.h"
 
+#include <algorithm>
+
 #include "core/base/error.h"
 
 namespace ashlar::plan {
@@ -40,11 +42,14 @@ void fit_products(std::span<const ProductSample> samples, DtypeRates& rates) {
   rates.half_terms = line.slope_y / line.slope_x;
 }
 
-Link fit_link(std::span<const LinkSample> samples) {
-  Sums sums;
-  for (const LinkSample& s : samples) sums.add(s.bytes / s.seconds, s.latencies / s.seconds);
-  const FitLine line = sums.solve();
-  return {.bandwidth = 1 / line.slope_x, .latency = line.slope_y};
+Link fastest_link(std::span<const LinkSample> samples) {
+  ASHLAR_CHECK(!samples.empty());
+  Link link{.bandwidth = 0, .latency = samples[0].seconds / samples[0].latencies};
+  for (const LinkSample& s : samples) {
+    link.bandwidth = std::max(link.bandwidth, s.bytes / s.seconds);
+    link.latency = std::min(link.latency, s.seconds / s.latencies);
+  }
+  return link;
 }
 
 }  // namespace ashlar::plan

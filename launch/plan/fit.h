@@ -18,7 +18,8 @@ struct LinkSample {
 /// Sets `sustained` and `half_terms` such that the relative errors of the samples' times have the least sum of squares;
 /// half_terms is at least 0. Needs samples with at least two numbers of terms.
 void fit_products(std::span<const ProductSample> samples, DtypeRates& rates);
-/// Returns the link that fits the samples in the same sense; its latency is at least 0.
-Link fit_link(std::span<const LinkSample> samples);
+/// Returns the highest rate and the lowest latency of the samples: other load on a machine only makes messages slower,
+/// and slows those of several ranks so much that a mean of sizes would say little.
+Link fastest_link(std::span<const LinkSample> samples);
 
 }  // namespace ashlar::plan

@@ -42,6 +42,7 @@ struct Shape {
 std::vector<Shape> shapes();
 
 using plan::block_bytes_of_a_token;
+using plan::expert_bytes_of_a_token;
 
 /// Seconds of forward and both gradients of a product of `tokens` rows, k terms and m columns: sums over k, m, tokens.
 double seconds_of_product(double tokens, double k, double m, const Rates& rates);

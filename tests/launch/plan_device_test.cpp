@@ -8,6 +8,7 @@
 
 #include "launch/plan/device.h"
 #include "tests/support/scratch_dir.h"
+#include "tests/support/shell.h"
 #include "tests/support/thrown.h"
 
 namespace ashlar::plan {
@@ -92,6 +93,29 @@ TEST(PlanDevice, ThisMachineIsReadFromTheCacheFolder) {
   EXPECT_EQ(device_or_measured({}).bf16.peak, device_named("h100-sxm").bf16.peak);
   EXPECT_EQ(device_or_measured("h200").capacity, device_named("h200").capacity);
   ::unsetenv("XDG_CACHE_HOME");
+}
+
+/// Two ranks measure themselves and the link between them; what they write is what plan reads.
+TEST(PlanDevice, BenchDeviceWritesAFileThatIsRead) {
+  const ashlar::testing::ScratchDir dir;
+  const std::string binary = ashlar::testing::shell_quote(ASHLAR_BINARY), out = dir.file("new/device.toml");
+  const ashlar::testing::ShellResult r = ashlar::testing::run_shell(
+      binary + " launch -np 2 bench device --threads 1 --seconds 0.001 --out " + ashlar::testing::shell_quote(out));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("wrote " + out));
+  const Device device = device_named(out);
+  EXPECT_EQ(device.kind, DeviceKind::kCpu);
+  EXPECT_EQ(device.threads, 1);
+  EXPECT_THAT(device.source, HasSubstr("2 ranks of 1 thread"));
+  for (const double rate : {device.bf16.sustained, device.fp32.sustained, device.optimizer, device.bandwidth,
+                            device.intra.bandwidth, attention_rates(device.attention_bf16, 64, 1024).backward}) {
+    EXPECT_GT(rate, 1e6);
+    EXPECT_LT(rate, 1e14);
+  }
+  EXPECT_LT(device.fp32.sustained, 1.2 * device.fp32.peak);
+  const ashlar::testing::ShellResult bad = ashlar::testing::run_shell(binary + " bench device --ot x");
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("--out"));
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ std::vector<PublishedStep> megatron_steps();
 
 /// nanotron, docs/benchmark_summary.svg and scripts/scaling_benchmarks.py (2025-02): the best layout of each model on
 /// each number of machines; vocabulary 131,072, samples of 4,096 tokens, 256 of them in a step, sequence parallelism,
-/// gradients in fp32. Sums of gradients run beside the last backward with ZeRO stage 0 alone (trainer.py). Its flops (get_flops in models/llama.py) count attention in full.
+/// gradients in fp32. Sums of gradients run beside the last backward with ZeRO stage 0 alone (trainer.py). Its flops
+/// (get_flops in models/llama.py) count attention in full.
 std::vector<PublishedStep> nanotron_steps();
 
 /// The configuration of a published step.
