@@ -23,7 +23,7 @@ std::string input_error_of(const std::function<void()>& call) {
   return error.what();
 }
 
-std::string h100() {
+std::string h100_text() {
   for (const DeviceText& text : device_texts())
     if (text.name == "h100-sxm") return std::string(text.toml);
   return "";
@@ -70,7 +70,7 @@ TEST(PlanDevice, AnUnknownDeviceListsTheKnownOnes) {
 
 TEST(PlanDevice, ADamagedFileNamesKeyExpectedAndGot) {
   const auto error = [](const std::string& from, const std::string& to) {
-    return input_error_of([&] { parse_device(replaced(h100(), from, to), "my.toml"); });
+    return input_error_of([&] { parse_device(replaced(h100_text(), from, to), "my.toml"); });
   };
   EXPECT_THAT(error("peak = 9.894e14", "peak = \"fast\""),
               HasSubstr("my.toml: bf16.peak: expected a number of 0 or more, got 'fast'"));
@@ -89,7 +89,7 @@ TEST(PlanDevice, ThisMachineIsReadFromTheCacheFolder) {
   EXPECT_THAT(input_error_of([] { device_or_measured({}); }),
               AllOf(HasSubstr(measured_device_path()), HasSubstr("run ashlar bench device once")));
   std::filesystem::create_directories(dir.path() / "ashlar");
-  std::ofstream(dir.path() / "ashlar" / "device.toml") << h100();
+  std::ofstream(dir.path() / "ashlar" / "device.toml") << h100_text();
   EXPECT_EQ(device_or_measured({}).bf16.peak, device_named("h100-sxm").bf16.peak);
   EXPECT_EQ(device_or_measured("h200").capacity, device_named("h200").capacity);
   ::unsetenv("XDG_CACHE_HOME");
