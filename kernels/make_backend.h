@@ -27,6 +27,21 @@ struct BackendConfig {
 /// Makes a backend. Throws input_error for a device that this program does not support and for bad options.
 std::unique_ptr<Backend> make_backend(const BackendConfig& config = {});
 
+/// Options of a dry run: no value is computed, so it is told which experts the tokens choose.
+struct DryRunConfig {
+  std::string device = "cpu";  ///< as in BackendConfig
+  int threads = 1;
+  int64_t experts = 0;  ///< of a layer; 0: none has experts
+  /// Experts [loaded_begin, loaded_end) are chosen by every token, as many of them as it may choose; the other choices
+  /// are even. Equal numbers: all choices are even.
+  int64_t loaded_begin = 0, loaded_end = 0;
+};
+
+/// Makes a backend on which code finds out how much memory it needs. It allocates as the real one does, scratch of the
+/// kernels included, but computes nothing and takes no memory: blocks are address space. Needs no GPU. For "cuda" the
+/// scratch of the kernels is that of the matrix products; cuDNN's workspace is not known without the library.
+std::unique_ptr<Backend> make_dry_backend(const DryRunConfig& config);
+
 /// Returns the number of cores of this machine that the process may use.
 int usable_cores();
 

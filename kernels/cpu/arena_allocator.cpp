@@ -25,8 +25,8 @@ int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step
 
 }  // namespace
 
-ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes)
-    : kind_(kind), cap_bytes_(cap_bytes / kAlignment * kAlignment) {
+ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes, Blocks blocks)
+    : kind_(kind), cap_bytes_(cap_bytes / kAlignment * kAlignment), blocks_(blocks) {
   ASHLAR_CHECK(cap_bytes >= 0, "cap_bytes = ", cap_bytes);
 }
 
@@ -58,7 +58,7 @@ bool ArenaAllocator::reserve(int64_t bytes) {
   if (skip > 0) munmap(begin, static_cast<size_t>(skip));
   munmap(begin + skip + whole, static_cast<size_t>(kHugePage - skip));
   // A failure is harmless: without huge pages only the first accesses are slower.
-  madvise(begin + skip, static_cast<size_t>(whole), MADV_HUGEPAGE);
+  madvise(begin + skip, static_cast<size_t>(whole), blocks_ == Blocks::kMemory ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   // The offset leaves a gap after the previous segment, so that blocks of two segments never merge.
   const int64_t offset = segments_.empty() ? 0 : segments_.back().end() + kAlignment;
   segments_.push_back({.base = begin + skip, .offset = offset, .reserved_bytes = whole});
@@ -89,6 +89,7 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
 }
 
 void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
+  if (blocks_ == Blocks::kAddresses) return;
   const int64_t left = memory_left_bytes();
   ++num_system_calls_;
   if (bytes <= left) return;
@@ -99,7 +100,8 @@ void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
 
 void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes) {
   check_left(end_bytes - segment.committed_bytes, requested_bytes);
-  const int64_t end = std::min(round_up(end_bytes, kCommitStep), segment.reserved_bytes);
+  const int64_t step = blocks_ == Blocks::kMemory ? kCommitStep : segment.reserved_bytes;
+  const int64_t end = std::min(round_up(end_bytes, step), segment.reserved_bytes);
   const auto bytes = static_cast<size_t>(end - segment.committed_bytes);
   ++num_system_calls_;
   if (mprotect(segment.base + segment.committed_bytes, bytes, PROT_READ | PROT_WRITE) != 0) {

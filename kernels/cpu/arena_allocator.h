@@ -18,8 +18,12 @@ namespace ashlar::cpu {
 /// under AddressSanitizer. Not thread-safe.
 class ArenaAllocator final : public Allocator {
  public:
+  /// kAddresses: blocks of the same sizes at the same offsets, but of address space for which the system sets nothing
+  /// aside: a page takes memory when it is written. The system's memory does not limit them.
+  enum class Blocks : uint8_t { kMemory, kAddresses };
+
   /// Reserves no address space yet. If `cap_bytes` > 0, it limits the size of the arena, which then has only one range.
-  explicit ArenaAllocator(MemoryKind kind, int64_t cap_bytes = 0);
+  explicit ArenaAllocator(MemoryKind kind, int64_t cap_bytes = 0, Blocks blocks = Blocks::kMemory);
   ~ArenaAllocator() override;
   ArenaAllocator(const ArenaAllocator&) = delete;
   ArenaAllocator& operator=(const ArenaAllocator&) = delete;
@@ -53,6 +57,7 @@ class ArenaAllocator final : public Allocator {
 
   MemoryKind kind_;
   int64_t cap_bytes_ = 0;  // 0 = no cap
+  Blocks blocks_;
   std::vector<Segment> segments_;
   int64_t used_bytes_ = 0;
   int64_t num_system_calls_ = 0;

@@ -23,11 +23,12 @@ int thread_count(const CpuOptions& options, const CpuInfo& info) {
 CpuBackend::CpuBackend(const CpuOptions& options)
     : info_(detect_cpu(options.max_isa)),
       threads_(thread_count(options, info_),
-               thread_count(options, info_) > info_.cores ? 0 : Threads::kSpinMicroseconds),
+               thread_count(options, info_) > info_.cores ? 0 : Threads::kSpinMicroseconds, options.dry_run),
       log_(options.log) {
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
-    arenas_[static_cast<size_t>(kind)] =
-        std::make_unique<ArenaAllocator>(static_cast<MemoryKind>(kind), options.arena_cap_bytes);
+    arenas_[static_cast<size_t>(kind)] = std::make_unique<ArenaAllocator>(
+        static_cast<MemoryKind>(kind), options.arena_cap_bytes,
+        options.dry_run ? ArenaAllocator::Blocks::kAddresses : ArenaAllocator::Blocks::kMemory);
   }
   gemm_ = std::make_unique<Gemm>(info_.isa, threads_, workspace());
   if (log_ != nullptr && info_.isa != Isa::kAvx512Bf16) {

@@ -38,13 +38,14 @@ uint32_t bits_below(int count) { return count > 31 ? ~uint32_t{0} : (uint32_t{1}
 
 }  // namespace
 
-Threads::Threads(int size, int64_t spin_us)
+Threads::Threads(int size, int64_t spin_us, bool skips_work)
     : size_(size),
       spin_ns_(spin_us * 1000),
+      skips_work_(skips_work),
       of_threads_(std::make_unique<OfThread[]>(static_cast<size_t>(std::max(size, 1)))) {
   ASHLAR_CHECK(size >= 1, "size = ", size);
   try {
-    for (int thread = 1; thread < size; ++thread) own_.emplace_back([this, thread] { serve(thread); });
+    for (int thread = 1; thread < size && !skips_work; ++thread) own_.emplace_back([this, thread] { serve(thread); });
   } catch (const std::system_error& error) {
     const size_t had = own_.size() + 1;
     stop();

@@ -20,8 +20,9 @@ class Threads {
   static constexpr int64_t kSpinMicroseconds = 100;
 
   /// Starts the threads. With `spin_us` = 0 a waiting thread sleeps at once, which is best for more threads than cores.
-  /// Throws resource_error (exit code 6) if the system refuses a thread.
-  explicit Threads(int size, int64_t spin_us = kSpinMicroseconds);
+  /// Throws resource_error (exit code 6) if the system refuses a thread. With `skips_work` no thread is started, and
+  /// `run` does nothing: for dry runs, which need size() alone.
+  explicit Threads(int size, int64_t spin_us = kSpinMicroseconds, bool skips_work = false);
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
@@ -33,6 +34,7 @@ class Threads {
   /// thread. `work` must not throw: an exception ends the process.
   template <typename Work>
   void run(int wanted, const Work& work) {
+    if (skips_work_) return;
     const int count = std::min(wanted, size_);
     if (count <= 1 || busy_.exchange(true, std::memory_order_acquire)) return work(0, 1);
     run_region({.call = [](const void* what, int thread,
@@ -79,6 +81,7 @@ class Threads {
 
   const int size_;
   const int64_t spin_ns_;
+  const bool skips_work_;
   alignas(64) std::atomic<bool> busy_ = false;  // a region is running
   // Lower half: counter that identifies the latest region; idle threads sleep until it changes. Upper half: how many
   // threads the region has; 0 ends all threads of this object.

@@ -9,7 +9,6 @@
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
 #include "launch/config/run_config.h"
-#include "launch/training/memory.h"
 #include "launch/training/run_identity.h"
 #include "parallel/model/flops.h"
 #include "parallel/model/parameter_count.h"
@@ -20,8 +19,8 @@ const char* const kParamsHelp =
     "ashlar params CONFIG [section.key=value ...]\n"
     "\n"
     "Parameters of a configuration by component, flops per token, the KV cache of\n"
-    "train.sequence_length tokens, what experts keep of a micro-batch for backward, and every derived value\n"
-    "with its rule. Nothing is allocated.\n"
+    "train.sequence_length tokens, and every derived value with its rule. Nothing is allocated. The memory of\n"
+    "a run: ashlar plan.\n"
     "vocab.size comes from the configuration or from the dataset of data.path. With neither, counts\n"
     "that depend on it are given per token id.\n";
 
@@ -77,34 +76,12 @@ std::string describe_kv_cache(const model::ModelConfig& m, int64_t tokens) {
   return text;
 }
 
-/// Memory that backward needs of the routed experts of a micro-batch.
-std::string describe_expert_memory(const config::RunConfig& c) {
-  const model::ModelConfig& m = c.model;
-  const int64_t B = std::max<int64_t>(c.train.micro_batch, 1), T = c.train.sequence_length;
-  const int64_t ranks = c.mesh.expert;
-  const model::ExpertRows rows = model::expert_rows(m.moe, B * T, ranks);
-  const int64_t elements =
-      model::expert_row_elements(m, c.mesh.tensor, c.train.recompute == Recompute::kSelective) * size_of(c.run.dtype);
-  const auto of = [&](int64_t n) {
-    return absl::StrFormat("%d rows, %s a layer", n, training::human_bytes(n * elements));
-  };
-  const std::string text = absl::StrFormat(
-      "activations of experts, micro-batch of %d x %d tokens in %s: %s", B, T, name_of(c.run.dtype),
-      ranks == 1
-          ? of(rows.balanced) + ", however tokens are routed"
-          : absl::StrFormat("%s if balanced, %s if all tokens go to one rank", of(rows.balanced), of(rows.most)));
-  if (c.train.recompute == Recompute::kBlock) return text + "; one layer at a time";
-  return absl::StrFormat("%s; %s in all %d layers", text,
-                         training::human_bytes(rows.most * elements * m.expert_layers()), m.expert_layers());
-}
-
 void print_costs_of_a_context(const config::RunConfig& c, Log& log) {
   const int64_t T = c.train.sequence_length;
   const model::FlopsPerToken f = model::flops_per_token(c.model, T);
   log.info(absl::StrFormat("attention at T = %d: %.4g flops per token counted in full, %.4g causal", T,
                            f.attention_full, f.attention_causal));
   log.info(describe_kv_cache(c.model, T));
-  if (c.model.moe.experts > 0) log.info(describe_expert_memory(c));
 }
 
 }  // namespace

@@ -74,6 +74,12 @@ extern const char* const kCheckLayoutHelp;
 int run_params_command(Words words, Session& session);
 extern const char* const kParamsHelp;
 
+/// `ashlar plan CONFIG|RUN_DIR [section.key=value ...] [-np N] [--device NAME] [--price P] [--meshes] [--sweep K=A,B]
+/// [--json]`: predicts memory and time of a run by a dry run and the rates of a device (launch/plan). Nothing is
+/// allocated. Rank 0 prints.
+int run_plan_command(Words words, Session& session);
+extern const char* const kPlanHelp;
+
 /// `ashlar explain KEY|SECTION|all` and `ashlar explain --markdown`: prints the documentation of configuration keys.
 /// Throws an input error for anything else.
 int run_explain_command(Words words, Session& session);

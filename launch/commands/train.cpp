@@ -11,6 +11,7 @@
 #include "launch/commands/train_from.h"
 #include "launch/commands/train_run.h"
 #include "launch/inference/sample_text.h"
+#include "launch/plan/report.h"
 #include "launch/training/datasets.h"
 #include "launch/training/run_directory.h"
 #include "launch/training/run_identity.h"
@@ -218,8 +219,32 @@ std::unique_ptr<training::TaskEvaluation> tasks_of_run(const ResolvedRun& run, S
   return evaluation;
 }
 
+/// Logs the plan of the run, memory and time, before anything is allocated. A plan that cannot be made stops no run.
+void log_plan(const ResolvedRun& resolved, Session& session) {
+  const config::RunConfig& c = resolved.resolved.config;
+  try {
+    std::vector<data::WeightedDataset> datasets;
+    for (const data::WeightedDataset& d : resolved.datasets) datasets.push_back({d.dataset->reopened(), d.weight});
+    const data::StreamOptions options{.sequence_length = c.train.sequence_length,
+                                      .micro_batch = c.train.micro_batch,
+                                      .dp_size = c.mesh.data,
+                                      .documents = {},
+                                      .vocab_size = c.model.vocab_size};
+    const int64_t data_bytes = data::TrainStream(std::move(datasets), options, 0, 0).max_resident_bytes();
+    const plan::Target target = plan::target_of_run(c, session.bootstrap.local_size());
+    const plan::Planned planned = plan::plan_of(
+        {.run = c, .device = target.kind, .data_bytes = data_bytes, .program_bytes = training::resident_bytes()},
+        target);
+    session.log.info(plan::memory_line(planned, target));
+    session.log.info(plan::time_line(planned, target));
+  } catch (const std::exception& error) {
+    session.log.warn(str_cat("the plan of this run could not be made: ", error.what()));
+  }
+}
+
 ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memory, Session& session) {
   const config::RunSection& run = resolved.resolved.config.run;
+  if (session.bootstrap.control().rank() == 0) log_plan(resolved, session);
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
                           .starting = true,
                           .stall_seconds = run.stall_after,

@@ -361,7 +361,7 @@ ControlPlane::ControlPlane(Communicator& ranks, std::string name) : shared_(std:
   shared_->engine = ranks.engine();
   shared_->transport = ranks.host().split({.color = 0, .key = ranks.rank(), .name = name, .control = true});
   shared_->name = std::make_shared<const std::string>(std::move(name));
-  shared_->tree = RankTree::of(ranks.rank(), ranks.size());
+  shared_->tree = RankTree::of(shared_->transport->rank(), shared_->transport->size());
 }
 
 ControlPlane::~ControlPlane() = default;
