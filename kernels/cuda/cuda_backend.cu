@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/host/sizes.h"
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -64,11 +65,8 @@ double CudaBackend::measure_peak(DType dtype, double seconds) {
   return rate;
 }
 
-// A chunk has about as many rows as fit into 1 GiB of logits. With so many rows, reading and writing the weight
-// gradient [V, C] once per chunk is cheap compared with the matrix products.
 int64_t CudaBackend::loss_chunk_rows(int64_t N, int64_t V, DType storage) const {
-  const int64_t rows = (int64_t{1} << 30) / (V * size_of(logits_dtype(storage)));
-  return std::clamp<int64_t>(rows / 64 * 64, std::min<int64_t>(N, 64), N);
+  return cuda::loss_chunk_rows(N, V * size_of(logits_dtype(storage)));
 }
 
 void CudaBackend::copy_to_host(ConstView device, void* host, Stream& stream) {

@@ -9,12 +9,13 @@
 #include "core/base/hex.h"
 #include "kernels/cuda/gemm/cublaslt_plans.h"
 #include "kernels/cuda/gemm/gemm_epilogue.h"
+#include "kernels/cuda/host/sizes.h"
 
 namespace ashlar::cuda {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // maximum workspace per stream: the default of cuBLAS on sm_90
+constexpr size_t kWorkspaceBytes = kGemmWorkspaceBytes;
 // The row stride of a pre-activation must be a multiple of kAuxStride elements, its address one of kAuxAlign bytes.
 constexpr int64_t kAuxStride = 8, kAuxAlign = 16;
 
