@@ -22,7 +22,7 @@ namespace {
 using plan::ExpertLoad;
 using plan::RankMemory;
 
-constexpr int64_t kLayers = 4;
+constexpr int64_t kPlannedLayers = 4;
 
 /// Sizes at which scratch of kernels counts, beside the small ones of axes.h.
 model::ModelConfig larger(model::ModelConfig c) {
@@ -39,7 +39,7 @@ config::RunConfig run_of(const model::ModelConfig& model, const mesh::MeshShape&
   constexpr Recompute kRecompute[] = {Recompute::kNone, Recompute::kSelective, Recompute::kBlock};
   config::RunConfig c;
   c.model = model;
-  c.model.n_layers = kLayers;
+  c.model.n_layers = kPlannedLayers;
   c.run.dtype = turn % 3 == 0 ? DType::kFloat32 : DType::kBFloat16;
   c.run.threads = bootstrap().world().size() == 1 ? 1 + turn % 2 : 1;
   c.mesh = {.tensor = shape[Axis::kTensor],
@@ -124,7 +124,7 @@ void expect_as_planned(const std::array<int64_t, kNumMemoryKinds>& real, const R
 
 TEST(PlanMemory, IsWhatEachRankAllocates) {
   std::vector<mesh::MeshShape> shapes = meshes_of(bootstrap().world().size());
-  std::erase_if(shapes, [](const mesh::MeshShape& shape) { return shape[Axis::kPipeline] > kLayers; });
+  std::erase_if(shapes, [](const mesh::MeshShape& shape) { return shape[Axis::kPipeline] > kPlannedLayers; });
   int64_t turn = bootstrap().world().size();
   const int64_t every = turn == 1 || long_form() ? 1 : 8;
   for (const Axes& axes : kAxes) {
