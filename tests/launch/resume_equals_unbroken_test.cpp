@@ -13,6 +13,7 @@
 #include "core/base/philox.h"
 #include "core/base/strings.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/long_form.h"
 
 namespace ashlar::testing {
@@ -167,8 +168,8 @@ TEST_F(Resume, MoreStepsDoNotWarmUpAgain) {
   EXPECT_EQ(lr[0], 5e-3);
   EXPECT_EQ(lr[1], 1e-2);
   for (size_t step = 40; step < 400; ++step) EXPECT_NEAR(lr[step], 1e-3, 1e-15) << step;
-  EXPECT_NE(more.out.find("schedule.warmup_steps = 2 (from a/checkpoints/step-00000040)"), std::string::npos)
-      << more.out;
+  const std::string start = slurp(run_.dir() / "a/start.txt");
+  EXPECT_NE(start.find("schedule.warmup_steps = 2 (from a/checkpoints/step-00000040)"), std::string::npos) << start;
   EXPECT_EQ(more.out.find("warmup_steps was"), std::string::npos) << more.out;
   const char* const said =
       "the cosine schedule over 400 steps: its decay ends at step 40, and every later step has lr 1.00e-03; "
