@@ -44,6 +44,8 @@ TEST(Quickstart, TrainsOnThisMachinesTextAndSkipsWhatIsDone) {
     at += 6;
     EXPECT_NEAR(std::stod(first.out.substr(at)), expected, 0.00051) << first.out;
   }
+  EXPECT_THAT(first.out, HasSubstr("loss of "));
+  EXPECT_THAT(first.out, HasSubstr("trained on " + rows[5]["tokens"].dump() + " tokens"));
   EXPECT_THAT(first.out, HasSubstr("template<typename _Tp"));
   EXPECT_THAT(first.out, HasSubstr("What next:"));
   EXPECT_THAT(report, HasSubstr("byte-level BPE"));
