@@ -32,8 +32,7 @@ ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes, Blocks blocks
 
 ArenaAllocator::~ArenaAllocator() {
   for (const Segment& segment : segments_) {
-    if (segment.committed_bytes > 0)
-      ASAN_UNPOISON_MEMORY_REGION(segment.base, static_cast<size_t>(segment.committed_bytes));
+    if (segment.committed_bytes > 0) unpoison(segment.base, segment.committed_bytes);
     munmap(segment.base, static_cast<size_t>(segment.reserved_bytes));
   }
 }
@@ -42,6 +41,15 @@ int64_t ArenaAllocator::high_water_bytes() const {
   int64_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.high_water_bytes;
   return bytes;
+}
+
+// AddressSanitizer keeps a byte for eight: of address space without memory, that would be memory.
+void ArenaAllocator::poison([[maybe_unused]] void* begin, [[maybe_unused]] int64_t bytes) const {
+  if (blocks_ == Blocks::kMemory) ASAN_POISON_MEMORY_REGION(begin, static_cast<size_t>(bytes));
+}
+
+void ArenaAllocator::unpoison([[maybe_unused]] void* begin, [[maybe_unused]] int64_t bytes) const {
+  if (blocks_ == Blocks::kMemory) ASAN_UNPOISON_MEMORY_REGION(begin, static_cast<size_t>(bytes));
 }
 
 bool ArenaAllocator::reserve(int64_t bytes) {
@@ -110,7 +118,7 @@ void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t request
                          " bytes with ", used_bytes_, " in use, the system refused the memory (", std::strerror(reason),
                          "); choose a smaller train.micro_batch or model: ", memory_state_text());
   }
-  ASAN_POISON_MEMORY_REGION(segment.base + segment.committed_bytes, bytes);
+  poison(segment.base + segment.committed_bytes, end - segment.committed_bytes);
   segment.committed_bytes = end;
 }
 
@@ -146,7 +154,7 @@ void* ArenaAllocator::allocate(int64_t bytes) {
   live_.emplace(block, Block{.offset = offset, .size = size});
   used_bytes_ += size;
   segment.high_water_bytes = std::max(segment.high_water_bytes, end);
-  ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
+  unpoison(block, bytes);
   return block;
 }
 
@@ -157,7 +165,7 @@ void ArenaAllocator::release(void* block) {
   auto [offset, size] = found->second;
   live_.erase(found);
   used_bytes_ -= size;
-  ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  poison(block, size);
   const auto next = free_.lower_bound(offset);
   if (next != free_.begin()) {
     const auto before = std::prev(next);

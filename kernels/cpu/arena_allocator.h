@@ -54,6 +54,8 @@ class ArenaAllocator final : public Allocator {
   void commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes);
   void check_left(int64_t bytes, int64_t requested_bytes);
   Segment& segment_at(int64_t offset);
+  void poison(void* begin, int64_t bytes) const;
+  void unpoison(void* begin, int64_t bytes) const;
 
   MemoryKind kind_;
   int64_t cap_bytes_ = 0;  // 0 = no cap
