@@ -6,10 +6,11 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <sstream>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "core/optim/optimizer.h"
 #include "parallel/comm/host.h"
 
@@ -41,21 +42,45 @@ std::pair<int64_t, std::string_view> place_of(const std::string& name) {
   return {block, name};
 }
 
-/// The names of the reference's tensors, those nearest to the loss first.
-std::vector<std::string> names_in_backward_order(comm::ControlPlane& ranks, const Reference* reference) {
-  std::vector<std::string> names;
-  if (reference != nullptr) {
-    for (const auto& [name, tensor] : reference->tensors) names.push_back(name);
-    std::ranges::sort(names, std::greater(), place_of);
+/// What all ranks must know of a tensor of the reference.
+struct TensorFacts {
+  std::string name;
+  int64_t elements = 0;
+  double lr_scale = 1;
+  double size = 0;  ///< that its gradient counts with (Bounds)
+};
+
+double size_of_gradient(const Reference& reference, const std::string& name, double all) {
+  constexpr std::string_view kKeyBias = "attn.k.bias";
+  double size = norm_of(reference.tensors.at(name).gradient);
+  if (name.ends_with(kKeyBias)) {  // what is left is rounding of the sums that make the gradient of the key weights
+    const std::string weight = name.substr(0, name.size() - kKeyBias.size()) + "attn.k.weight";
+    size = std::max(size, norm_of(reference.tensors.at(weight).gradient));
   }
-  return absl::StrSplit(comm::broadcast_text(ranks, absl::StrJoin(names, "\n"), 0), '\n');
+  const bool scalar = name.find(".ffn.alpha_") != name.npos || name.ends_with(".out_scalar");
+  return std::max(size, (scalar ? 1e-3 : 1e-4) * all);
 }
 
-/// Gives each rank the vector of rank 0, whose size is known to it alone.
-std::vector<double> broadcast(comm::ControlPlane& ranks, const std::vector<double>* values) {
-  std::vector<double> all(static_cast<size_t>(comm::broadcast_value(ranks, values ? std::ssize(*values) : 0, 0)));
-  if (values != nullptr) all = *values;
-  comm::broadcast_bytes(ranks, std::as_writable_bytes(std::span(all)), 0);
+/// The tensors of the reference, those nearest to the loss first. (all ranks; `reference` on rank 0)
+std::vector<TensorFacts> tensors_in_backward_order(comm::ControlPlane& ranks, const Reference* reference) {
+  std::vector<std::string> lines;
+  if (reference != nullptr) {
+    std::vector<std::string> names;
+    double squares = 0;
+    for (const auto& [name, tensor] : reference->tensors) {
+      names.push_back(name);
+      squares += norm_of(tensor.gradient) * norm_of(tensor.gradient);
+    }
+    std::ranges::sort(names, std::greater(), place_of);
+    for (const std::string& name : names) {
+      const TensorNumbers& tensor = reference->tensors.at(name);
+      lines.push_back(absl::StrFormat("%s %d %.17g %.17g", name, tensor.gradient.size(), tensor.lr_scale,
+                                      size_of_gradient(*reference, name, std::sqrt(squares))));
+    }
+  }
+  std::vector<TensorFacts> all;
+  std::istringstream text(comm::broadcast_text(ranks, absl::StrJoin(lines, "\n"), 0));
+  for (TensorFacts facts; text >> facts.name >> facts.elements >> facts.lr_scale >> facts.size;) all.push_back(facts);
   return all;
 }
 
@@ -79,83 +104,122 @@ double change_of_update(const optim::OptimizerOptions& rule, double x, double of
   return std::max(u(x + off) - u(x), u(x) - u(x - off));
 }
 
-/// Compares tensor by tensor, so that a rank holds one global tensor at a time.
+double share(double part, double whole) { return part == 0 ? 0 : part / whole; }
+
+/// |got - want|; infinite for a value that is not finite, which would lose every comparison.
+double distance(double got, double want) {
+  return std::isfinite(got) ? std::abs(got - want) : std::numeric_limits<double>::infinity();
+}
+
+/// Compares the tensors of a step. Rank 0 sends the reference in pieces, so that no other rank holds all of it.
 class TensorComparison {
  public:
   TensorComparison(CheckedStep& step, const config::RunConfig& config, const Reference* reference)
-      : step_(step), config_(config), reference_(reference), bounds_(bounds_of(config.run.dtype)) {
-    double squares = 0;
-    for (const auto& [name, tensor] : reference ? reference->tensors : kNone)
-      squares += norm_of(tensor.gradient) * norm_of(tensor.gradient);
-    all_ = comm::broadcast_value(ranks(), std::sqrt(squares), 0);
+      : step_(step),
+        config_(config),
+        reference_(reference),
+        bounds_(bounds_of(config.run.dtype)),
+        facts_(tensors_in_backward_order(step.mesh().control(), reference)) {
+    for (const TensorFacts& facts : facts_) all_.push_back({.name = facts.name});
   }
 
-  void gradient(TensorDifference& difference) {
-    const std::vector<double> expected = broadcast(ranks(), reference_ ? &of(difference.name).gradient : nullptr);
-    const double size = scale_of(difference.name, expected);
-    double squares = 0, largest = 0, held = 0;
-    for (const nn::ShardedRange& range : step_.engine().optimizer()->ranges()) {
-      if (range.ref->tensor->name != difference.name) continue;
-      const std::vector<double> got = read(step_.engine().store().grads().flat_range(range.flat_begin, range.size));
-      const std::vector<double> want = part_of(expected, *range.ref->tensor, range.first, range.size);
-      for (size_t i = 0; i < got.size(); ++i) {
-        // A value that is not a number would lose every comparison.
-        const double off = std::isfinite(got[i]) ? std::abs(got[i] - want[i]) : std::numeric_limits<double>::infinity();
-        squares += off * off;
-        largest = std::max(largest, off);
+  void gradients() {
+    std::vector<double> held(facts_.size());
+    for_each_piece(&TensorNumbers::gradient, [&](size_t i, std::span<const double> expected) {
+      double squares = 0, largest = 0;
+      for (const nn::ShardedRange& range : step_.engine().optimizer()->ranges()) {
+        if (range.ref->tensor->name != facts_[i].name) continue;
+        const std::vector<double> got = read(step_.engine().store().grads().flat_range(range.flat_begin, range.size));
+        const std::vector<double> want = part_of(expected, *range.ref->tensor, range.first, range.size);
+        for (size_t k = 0; k < got.size(); ++k) {
+          const double off = distance(got[k], want[k]);
+          squares += off * off;
+          largest = std::max(largest, off);
+        }
+        if (range.ref->tensor->main_replica) held[i] += static_cast<double>(range.size);
       }
-      if (range.ref->tensor->main_replica) held += static_cast<double>(range.size);
-    }
-    difference.gradient = comm::max_of(ranks(), share(std::sqrt(squares), size));
-    difference.gradient_ulps = comm::max_of(ranks(), share(largest, bounds_.epsilon * largest_of(expected)));
-    difference.not_held = std::ssize(expected) - static_cast<int64_t>(comm::sum_of(ranks(), held));
+      all_[i].gradient = share(std::sqrt(squares), facts_[i].size);
+      all_[i].gradient_ulps = share(largest, bounds_.epsilon * largest_of(expected));
+    });
+    comm::sum_all(ranks(), held);
+    for (size_t i = 0; i < held.size(); ++i) all_[i].not_held = facts_[i].elements - static_cast<int64_t>(held[i]);
   }
 
-  void weights(TensorDifference& difference) {
-    const std::vector<double> gradient = broadcast(ranks(), reference_ ? &of(difference.name).gradient : nullptr);
-    const std::vector<double> expected = broadcast(ranks(), reference_ ? &of(difference.name).weights : nullptr);
-    const double lr =
-        config_.optimizer.lr * comm::broadcast_value(ranks(), reference_ ? of(difference.name).lr_scale : 0.0, 0);
-    const double error = bounds_.relative * scale_of(difference.name, gradient);
-    double worst = 0, largest = 0;
-    for (const auto& ref : step_.engine().store().sharded_tensors()) {
-      const nn::ShardedTensor& tensor = *ref.tensor;
-      if (tensor.name != difference.name) continue;
-      const std::vector<double> got = read(nn::ParameterStore::of(step_.engine().store().values(), ref));
-      const std::vector<double> want = part_of(expected, tensor, 0, tensor.size());
-      const std::vector<double> grad = part_of(gradient, tensor, 0, tensor.size());
-      for (size_t i = 0; i < got.size(); ++i) {
-        const double off = std::isfinite(got[i]) ? std::abs(got[i] - want[i]) : std::numeric_limits<double>::infinity();
-        worst = std::max(worst, off / allowed(grad[i], error, want[i], lr));
-        largest = std::max(largest, off);
-      }
+  void weights() {
+    std::map<std::string, std::vector<std::vector<double>>> gradients;  // this rank's parts
+    for_each_piece(&TensorNumbers::gradient, [&](size_t i, std::span<const double> gradient) {
+      for_each_part(facts_[i].name, [&](const auto& ref) {
+        gradients[facts_[i].name].push_back(part_of(gradient, *ref.tensor, 0, ref.tensor->size()));
+      });
+    });
+    for_each_piece(&TensorNumbers::weights, [&](size_t i, std::span<const double> expected) {
+      double worst = 0, largest = 0;
+      size_t part = 0;
+      for_each_part(facts_[i].name, [&](const auto& ref) {
+        const std::vector<double> got = read(nn::ParameterStore::of(step_.engine().store().values(), ref));
+        const std::vector<double> want = part_of(expected, *ref.tensor, 0, ref.tensor->size());
+        const std::vector<double>& gradient = gradients[facts_[i].name][part++];
+        for (size_t k = 0; k < got.size(); ++k) {
+          const double off = distance(got[k], want[k]);
+          worst = std::max(worst, off / allowed(gradient[k], facts_[i], want[k]));
+          largest = std::max(largest, off);
+        }
+      });
+      all_[i].weight = worst;
+      all_[i].weight_ulps = share(largest, bounds_.epsilon * largest_of(expected));
+    });
+  }
+
+  /// The differences, of the rank where each is largest. (all ranks)
+  std::vector<TensorDifference> result() {
+    std::vector<double> values;
+    for (const TensorDifference& t : all_)
+      values.insert(values.end(), {t.gradient, t.gradient_ulps, t.weight, t.weight_ulps});
+    comm::max_all(ranks(), values);
+    for (size_t i = 0; i < all_.size(); ++i) {
+      all_[i].gradient = values[4 * i];
+      all_[i].gradient_ulps = values[4 * i + 1];
+      all_[i].weight = values[4 * i + 2];
+      all_[i].weight_ulps = values[4 * i + 3];
     }
-    difference.weight = comm::max_of(ranks(), worst);
-    difference.weight_ulps = comm::max_of(ranks(), share(largest, bounds_.epsilon * largest_of(expected)));
+    return std::move(all_);
   }
 
  private:
-  static inline const std::map<std::string, TensorNumbers> kNone;
-
   comm::ControlPlane& ranks() { return step_.mesh().control(); }
-  const TensorNumbers& of(const std::string& name) const { return reference_->tensors.at(name); }
   std::vector<double> read(const Tensor& tensor) const { return host_values(step_.engine().ctx(), tensor); }
-  static double share(double part, double whole) { return part == 0 ? 0 : part / whole; }
 
-  /// The size that a tensor's gradient counts with (Bounds).
-  double scale_of(const std::string& name, std::span<const double> gradient) {
-    constexpr std::string_view kKeyBias = "attn.k.bias";
-    double size = norm_of(gradient);
-    if (name.ends_with(kKeyBias)) {  // rounding of the sums that make the gradient of the key weights
-      const std::string weight = name.substr(0, name.size() - kKeyBias.size()) + "attn.k.weight";
-      size = std::max(size, comm::broadcast_value(ranks(), reference_ ? norm_of(of(weight).gradient) : 0.0, 0));
+  /// Calls `use(number of the tensor, its elements)` for each tensor, many of which come in one message.
+  template <typename Use>
+  void for_each_piece(std::vector<double> TensorNumbers::*what, const Use& use) {
+    constexpr int64_t kMessage = int64_t{1} << 23;  // elements
+    for (size_t begin = 0, end = 0; begin < facts_.size(); begin = end) {
+      std::vector<double> piece;
+      int64_t elements = 0;
+      for (; end < facts_.size() && (end == begin || elements + facts_[end].elements <= kMessage); ++end) {
+        elements += facts_[end].elements;
+        if (reference_ == nullptr) continue;
+        const std::vector<double>& values = reference_->tensors.at(facts_[end].name).*what;
+        piece.insert(piece.end(), values.begin(), values.end());
+      }
+      piece.resize(static_cast<size_t>(elements));
+      comm::broadcast_bytes(ranks(), std::as_writable_bytes(std::span(piece)), 0);
+      int64_t at = 0;
+      for (size_t i = begin; i < end; at += facts_[i++].elements)
+        use(i, std::span<const double>(piece).subspan(at, facts_[i].elements));
     }
-    const bool scalar = name.find(".ffn.alpha_") != name.npos || name.ends_with(".out_scalar");
-    return std::max(size, (scalar ? 1e-3 : 1e-4) * all_);
   }
 
-  /// How far an updated weight may lie from the reference if its gradient may be off by `error`.
-  double allowed(double gradient, double error, double weight, double lr) const {
+  /// Calls `use(ref)` for each part of the tensor on this rank.
+  template <typename Use>
+  void for_each_part(const std::string& name, const Use& use) {
+    for (const auto& ref : step_.engine().store().sharded_tensors())
+      if (ref.tensor->name == name) use(ref);
+  }
+
+  /// How far an updated weight may lie from the reference if its gradient may be off by its bound.
+  double allowed(double gradient, const TensorFacts& facts, double weight) const {
+    const double lr = config_.optimizer.lr * facts.lr_scale, error = bounds_.relative * facts.size;
     const double clip = step_.result().clip_scale, x = clip * gradient;
     const double change = change_of_update(config_.optimizer.rule, x, clip * error + std::abs(x) * bounds_.relative);
     // Some roundings between gradient and update on either side, and those of the weight and its decay.
@@ -166,7 +230,8 @@ class TensorComparison {
   const config::RunConfig& config_;
   const Reference* reference_;
   const Bounds bounds_;
-  double all_ = 0;  ///< |all gradients| of one rank
+  const std::vector<TensorFacts> facts_;
+  std::vector<TensorDifference> all_;
 };
 
 /// Numbers of the step itself. Counts must be equal.
@@ -215,20 +280,16 @@ bool LayoutDifference::equal(const Bounds& bounds) const {
 
 LayoutDifference compare(CheckedStep& step, const config::RunConfig& config, const Reference* reference,
                          const Tamper& tamper) {
-  comm::ControlPlane& ranks = step.mesh().control();
   LayoutDifference all;
   step.gradients();
   if (tamper) step.tamper(tamper);
   if (reference != nullptr)
     all.numbers = compare_numbers(step.result(), reference->result, bounds_of(config.run.dtype));
   TensorComparison tensors(step, config, reference);
-  for (const std::string& name : names_in_backward_order(ranks, reference)) {
-    TensorDifference& difference = all.tensors.emplace_back();
-    difference.name = name;
-    tensors.gradient(difference);
-  }
+  tensors.gradients();
   step.update();
-  for (TensorDifference& difference : all.tensors) tensors.weights(difference);
+  tensors.weights();
+  all.tensors = tensors.result();
   return all;
 }
 

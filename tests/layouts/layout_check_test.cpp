@@ -74,7 +74,7 @@ class LayoutCheck : public ::testing::Test {
   Log log_{[](std::string_view) {}};
 };
 
-// Models rotate over the meshes; the long form takes each model with each mesh.
+// Models rotate over the meshes, on eight ranks a quarter of them; the long form takes each model with each mesh.
 TEST_F(LayoutCheck, LegalLayoutsAreEqual) {
   const std::vector<mesh::MeshShape> shapes = meshes_of(bootstrap().world().size());
   size_t number = 0;
@@ -82,6 +82,7 @@ TEST_F(LayoutCheck, LegalLayoutsAreEqual) {
     ++number;
     for (size_t at = 0; at < shapes.size(); ++at) {
       if (!long_form() && at != number % shapes.size()) continue;
+      if (!long_form() && bootstrap().world().size() > 4 && number % 4 != 0) continue;
       const DType dtype = (number + at) % 2 == 0 ? DType::kFloat32 : DType::kFloat64;
       SCOPED_TRACE(str_cat(axes.name, ", ", name_of(shapes[at]), ", ", name_of(dtype)));
       const LayoutDifference difference = check(axes, shapes[at], dtype);
