@@ -125,12 +125,14 @@ int64_t TrainStream::resident_bytes() const {
 
 int64_t TrainStream::max_resident_bytes() const {
   int64_t bytes = 0;
-  for (const Input& input : inputs_) {
-    const int64_t chunks = std::min(2 * WindowOrder::kGroupChunks, 2 * input.dataset->num_chunks(Part::kTrain));
-    const int64_t tokens = std::min(kChunkTokens + options_.sequence_length, input.dataset->tokens(Part::kTrain));
-    bytes += chunks * tokens * static_cast<int64_t>(sizeof(int32_t)) + kChunkTokens * 8;
-  }
+  for (const Input& input : inputs_) bytes += most_resident_bytes(*input.dataset, options_.sequence_length);
   return bytes;
+}
+
+int64_t most_resident_bytes(const TokenDataset& dataset, int64_t sequence_length) {
+  const int64_t chunks = std::min(2 * WindowOrder::kGroupChunks, 2 * dataset.num_chunks(Part::kTrain));
+  const int64_t tokens = std::min(kChunkTokens + sequence_length, dataset.tokens(Part::kTrain));
+  return chunks * tokens * static_cast<int64_t>(sizeof(int32_t)) + kChunkTokens * 8;
 }
 
 ValidationStream::ValidationStream(std::unique_ptr<TokenDataset> dataset, const StreamOptions& options,

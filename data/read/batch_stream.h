@@ -49,6 +49,10 @@ struct WeightedDataset {
 /// (sequence_length + 1 tokens), or if a vocabulary is larger than the model's. Does not compare the tokenizers.
 void check_train_data(const std::vector<WeightedDataset>& datasets, const StreamOptions& options);
 
+/// Returns an upper bound of the bytes of tokens that a TrainStream holds of a dataset, from the manifest alone. At
+/// most two groups per dataset are in memory (a group is 64 chunks, see WindowOrder).
+int64_t most_resident_bytes(const TokenDataset& dataset, int64_t sequence_length);
+
 /// The endless training stream over one dataset or a mixture. The datasets of a mixture must have the same tokenizer;
 /// otherwise the constructor throws an input error that names two of them. The position of the stream is one integer,
 /// the index of the next global sample.
@@ -61,10 +65,8 @@ class TrainStream final : public BatchSource {
   const TokenDataset& dataset(int64_t i) const { return *inputs_[i].dataset; }
   int64_t windows(int64_t i) const { return inputs_[i].order.windows(); }
 
-  /// resident_bytes: bytes of the tokens that are in memory now. max_resident_bytes: an upper bound of this number. At
-  /// most two groups per dataset are in memory (a group is 64 chunks, see WindowOrder).
-  int64_t resident_bytes() const;
-  int64_t max_resident_bytes() const;
+  int64_t resident_bytes() const;      ///< bytes of the tokens that are in memory now
+  int64_t max_resident_bytes() const;  ///< an upper bound of this number: most_resident_bytes of its datasets
 
  private:
   /// The tokens of the n windows that begin in one chunk: n*T + 1 consecutive tokens, so that each window is

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 
 #include "core/base/nearest.h"
@@ -118,6 +119,17 @@ std::vector<std::string> take_overrides(std::vector<std::string>& words) {
   }
   words = rest;
   return overrides;
+}
+
+std::vector<std::string> alternatives_of(std::string_view command, std::string_view option, const std::string& word) {
+  const size_t equals = word.find('=');
+  std::vector<std::string> all;
+  std::istringstream values(equals == std::string::npos ? "" : word.substr(equals + 1));
+  for (std::string value; std::getline(values, value, ',');) all.push_back(word.substr(0, equals + 1) + value);
+  if (all.size() < 2)
+    throw input_error(command, option, " ", printable(word),
+                      ": expected section.key=VALUE,VALUE,... with at least two values");
+  return all;
 }
 
 std::optional<config::Device> take_device(std::string_view command, std::vector<std::string>& words) {

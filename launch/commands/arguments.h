@@ -76,6 +76,10 @@ std::vector<DType> take_dtypes(Arguments& arguments, std::vector<DType> otherwis
 /// Removes the words of the form section.key=value from `words` and returns them.
 std::vector<std::string> take_overrides(std::vector<std::string>& words);
 
+/// Splits an option's word "section.key=a,b" into the overrides "section.key=a" and "section.key=b". Throws an input
+/// error for fewer than two values.
+std::vector<std::string> alternatives_of(std::string_view command, std::string_view option, const std::string& word);
+
 /// For a command that accepts run.device and no other key: removes the overrides from `words` and returns the value of
 /// the last override; nothing if there is no override. Throws an input error for any other key, and for a value other
 /// than cpu and cuda.

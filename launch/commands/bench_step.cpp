@@ -4,13 +4,14 @@
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "absl/strings/str_format.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
 #include "launch/commands/timed_steps.h"
 #include "launch/commands/timing.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/layout.h"
 #include "launch/training/memory.h"
 #include "launch/training/run_identity.h"
 #include "parallel/comm/try_on_all_ranks.h"
@@ -31,20 +32,6 @@ struct StepArguments {
   std::vector<Variant> variants;
 };
 
-/// Splits "section.key=a,b" into the overrides "section.key=a" and "section.key=b". An empty text gives one empty
-/// override.
-std::vector<std::string> alternatives(const std::string& compare) {
-  if (compare.empty()) return {""};
-  const size_t equals = compare.find('=');
-  std::vector<std::string> all;
-  std::istringstream values(equals == std::string::npos ? "" : compare.substr(equals + 1));
-  for (std::string value; std::getline(values, value, ',');) all.push_back(compare.substr(0, equals + 1) + value);
-  if (all.size() < 2)
-    throw input_error("bench step", "--compare ", compare,
-                      ": expected section.key=VALUE,VALUE,... with at least two values");
-  return all;
-}
-
 StepArguments parse_step(std::span<const std::string> words, Session& session) {
   Arguments arguments("bench step", words);
   StepArguments a{.steps = arguments.integer("--steps", 5, 1, 100000),
@@ -54,7 +41,9 @@ StepArguments parse_step(std::span<const std::string> words, Session& session) {
   std::vector<std::string> files = arguments.positionals();
   const std::vector<std::string> overrides = take_overrides(files);
   arguments.expect(files, 1, "one configuration file", "; usage: ashlar bench step CONFIG [section.key=value ...]");
-  for (const std::string& alternative : alternatives(compare)) {
+  const std::vector<std::string> alternatives =
+      compare.empty() ? std::vector<std::string>{""} : alternatives_of("bench step", "--compare", compare);
+  for (const std::string& alternative : alternatives) {
     std::vector<std::string> all = overrides;
     if (!alternative.empty()) all.push_back(alternative);
     a.variants.push_back({alternative, config_of_steps("bench step", files[0], all, session)});
@@ -97,11 +86,9 @@ void print_one(std::ostream& out, TimedSteps& bench, const TimedSteps::Result& r
   const config::RunConfig& c = bench.config();
   out << bench.device() << "\n";
   out << absl::StrFormat(
-      "%d sequences of %d tokens in %d micro-batches, %s, pipeline %d x data %d%s x tensor %d, "
-      "%d threads a rank, median of %d steps\n",
+      "%d sequences of %d tokens in %d micro-batches, %s, %s, %d threads a rank, median of %d steps\n",
       bench.global_batch(), c.train.sequence_length, bench.num_micro_batches(), std::string(name_of(c.run.dtype)),
-      c.mesh.pipeline, c.mesh.data, c.mesh.expert > 1 ? str_cat(" (experts over ", c.mesh.expert, ")") : "",
-      c.mesh.tensor, c.run.threads, steps);
+      training::mesh_text(training::shape_of(c.mesh)), c.run.threads, steps);
   out << absl::StrFormat("%.0f tok/s\n", r.tokens_per_sec);
   out << absl::StrFormat("step %.1f ms (%.1f to %.1f): forward and backward %.1f, clipping and optimizer %.1f\n",
                          r.step_ms, r.step_ms_min, r.step_ms_max, r.forward_backward_ms,

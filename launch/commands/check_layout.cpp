@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "core/base/error_text.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
@@ -128,8 +129,7 @@ void add_layouts(Job& job, std::span<const Layout> layouts, bool by_name) {
       job.layouts.push_back({layout, job.files->of(layout, job.one_rank.train.micro_batch, job.num_micro_batches)});
     } catch (const Error& error) {
       if (by_name) throw;
-      const std::string_view text = error.what();
-      if (job.illegal++ == 0) job.first_illegal = str_cat(layout.text(), ": ", text.substr(0, text.find('\n')));
+      if (job.illegal++ == 0) job.first_illegal = str_cat(layout.text(), ": ", first_line_of(error.what()));
     }
   }
 }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "data/read/token_dataset.h"
-#include "launch/commands/arguments.h"
+#include "launch/commands/load_arguments.h"
 #include "launch/commands/session.h"
 #include "launch/config/run_config.h"
 #include "launch/inference/model_loading.h"
@@ -23,9 +23,9 @@ const char* const kEvalHelp =
     "ashlar eval CHECKPOINT --tasks NAME,NAME... [run.device=NAME] [options]\n"
     "\n"
     "Mean loss of a checkpoint, or of a run directory's newest checkpoint (RUN_DIR@best: the one with the lowest\n"
-    "validation loss while it was trained), on a validation part. For a run on a\n"
-    "mixture: the loss on each dataset, and their weighted mean. val_bpb, bits per byte of text, compares models with\n"
-    "different tokenizers: loss * tokens / (bytes * ln 2).\n"
+    "validation loss while it was trained), on a validation part. For a run on a mixture: the loss on each dataset,\n"
+    "and their weighted mean. val_bpb, bits per byte of text, compares models with different tokenizers:\n"
+    "loss * tokens / (bytes * ln 2).\n"
     "\n"
     "  run.device=NAME        cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
     "  --data DIR             dataset (default: the datasets of the run's training)\n"
@@ -63,22 +63,15 @@ EvalArguments parse(std::span<const std::string> words) {
   Arguments arguments("eval", words);
   EvalArguments a;
   a.data_dir = arguments.option("--data");
-  a.load.dtype = arguments.option("--dtype");
-  a.length = a.load.positions = arguments.integer("--sequence-length", 0, 0, int64_t{1} << 30);
+  a.length = arguments.integer("--sequence-length", 0, 0, int64_t{1} << 30);
   a.batch_size = arguments.integer("--batch", 0, 0, 1 << 20);
   a.sequences = arguments.integer("--sequences", 0, 0, INT64_MAX);
   a.batches = arguments.integer("--batches", 0, 0, INT64_MAX);
   if (a.sequences > 0 && a.batches > 0)
     throw input_error("eval", "--batches ", a.batches, " and --sequences ", a.sequences,
                       " are both given: expected only one; remove --batches");
-  a.load.threads = arguments.integer("--threads", 0, 0, 4096);
-  a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
-                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
-                 .expert = arguments.integer("--expert", 0, 0, 65536)};
-  std::vector<std::string> paths = arguments.positionals();
-  a.load.device = take_device("eval", paths);
-  arguments.expect(paths, 1, "one checkpoint or run directory", "; usage: ashlar eval CHECKPOINT [options]");
-  a.load.path = paths[0];
+  a.load = take_load_options(arguments, "; usage: ashlar eval CHECKPOINT [options]");
+  a.load.positions = a.length;
   return a;
 }
 

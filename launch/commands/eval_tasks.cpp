@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "core/io/atomic_file.h"
-#include "launch/commands/arguments.h"
+#include "launch/commands/load_arguments.h"
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
 #include "launch/commands/task_setup.h"
@@ -41,18 +41,9 @@ TaskArguments parse_task_arguments(std::span<const std::string> words) {
   a.with_template = arguments.flag("--add-bos-token");
   a.json = arguments.flag("--json");
   a.samples = arguments.option("--samples");
-  a.load.dtype = arguments.option("--dtype");
   a.length = arguments.integer("--sequence-length", 0, 1, int64_t{1} << 30);
   a.batch_size = arguments.integer("--batch", 0, 1, 1 << 20);
-  a.load.threads = arguments.integer("--threads", 0, 0, 4096);
-  a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
-                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
-                 .expert = arguments.integer("--expert", 0, 0, 65536)};
-  std::vector<std::string> paths = arguments.positionals();
-  a.load.device = take_device("eval", paths);
-  arguments.expect(paths, 1, "one checkpoint or run directory",
-                   "; usage: ashlar eval CHECKPOINT --tasks NAME,NAME [options]");
-  a.load.path = paths[0];
+  a.load = take_load_options(arguments, "; usage: ashlar eval CHECKPOINT --tasks NAME,NAME [options]");
   for (const std::string& name : a.tasks.names) tasks::task_named("eval", name);
   return a;
 }
@@ -73,7 +64,7 @@ int64_t longest_sequence(const TaskArguments& a, const io::Metadata& metadata, c
   return std::min(known, kLongest);
 }
 
-/// Reads the model. Sets the length in `a`.
+/// Reads the model. Sets the length in `a`, and the path to the checkpoint found.
 inference::LoadedModel load_for_tasks(TaskArguments& a, Session& session, Log& log) {
   comm::ControlPlane& ranks = session.bootstrap.control();
   const checkpoint::CheckpointReader reader =
@@ -82,6 +73,7 @@ inference::LoadedModel load_for_tasks(TaskArguments& a, Session& session, Log& l
     a.length =
         longest_sequence(a, reader.metadata(), config::stored_config(reader.config_toml(), reader.path().string()));
   });
+  a.load.path = reader.path();  // so that load_model takes this one, also while the run saves another
   a.load.positions = a.length;
   if (a.load.threads == 0) a.load.threads = session.cores.threads;
   return inference::load_model(a.load, session.bootstrap, log);

@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "absl/strings/str_split.h"
-#include "launch/commands/arguments.h"
+#include "launch/commands/load_arguments.h"
 #include "launch/commands/session.h"
 #include "launch/hf/hf_checkpoint.h"
 #include "launch/inference/generator.h"
@@ -65,7 +65,6 @@ GenerateArguments parse_generate(std::span<const std::string> words) {
   GenerateArguments a;
   a.prompt = arguments.option("--prompt");
   a.ids = arguments.option("--ids");
-  a.load.dtype = arguments.option("--dtype");
   a.through_documents = arguments.flag("--through-documents");
   a.without_template = arguments.flag("--no-template");
   a.generate = {.new_tokens = arguments.integer("--tokens", 200, 1, int64_t{1} << 30),
@@ -74,16 +73,9 @@ GenerateArguments parse_generate(std::span<const std::string> words) {
                              .top_k = arguments.integer("--top-k", 0, 0, int64_t{1} << 31),
                              .top_p = arguments.number("--top-p", 1, 0, 1),
                              .seed = static_cast<uint64_t>(arguments.integer("--seed", 0, 0, INT64_MAX))}};
-  a.load.threads = arguments.integer("--threads", 0, 0, 4096);
-  a.load.mesh = {.tensor = arguments.integer("--tensor", 0, 0, 65536),
-                 .pipeline = arguments.integer("--pipeline", 0, 0, 65536),
-                 .expert = arguments.integer("--expert", 0, 0, 65536),
-                 .one_replica = true};
-  std::vector<std::string> paths = arguments.positionals();
-  a.load.device = take_device("generate", paths);
-  arguments.expect(paths, 1, "one checkpoint or run directory", "; usage: ashlar generate CHECKPOINT [options]");
+  a.load = take_load_options(arguments, "; usage: ashlar generate CHECKPOINT [options]");
+  a.load.mesh.one_replica = true;
   if (a.prompt && a.ids) throw input_error("generate", "--prompt and --ids exclude each other; give one");
-  a.load.path = paths[0];
   // The rotary tables must cover the prompt and the new tokens. The prompt is not tokenized yet, so its length is
   // estimated from above: at most one token per byte, plus the tokens of the prompt template.
   constexpr size_t kTemplateTokens = 8;

@@ -1,16 +1,15 @@
 #include "launch/commands/model_card.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "core/base/printable.h"
 #include "core/base/strings.h"
-#include "core/io/json.h"
 #include "launch/config/run_config.h"
+#include "launch/runs/run_folder.h"
 #include "launch/version/version.h"
 #include "parallel/model/parameter_count.h"
 
@@ -20,30 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The last values of a run's metrics.jsonl up to a step.
-struct Losses {
-  std::optional<double> train, validation;
-  int64_t train_step = 0, validation_step = 0;
-  nlohmann::ordered_json tasks;
-};
+/// The last point of a metric up to a step; null without one.
+const runs::Point* last_until(const runs::RunFolder& run, const std::string& key, int64_t step) {
+  const runs::Series& series = run.series(key);
+  const auto after = std::ranges::upper_bound(series, step, {}, &runs::Point::step);
+  return after == series.begin() ? nullptr : &*std::prev(after);
+}
 
-Losses losses_until(const fs::path& metrics, int64_t step) {
-  Losses found;
-  std::ifstream in(metrics);
-  for (std::string line; std::getline(in, line);) {
-    const nlohmann::json row = io::try_parse_json(line).value_or(nlohmann::json());
-    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer() || row["step"] > step) continue;
-    if (row.contains("loss") && row["loss"].is_number()) {
-      found.train = row["loss"].get<double>();
-      found.train_step = row["step"];
-    }
-    if (row.contains("val_loss") && row["val_loss"].is_number()) {
-      found.validation = row["val_loss"].get<double>();
-      found.validation_step = row["step"];
-    }
-    if (row.contains("tasks") && row["tasks"].is_object()) found.tasks = row["tasks"];
+/// Rows of a table: the last losses and accuracies of the run up to a step.
+std::string result_rows(const runs::RunFolder& run, int64_t step) {
+  std::string rows;
+  for (const auto& [key, what] : {std::pair("loss", "training loss"), std::pair("val_loss", "validation loss")})
+    if (const runs::Point* const at = last_until(run, key, step))
+      rows += absl::StrFormat("| %s | %.4f at step %d |\n", what, at->value, at->step);
+  constexpr std::string_view kTasks = "tasks/", kAccuracy = "/acc";
+  for (const auto& [key, series] : run.metrics) {
+    if (!key.starts_with(kTasks) || !key.ends_with(kAccuracy)) continue;
+    const std::string task = key.substr(kTasks.size(), key.size() - kTasks.size() - kAccuracy.size());
+    const runs::Point* const acc = last_until(run, key, step);
+    const runs::Point* const records = last_until(run, str_cat(kTasks, task, "/records"), step);
+    if (acc != nullptr)
+      rows += absl::StrFormat("| %s | acc %.4f on %.0f records |\n", escaped(task), acc->value,
+                              records != nullptr ? records->value : 0.0);
   }
-  return found;
+  return rows;
 }
 
 /// Returns the configuration without the sections that hold paths and logging.
@@ -70,15 +69,8 @@ std::string training_table(const hf::OpenedExport& opened, const config::RunConf
   std::string table = str_cat("| | |\n|---|---|\n| dataset | ", data, " |\n| steps | ", opened.step, " of ",
                               run.train.steps, " |\n| tokens | ", opened.tokens, ", in sequences of ",
                               run.train.sequence_length, " |\n| dtype of training | ", name_of(run.run.dtype), " |\n");
-  // DIR/checkpoints/step-N
-  const Losses losses = losses_until(opened.checkpoint.parent_path().parent_path() / "metrics.jsonl", opened.step);
-  if (losses.train) table += absl::StrFormat("| training loss | %.4f at step %d |\n", *losses.train, losses.train_step);
-  if (losses.validation)
-    table += absl::StrFormat("| validation loss | %.4f at step %d |\n", *losses.validation, losses.validation_step);
-  for (const auto& [task, values] : losses.tasks.items())
-    if (values.contains("acc") && values["acc"].is_number())
-      table += absl::StrFormat("| %s | acc %.4f on %d records |\n", escaped(task), values["acc"].get<double>(),
-                               values.value("records", int64_t{0}));
+  const fs::path directory = opened.checkpoint.parent_path().parent_path();  // of DIR/checkpoints/step-N
+  if (runs::is_run(directory)) table += result_rows(runs::read_run(directory), opened.step);
   return table;
 }
 

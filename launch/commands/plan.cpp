@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <sstream>
 
 #include "absl/strings/str_format.h"
+#include "core/base/table.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/planned_config.h"
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
 #include "launch/plan/report.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/layout.h"
 #include "launch/training/memory.h"
 
 namespace ashlar::launch {
@@ -48,13 +50,9 @@ struct PlanArguments {
 };
 
 PlanArguments parse_plan(Words words) {
-  // -np has one dash, as mpirun's option.
-  std::vector<std::string> all(words.begin(), words.end());
-  for (std::string& word : all)
-    if (word == "-np") word = "--np";
-  Arguments arguments("plan", all);
+  Arguments arguments("plan", words);
   PlanArguments a;  // assigned one by one, since g++ 12 destroys members twice when an initializer list throws
-  a.ranks = arguments.integer("--np", 0, 1, 1 << 20);
+  a.ranks = arguments.integer("-np", 0, 1, 1 << 20);
   a.device = arguments.option("--device");
   a.price = arguments.number("--price", 0, 0, 1e6);
   a.meshes = arguments.flag("--meshes");
@@ -70,25 +68,13 @@ PlanArguments parse_plan(Words words) {
   return a;
 }
 
-/// "section.key=a,b" as "section.key=a" and "section.key=b".
-std::vector<std::string> values_of_sweep(const std::string& sweep) {
-  const size_t equals = sweep.find('=');
-  std::vector<std::string> all;
-  std::istringstream values(equals == std::string::npos ? "" : sweep.substr(equals + 1));
-  for (std::string value; std::getline(values, value, ',');) all.push_back(sweep.substr(0, equals + 1) + value);
-  if (all.size() < 2)
-    throw input_error("plan", "--sweep ", printable(sweep),
-                      ": expected section.key=VALUE,VALUE,... with at least two values");
-  return all;
-}
-
 /// All combinations of the values of several sweeps.
 std::vector<std::vector<std::string>> combinations(const std::vector<std::string>& sweeps) {
   std::vector<std::vector<std::string>> all = {{}};
   for (const std::string& sweep : sweeps) {
     std::vector<std::vector<std::string>> longer;
     for (const std::vector<std::string>& before : all) {
-      for (const std::string& value : values_of_sweep(sweep)) {
+      for (const std::string& value : alternatives_of("plan", "--sweep", sweep)) {
         longer.push_back(before);
         longer.back().push_back(value);
       }
@@ -171,8 +157,8 @@ void print_meshes(const Plans& p) {
     json.push_back(to_json(*mesh.planned, p.target, p.args.price));
     json.back()["overrides"] = mesh.choice.overrides;
     json.back()["reason"] = reason;
-    std::vector<std::string> row = {
-        str_cat(plan::mesh_text(mesh.planned->run.mesh), ", micro-batches of ", mesh.planned->run.train.micro_batch)};
+    std::vector<std::string> row = {str_cat(training::mesh_text(training::shape_of(mesh.planned->run.mesh)),
+                                            ", micro-batches of ", mesh.planned->run.train.micro_batch)};
     for (std::string& cell : cells(*mesh.planned, p.target)) row.push_back(std::move(cell));
     row.push_back(reason);
     rows.push_back(std::move(row));
@@ -181,7 +167,7 @@ void print_meshes(const Plans& p) {
     p.out << json.dump(2) << "\n";
     return;
   }
-  print(p.out, plan::aligned(rows));
+  print(p.out, aligned_lines(rows));
   print(p.out, impossible);
 }
 
@@ -198,7 +184,7 @@ void print_sweep(const Plans& p) {
   if (p.args.json) {
     p.out << json.dump(2) << "\n";
   } else {
-    print(p.out, plan::aligned(rows));
+    print(p.out, aligned_lines(rows));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "data/read/batch_stream.h"
 #include "kernels/make_backend.h"
+#include "launch/commands/timed_steps.h"
 #include "launch/commands/train_run.h"
 #include "launch/training/run_identity.h"
 
@@ -45,26 +46,17 @@ int64_t PlannedConfig::ranks_of_mesh() const {
 
 config::RunConfig PlannedConfig::resolved(const plan::Choice& choice) const {
   config::RunConfig c = resolve(choice, config::Purpose::kStep).config;
-  if (c.train.sequence_length <= 0 || c.train.micro_batch + c.train.global_batch <= 0)
-    throw input_error("plan", "train.sequence_length and train.micro_batch are needed; set both in ", path_,
-                      " or as overrides");
-  c.train.micro_batch = std::max<int64_t>(c.train.micro_batch, 1);
+  complete_step("plan", path_, c);
   c.train.global_batch = std::max(c.train.global_batch, c.train.micro_batch * c.mesh.data);
   return c;
 }
 
 int64_t PlannedConfig::data_bytes(const config::RunConfig& c) {
-  std::vector<data::WeightedDataset> datasets;
+  int64_t bytes = 0;
   try {
     for (const config::DataSource& source : c.data.sources)
-      datasets.push_back({std::make_unique<data::TokenDataset>(source.path), source.weight});
-    if (datasets.empty()) return 0;
-    const data::StreamOptions options{.sequence_length = c.train.sequence_length,
-                                      .micro_batch = c.train.micro_batch,
-                                      .dp_size = c.mesh.data,
-                                      .documents = {},
-                                      .vocab_size = c.model.vocab_size};
-    return data::TrainStream(std::move(datasets), options, 0, 0).max_resident_bytes();
+      bytes += data::most_resident_bytes(data::TokenDataset(source.path), c.train.sequence_length);
+    return bytes;
   } catch (const Error& error) {
     if (error.code() != ExitCode::kInput) throw;
     return 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "core/base/error.h"
+#include "core/base/table.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
@@ -106,17 +107,6 @@ TableRow row_of(const RunSummary& s, const std::string& name) {
   return row;
 }
 
-void print_run_table(const std::vector<TableRow>& rows, std::ostream& out) {
-  std::vector<size_t> widths(rows[0].size(), 0);
-  for (const TableRow& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const TableRow& row : rows) {
-    std::string line;
-    for (size_t i = 0; i + 1 < row.size(); ++i) line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    out << line << row.back() << "\n";
-  }
-}
-
 void sort_runs(std::vector<RunSummary>& all, RunOrder order) {
   // The best run comes first, and the latest. Runs without a loss come last.
   const auto key = [&](const RunSummary& s) {
@@ -152,7 +142,7 @@ int run_runs_command(Words words, Session& session) {
     const std::string name = s.run.path == dir ? s.run.name : s.run.path.lexically_relative(dir).string();
     rows.push_back(row_of(s, name));
   }
-  print_run_table(rows, session.out);
+  for (const std::string& line : aligned_lines(rows)) session.out << line << "\n";
   for (const RunSummary& s : all)
     for (const std::string& problem : s.run.problems)
       session.log.warn(str_cat("[runs] ", printable(s.run.path.string()), ": ", problem));

@@ -53,11 +53,15 @@ config::RunConfig config_of_steps(std::string_view command, const std::string& f
   // Without vocab.size the vocabulary is that of the bytes tokenizer, since no dataset is opened.
   if (!raw.given("vocab.size")) facts.dataset_vocab_size = 257;
   config::RunConfig config = config::resolve(raw, facts).config;
+  complete_step(command, file, config);
+  return config;
+}
+
+void complete_step(std::string_view command, const std::string& file, config::RunConfig& config) {
   if (config.train.sequence_length <= 0 || config.train.micro_batch + config.train.global_batch <= 0)
     throw input_error(command, "train.sequence_length and train.micro_batch are needed; set both in ", file,
                       " or as overrides");
   config.train.micro_batch = std::max<int64_t>(config.train.micro_batch, 1);
-  return config;
 }
 
 namespace {

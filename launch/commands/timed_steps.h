@@ -19,6 +19,10 @@ namespace ashlar::launch {
 config::RunConfig config_of_steps(std::string_view command, const std::string& file,
                                   const std::vector<std::string>& overrides, const Session& session, int64_t ranks = 0);
 
+/// Sets a missing train.micro_batch to 1. Throws an input error with the prefix `command` if the sequence length or the
+/// batch size is missing; `file` is where the user should give it.
+void complete_step(std::string_view command, const std::string& file, config::RunConfig& config);
+
 /// Timed training steps of a configuration on random tokens. All ranks create one and make the same calls.
 class TimedSteps {
  public:

@@ -223,14 +223,9 @@ std::unique_ptr<training::TaskEvaluation> tasks_of_run(const ResolvedRun& run, S
 void log_plan(const ResolvedRun& resolved, Session& session) {
   const config::RunConfig& c = resolved.resolved.config;
   try {
-    std::vector<data::WeightedDataset> datasets;
-    for (const data::WeightedDataset& d : resolved.datasets) datasets.push_back({d.dataset->reopened(), d.weight});
-    const data::StreamOptions options{.sequence_length = c.train.sequence_length,
-                                      .micro_batch = c.train.micro_batch,
-                                      .dp_size = c.mesh.data,
-                                      .documents = {},
-                                      .vocab_size = c.model.vocab_size};
-    const int64_t data_bytes = data::TrainStream(std::move(datasets), options, 0, 0).max_resident_bytes();
+    int64_t data_bytes = 0;
+    for (const data::WeightedDataset& d : resolved.datasets)
+      data_bytes += data::most_resident_bytes(*d.dataset, c.train.sequence_length);
     const plan::Target target = plan::target_of_run(c, session.bootstrap.local_size());
     const plan::Planned planned = plan::plan_of(
         {.run = c, .device = target.kind, .data_bytes = data_bytes, .program_bytes = training::resident_bytes()},

@@ -140,25 +140,23 @@ class TensorComparison {
       }
       all_[i].gradient = share(std::sqrt(squares), facts_[i].size);
       all_[i].gradient_ulps = share(largest, bounds_.epsilon * largest_of(expected));
+      for_each_part(facts_[i].name, [&](const auto& ref) {
+        parts_[facts_[i].name].push_back(part_of(expected, *ref.tensor, 0, ref.tensor->size()));
+      });
     });
     comm::sum_all(ranks(), held);
     for (size_t i = 0; i < held.size(); ++i) all_[i].not_held = facts_[i].elements - static_cast<int64_t>(held[i]);
   }
 
+  /// Call it after gradients().
   void weights() {
-    std::map<std::string, std::vector<std::vector<double>>> gradients;  // this rank's parts
-    for_each_piece(&TensorNumbers::gradient, [&](size_t i, std::span<const double> gradient) {
-      for_each_part(facts_[i].name, [&](const auto& ref) {
-        gradients[facts_[i].name].push_back(part_of(gradient, *ref.tensor, 0, ref.tensor->size()));
-      });
-    });
     for_each_piece(&TensorNumbers::weights, [&](size_t i, std::span<const double> expected) {
       double worst = 0, largest = 0;
       size_t part = 0;
       for_each_part(facts_[i].name, [&](const auto& ref) {
         const std::vector<double> got = read(nn::ParameterStore::of(step_.engine().store().values(), ref));
         const std::vector<double> want = part_of(expected, *ref.tensor, 0, ref.tensor->size());
-        const std::vector<double>& gradient = gradients[facts_[i].name][part++];
+        const std::vector<double>& gradient = parts_[facts_[i].name][part++];
         for (size_t k = 0; k < got.size(); ++k) {
           const double off = distance(got[k], want[k]);
           worst = std::max(worst, off / allowed(gradient[k], facts_[i], want[k]));
@@ -232,6 +230,8 @@ class TensorComparison {
   const Bounds bounds_;
   const std::vector<TensorFacts> facts_;
   std::vector<TensorDifference> all_;
+  /// The gradients of the reference of what this rank holds: by tensor, then by part.
+  std::map<std::string, std::vector<std::vector<double>>> parts_;
 };
 
 /// Numbers of the step itself. Counts must be equal.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "parallel/mesh/mesh.h"
 
 namespace ashlar::layout_check {
 
@@ -64,21 +65,14 @@ Layout parse_layout(const std::string& text) {
 
 std::vector<Layout> layouts_of(int64_t ranks, bool experts) {
   std::vector<Layout> all;
-  const auto word = [](int64_t n) { return std::to_string(n); };
-  for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
-    for (int64_t pipeline = 1; tensor * pipeline <= ranks; ++pipeline) {
-      if (ranks % (tensor * pipeline) != 0) continue;
-      const int64_t data = ranks / (tensor * pipeline);
-      for (int64_t expert = 1; expert <= (experts ? data : 1); ++expert) {
-        if (data % expert != 0) continue;
-        Layout layout{{{"tensor", word(tensor)}, {"pipeline", word(pipeline)}, {"data", word(data)}}};
-        if (expert > 1) layout.keys.emplace_back("expert", word(expert));
-        all.push_back(layout);
-        if (tensor == 1) continue;
-        layout.keys.emplace_back("sequence_parallel", "true");
-        all.push_back(layout);
-      }
-    }
+  for (const mesh::MeshShape& shape : mesh::shapes_of(ranks, experts)) {
+    const auto word = [&](AxisSet axes) { return std::to_string(shape.size(axes)); };
+    Layout layout{{{"tensor", word(Axis::kTensor)}, {"pipeline", word(Axis::kPipeline)}, {"data", word(kSampleAxes)}}};
+    if (shape[Axis::kExpert] > 1) layout.keys.emplace_back("expert", word(Axis::kExpert));
+    all.push_back(layout);
+    if (shape[Axis::kTensor] == 1) continue;
+    layout.keys.emplace_back("sequence_parallel", "true");
+    all.push_back(layout);
   }
   return all;
 }

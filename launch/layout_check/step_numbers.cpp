@@ -55,25 +55,18 @@ std::vector<double> host_values(const Ctx& ctx, const Tensor& tensor) {
   return {narrow.begin(), narrow.end()};
 }
 
-StepBatches::StepBatches(const config::RunConfig& config, const Ctx& ctx, int64_t first, int64_t count)
-    : slots_(static_cast<size_t>(count)) {
-  for (int64_t m = 0; m < count; ++m)
-    slots_[static_cast<size_t>(m)].upload(ctx, random_micro_batch(config, first + m), config.model.masked_ids);
-}
-
-std::vector<pipeline::MicroBatch> StepBatches::micro_batches() const { return training::micro_batches(slots_); }
-
 CheckedStep::CheckedStep(const config::RunConfig& config, training::RunDevice& device, comm::Communicator& ranks,
                          int64_t num_micro_batches)
     : lr_(config.optimizer.lr),
       mesh_(ranks, training::shape_of(config.mesh)),
       engine_(device.backend(), device.stream(), mesh_, training::engine_options(config)),
-      batches_(config, engine_.ctx(), mesh_.index(kSampleAxes) * (num_micro_batches / config.mesh.data),
-               num_micro_batches / config.mesh.data) {
+      batches_(num_micro_batches / config.mesh.data) {
   engine_.initialize();
+  for (int64_t m = 0, number = mesh_.index(kSampleAxes) * std::ssize(batches_); m < std::ssize(batches_); ++m)
+    batches_[m].upload(engine_.ctx(), random_micro_batch(config, number + m), config.model.masked_ids);
 }
 
-void CheckedStep::gradients() { result_ = engine_.forward_backward(batches_.micro_batches(), 0); }
+void CheckedStep::gradients() { result_ = engine_.forward_backward(training::micro_batches(batches_), 0); }
 
 void CheckedStep::update() {
   engine_.update(0, lr_);

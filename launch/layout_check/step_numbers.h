@@ -25,22 +25,12 @@ struct Reference {
   std::map<std::string, TensorNumbers> tensors;
 };
 
-/// Random micro-batches of a step. Sample s has T * (1 + s % 4) / 4 targets that count, so that replicas and
-/// micro-batches have different numbers of them.
-class StepBatches {
- public:
-  /// Micro-batches [first, first + count) of the step.
-  StepBatches(const config::RunConfig& config, const Ctx& ctx, int64_t first, int64_t count);
-  std::vector<pipeline::MicroBatch> micro_batches() const;
-
- private:
-  std::vector<training::DeviceBatch> slots_;
-};
-
 /// Changes an engine's gradients between backward and the update: a test's planted error.
 using Tamper = std::function<void(training::Engine&)>;
 
-/// One training step (step 0) of a configuration on the ranks of a mesh. (all ranks of the mesh)
+/// One training step (step 0) of a configuration on the ranks of a mesh, on random tokens. Sample s has
+/// T * (1 + s % 4) / 4 targets that count, so that replicas and micro-batches have different numbers of them.
+/// (all ranks of the mesh)
 class CheckedStep {
  public:
   CheckedStep(const config::RunConfig& config, training::RunDevice& device, comm::Communicator& ranks,
@@ -58,7 +48,7 @@ class CheckedStep {
   const double lr_;
   mesh::Mesh mesh_;
   training::Engine engine_;
-  StepBatches batches_;
+  std::vector<training::DeviceBatch> batches_;  ///< of this replica
   training::StepResult result_;
 };
 

@@ -33,20 +33,22 @@ void for_each_key(D& d, const Visit& visit) {
   visit("", "threads", d.threads);
   visit("", "launch_gap", d.launch_gap);
   visit("", "ranks_per_node", d.ranks_per_node);
-  visit("bf16", "peak", d.bf16.peak);
-  visit("bf16", "sustained", d.bf16.sustained);
-  visit("bf16", "half_terms", d.bf16.half_terms);
-  visit("bf16", "streaming", d.bf16.streaming);
-  visit("fp32", "peak", d.fp32.peak);
-  visit("fp32", "sustained", d.fp32.sustained);
-  visit("fp32", "half_terms", d.fp32.half_terms);
-  visit("fp32", "streaming", d.fp32.streaming);
+  const auto rates = [&](const char* section, auto& of) {
+    visit(section, "peak", of.peak);
+    visit(section, "sustained", of.sustained);
+    visit(section, "half_terms", of.half_terms);
+    visit(section, "streaming", of.streaming);
+  };
+  rates("bf16", d.bf16);
+  rates("fp32", d.fp32);
   visit("memory", "bandwidth", d.bandwidth);
   visit("memory", "optimizer", d.optimizer);
-  visit("intra", "bandwidth", d.intra.bandwidth);
-  visit("intra", "latency", d.intra.latency);
-  visit("inter", "bandwidth", d.inter.bandwidth);
-  visit("inter", "latency", d.inter.latency);
+  const auto link = [&](const char* section, auto& of) {
+    visit(section, "bandwidth", of.bandwidth);
+    visit(section, "latency", of.latency);
+  };
+  link("intra", d.intra);
+  link("inter", d.inter);
 }
 
 /// A device file may lack links: those of a machine measured with one rank, or of a machine alone.

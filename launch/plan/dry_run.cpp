@@ -144,7 +144,7 @@ void DryRank::steps() {
 }
 
 void DryRank::evaluate() {
-  std::vector<training::DeviceBatch> slots(static_cast<size_t>(4 * run_.mesh.pipeline - 3));
+  std::vector<training::DeviceBatch> slots(static_cast<size_t>(training::batches_per_round(mesh_)));
   for (training::DeviceBatch& slot : slots) slot.upload(engine_->ctx(), batch_);
   LossStats stats;
   engine_->evaluate(training::micro_batches(slots), stats);

@@ -17,7 +17,7 @@ struct MemoryPart {
 struct MemoryPlanArgs {
   const config::RunConfig& run;
   DeviceKind device = DeviceKind::kCpu;
-  int64_t data_bytes = 0;     ///< tokens of the datasets that a rank holds (data::TrainStream::max_resident_bytes)
+  int64_t data_bytes = 0;     ///< tokens of the datasets that a rank holds (data::most_resident_bytes)
   int64_t program_bytes = 0;  ///< of the process without tensors
 };
 

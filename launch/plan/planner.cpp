@@ -6,9 +6,11 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "core/base/error_text.h"
 #include "core/base/strings.h"
 #include "core/device/host_limits.h"
 #include "launch/training/memory.h"
+#include "parallel/mesh/mesh.h"
 #include "parallel/model/parameter_count.h"
 
 namespace ashlar::plan {
@@ -115,37 +117,23 @@ int64_t least_bytes(const config::RunConfig& c, int64_t parts, int64_t ranks) {
   return n / parts * (size_of(c.run.dtype) + accumulate) + n / ranks * 2 * accumulate;
 }
 
-/// All meshes of the ranks, those with few tensor ranks first, since these cost most communication. Leaves out meshes
+/// All meshes of the ranks: those with few tensor ranks, which cost most communication, come first. Leaves out meshes
 /// whose least_bytes exceed `capacity` (0: no limit).
 std::vector<Choice> meshes_of(const config::RunConfig& c, int64_t ranks, int64_t capacity) {
+  const bool experts = c.model.moe.experts > 0;
   std::vector<Choice> choices;
-  for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
-    if (ranks % tensor != 0) continue;
-    for (int64_t pipeline = 1; pipeline <= ranks / tensor; ++pipeline) {
-      if (ranks / tensor % pipeline != 0) continue;
-      const int64_t data = ranks / tensor / pipeline;
-      for (int64_t expert = 1; expert <= (c.model.moe.experts > 0 ? data : 1); ++expert) {
-        if (data % expert != 0) continue;
-        if (capacity > 0 && least_bytes(c, tensor * pipeline * expert, ranks) > capacity) continue;
-        Choice choice{.overrides = {set("mesh.pipeline", pipeline), set("mesh.data", data), set("mesh.tensor", tensor)},
-                      .ranks = ranks};
-        if (c.model.moe.experts > 0) choice.overrides.push_back(set("mesh.expert", expert));
-        const int64_t micro_batch = micro_batch_for(c, data);
-        if (micro_batch != c.train.micro_batch) choice.overrides.push_back(set("train.micro_batch", micro_batch));
-        choices.push_back(std::move(choice));
-      }
-    }
+  for (const mesh::MeshShape& shape : mesh::shapes_of(ranks, experts)) {
+    const int64_t tensor = shape[Axis::kTensor], pipeline = shape[Axis::kPipeline], expert = shape[Axis::kExpert];
+    const int64_t data = shape.size(kSampleAxes);
+    if (capacity > 0 && least_bytes(c, tensor * pipeline * expert, ranks) > capacity) continue;
+    Choice choice{.overrides = {set("mesh.pipeline", pipeline), set("mesh.data", data), set("mesh.tensor", tensor)},
+                  .ranks = ranks};
+    if (experts) choice.overrides.push_back(set("mesh.expert", expert));
+    const int64_t micro_batch = micro_batch_for(c, data);
+    if (micro_batch != c.train.micro_batch) choice.overrides.push_back(set("train.micro_batch", micro_batch));
+    choices.push_back(std::move(choice));
   }
   return choices;
-}
-
-/// The first line of an error, without its "[where] ".
-std::string first_line(const Error& error) {
-  std::string text = error.what();
-  text = text.substr(0, text.find('\n'));
-  if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos)
-    text = text.substr(end + 2);
-  return text;
 }
 
 std::optional<Planned> planned_if_legal(const Choice& choice, const PlanChoice& plan, std::string* problem = nullptr) {
@@ -153,7 +141,7 @@ std::optional<Planned> planned_if_legal(const Choice& choice, const PlanChoice& 
     return plan(choice);
   } catch (const Error& error) {
     if (error.code() != ExitCode::kInput) throw;
-    if (problem != nullptr) *problem = first_line(error);
+    if (problem != nullptr) *problem = first_line_of(text_of(error));
     return std::nullopt;
   }
 }

@@ -5,32 +5,14 @@
 
 #include "absl/strings/str_format.h"
 #include "core/base/strings.h"
+#include "core/base/table.h"
+#include "launch/training/engine_options.h"
+#include "launch/training/layout.h"
 #include "launch/training/memory.h"
 
 namespace ashlar::plan {
 
 using training::human_bytes;
-
-std::string mesh_text(const config::MeshSection& mesh) {
-  return str_cat("pipeline ", mesh.pipeline, " x data ", mesh.data,
-                 mesh.expert > 1 ? str_cat(" (experts over ", mesh.expert, ")") : "", " x tensor ", mesh.tensor);
-}
-
-std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 namespace {
 
@@ -55,7 +37,7 @@ std::vector<std::string> memory_report(const Planned& planned, const Target& tar
                                             ":")};
   std::vector<std::vector<std::string>> rows;
   for (const MemoryPart& part : m.parts) rows.push_back({"", part.name, human_bytes(part.bytes), part.note});
-  for (const std::string& line : aligned(rows)) lines.push_back(line);
+  for (const std::string& line : aligned_lines(rows)) lines.push_back(line);
   std::string verdict;
   if (target.capacity > 0)
     verdict =
@@ -81,7 +63,7 @@ std::vector<std::string> time_report(const Planned& planned, const Target& targe
                     line.flops > 0 ? absl::StrFormat("%.3g flop", line.flops) : "",
                     line.bytes > 0 ? human_bytes(static_cast<int64_t>(line.bytes)) : ""});
   }
-  for (const std::string& line : aligned(rows)) lines.push_back(line);
+  for (const std::string& line : aligned_lines(rows)) lines.push_back(line);
   lines.push_back(absl::StrFormat("%.0f tokens/s, %.3g flop a step, %.1f%% of the peak of %s", t.tokens_per_second(),
                                   t.model_flops, 100 * t.share_of_peak(), target.name()));
   if (planned.run.mesh.pipeline > 1)
@@ -119,10 +101,10 @@ std::string time_line(const Planned& planned, const Target& target) {
 
 std::vector<std::string> report(const Planned& planned, const Target& target, double price) {
   const config::RunConfig& c = planned.run;
-  std::vector<std::string> lines = {
-      absl::StrFormat("%d %s = %s, %d sequences of %d tokens a step in micro-batches of %d, %s, on %s", planned.ranks(),
-                      planned.ranks() == 1 ? "rank" : "ranks", mesh_text(c.mesh), c.train.global_batch,
-                      c.train.sequence_length, c.train.micro_batch, std::string(name_of(c.run.dtype)), target.name())};
+  std::vector<std::string> lines = {absl::StrFormat(
+      "%d %s = %s, %d sequences of %d tokens a step in micro-batches of %d, %s, on %s", planned.ranks(),
+      planned.ranks() == 1 ? "rank" : "ranks", training::mesh_text(training::shape_of(c.mesh)), c.train.global_batch,
+      c.train.sequence_length, c.train.micro_batch, std::string(name_of(c.run.dtype)), target.name())};
   for (const std::string& line : memory_report(planned, target)) lines.push_back(line);
   for (const std::string& line : time_report(planned, target, price)) lines.push_back(line);
   return lines;

@@ -19,9 +19,4 @@ std::vector<std::string> report(const Planned& planned, const Target& target, do
 /// The plan as the object that README.md describes.
 nlohmann::ordered_json to_json(const Planned& planned, const Target& target, double price);
 
-std::string mesh_text(const config::MeshSection& mesh);  ///< "pipeline 2 x data 4 x tensor 2"
-
-/// Aligns the columns of a table with two spaces between them.
-std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows);
-
 }  // namespace ashlar::plan

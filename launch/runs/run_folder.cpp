@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error_text.h"
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/training/directory_lock.h"
@@ -102,8 +103,7 @@ void read_config_file(RunFolder& run, const fs::path& file) {
   try {
     run.config = config::stored_config(io::read_text_file(file), file.string());
   } catch (const Error& error) {
-    const std::string text = error.what();
-    run.problems.push_back(str_cat("config.toml: ", text.substr(0, text.find('\n'))));
+    run.problems.push_back(str_cat("config.toml: ", first_line_of(error.what())));
   }
 }
 

@@ -91,15 +91,20 @@ pipeline::Partition partition_of(const model::ModelConfig& model, const Partitio
                               .allow_empty = true});
 }
 
+std::string mesh_text(const mesh::MeshShape& mesh) {
+  const int64_t expert = mesh[Axis::kExpert];
+  return str_cat("pipeline ", mesh[Axis::kPipeline], " x data ", mesh.size(kSampleAxes),
+                 expert > 1 ? str_cat(" (experts over ", expert, ")") : "", " x tensor ", mesh[Axis::kTensor]);
+}
+
 std::vector<std::string> layout_picture(const Layout& l) {
   const int64_t pipeline = l.mesh[Axis::kPipeline], data = l.mesh.size(kSampleAxes), tensor = l.mesh[Axis::kTensor];
   const int64_t expert = l.mesh[Axis::kExpert];
   if (l.mesh.ranks() == 1) return {};
   const std::set<std::string> hosts(l.hosts.begin(), l.hosts.end());
   std::string title =
-      str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(), hosts.size() == 1 ? " host" : " hosts",
-              " = pipeline ", pipeline, " x data ", data, expert > 1 ? str_cat(" (experts over ", expert, ")") : "",
-              " x tensor ", tensor, l.sequence_parallel && tensor > 1 ? " with sequence parallel" : "");
+      str_cat("layout: ", l.mesh.ranks(), " ranks on ", hosts.size(), hosts.size() == 1 ? " host" : " hosts", " = ",
+              mesh_text(l.mesh), l.sequence_parallel && tensor > 1 ? " with sequence parallel" : "");
   if (pipeline > 1) {
     title +=
         absl::StrFormat("; %s, %d micro-batches: %.1f%% of the time is bubble",

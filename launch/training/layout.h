@@ -31,6 +31,9 @@ struct Layout {
   std::vector<std::string> hosts;  ///< host name of each rank
 };
 
+/// "pipeline 2 x data 4 (experts over 2) x tensor 2"
+std::string mesh_text(const mesh::MeshShape& mesh);
+
 /// Describes the layers and slices of each rank, one line per stage and replica, and the bubble of the schedule:
 ///   layout: 4 ranks on 1 host = pipeline 2 x data 1 x tensor 2; 1f1b, 8 micro-batches: 11.1% of the time is bubble
 ///                                    tensor 0: heads 0-1   tensor 1: heads 2-3

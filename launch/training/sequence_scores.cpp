@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "launch/training/evaluation.h"
 #include "parallel/comm/host.h"
 
 namespace ashlar::training {
@@ -137,7 +138,7 @@ std::optional<std::vector<SequenceScore>> score_sequences(Engine& engine, std::s
                                                           const std::function<int64_t(int64_t done)>& stop) {
   mesh::Mesh& mesh = engine.mesh();
   limits.replicas = mesh.size(kSampleAxes);
-  limits.slots = 4 * mesh.size(Axis::kPipeline) - 3;  // as in evaluate()
+  limits.slots = batches_per_round(mesh);
   limits.rows_multiple = mesh.size(Axis::kTensor);
   const std::vector<ScoreInput> inputs = score_inputs(requests);
   Scoring scoring(engine, requests, inputs);

@@ -36,6 +36,26 @@ int64_t MeshShape::size(AxisSet axes) const {
 
 int64_t MeshShape::ranks() const { return size(kAllAxes); }
 
+std::vector<MeshShape> shapes_of(int64_t ranks, bool experts) {
+  const auto divides = [](int64_t part, int64_t whole) { return whole % part == 0; };
+  std::vector<MeshShape> shapes;
+  for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
+    if (!divides(tensor, ranks)) continue;
+    for (int64_t pipeline = 1; pipeline <= ranks / tensor; ++pipeline) {
+      if (!divides(pipeline, ranks / tensor)) continue;
+      const int64_t data = ranks / tensor / pipeline;
+      for (int64_t expert = 1; expert <= (experts ? data : 1); ++expert) {
+        if (!divides(expert, data)) continue;
+        shapes.push_back({{Axis::kPipeline, pipeline},
+                          {Axis::kReplica, data / expert},
+                          {Axis::kExpert, expert},
+                          {Axis::kTensor, tensor}});
+      }
+    }
+  }
+  return shapes;
+}
+
 Coordinates coordinates_of(const MeshShape& shape, int64_t rank) {
   ASHLAR_CHECK(rank >= 0 && rank < shape.ranks(), "rank ", rank, " is not in the mesh of ", shape.ranks());
   Coordinates at;

@@ -22,6 +22,10 @@ class MeshShape : public PerAxis {
   int64_t ranks() const;             ///< number of ranks of the mesh
 };
 
+/// Returns all shapes of a mesh of so many ranks, those with few tensor ranks first, then those with few stages. Ranks
+/// divide experts only if `experts`.
+std::vector<MeshShape> shapes_of(int64_t ranks, bool experts);
+
 /// A rank's coordinate along each axis; 0 by default.
 class Coordinates : public PerAxis {
  public:

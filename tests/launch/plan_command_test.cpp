@@ -135,7 +135,7 @@ TEST_F(PlanCommand, PlansARunByItsFolderAndCountsTheCost) {
 TEST_F(PlanCommand, RefusesWhatItCannotPlanOnOneLine) {
   EXPECT_THAT(input_error("tiny.toml --device h900"), AllOf(HasSubstr("h900"), HasSubstr("h100-sxm")));
   EXPECT_THAT(input_error("tiny.toml -np 6 mesh.tensor=4"), HasSubstr("expected a divisor of the number of ranks, 6"));
-  EXPECT_THAT(input_error("tiny.toml -np 0"), HasSubstr("--np"));
+  EXPECT_THAT(input_error("tiny.toml -np 0"), HasSubstr("option -np = 0"));
   EXPECT_THAT(input_error("tiny.toml --sweep train.micro_batch=2"), HasSubstr("at least two values"));
   EXPECT_THAT(input_error("tiny.toml --meshes --sweep run.seed=1,2"), HasSubstr("one of them"));
   EXPECT_THAT(input_error("tiny.toml data.path=missing"), HasSubstr("vocab.size"));

@@ -74,6 +74,19 @@ class LayoutCheck : public ::testing::Test {
   Log log_{[](std::string_view) {}};
 };
 
+TEST(ShapesOfAMesh, AreAllThatHaveSoManyRanks) {
+  for (const int64_t ranks : {1, 2, 8}) {
+    const auto names = [](const std::vector<mesh::MeshShape>& shapes) {
+      std::vector<std::string> all;
+      for (const mesh::MeshShape& shape : shapes) all.push_back(name_of(shape));
+      return all;
+    };
+    EXPECT_THAT(names(mesh::shapes_of(ranks, false)), ::testing::UnorderedElementsAreArray(names(meshes_of(ranks))));
+  }
+  // Of 6 ranks, for tensor 1, 2, 3 and 6: each number of data ranks as often as it has divisors.
+  EXPECT_EQ(mesh::shapes_of(6, true).size(), 9U + 3U + 3U + 1U);
+}
+
 // Models rotate over the meshes, on eight ranks a quarter of them; the long form takes each model with each mesh.
 TEST_F(LayoutCheck, LegalLayoutsAreEqual) {
   const std::vector<mesh::MeshShape> shapes = meshes_of(bootstrap().world().size());
