@@ -14,7 +14,7 @@ inline std::string_view text_of(std::string_view full) {
 }
 inline std::string_view text_of(const Error& error) { return text_of(std::string_view(error.what())); }
 
-/// Returns the first line: of an error that lists several problems, one to quote.
+/// Returns the first line of a text. Of an error that lists several problems, it is the first of them.
 inline std::string_view first_line_of(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace ashlar

@@ -86,7 +86,7 @@ std::filesystem::path resolve_best(const std::filesystem::path& path) {
   const std::filesystem::path run_dir = text.substr(0, text.size() - kBest.size());
   if (!std::filesystem::is_directory(run_dir, error))
     throw input_error("checkpoint", printable(text), ": expected a run directory before @best, got ",
-                      printable(run_dir.string()), ", which is none");
+                      printable(run_dir.string()), ", which is no directory");
   for (const RankedStep& r : read(run_dir))
     if (saved(run_dir, r.step)) return checkpoints_dir(run_dir) / directory_name(r.step);
   throw input_error("checkpoint", "expected in ", printable(run_dir.string()), " a checkpoint with a validation loss (",
