@@ -30,12 +30,13 @@ constexpr auto names_of(GroupScore) { return enum_names<GroupScore>("max", "top_
 /// The selection bias changes the choice only, never a weight.
 struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
-  bool renormalize = false;
-  GroupScore group_score = GroupScore::kMax;
+  bool renormalize = true;
+  GroupScore group_score = GroupScore::kTopTwo;
   int64_t groups = 1;      ///< divides E
   int64_t top_groups = 1;  ///< 1 to groups; the chosen groups have at least k experts
   double sum_floor = 0, sum_eps = 0;
   double scale = 1;
+  bool operator==(const RouterRule&) const = default;
 };
 
 /// Chooses k experts for each row and computes their weights (RouterRule). If `forced` is present, the choices are

@@ -82,11 +82,12 @@ constexpr Condition kMla = {"attn.kind = \"mla\"",
                             [](const RunConfig& c) { return c.model.attn.kind == model::AttentionKind::kMla; },
                             "attn.kind"};
 constexpr Condition kRenormalized = {
-    "moe.renormalize = true", [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.renormalize; },
+    "moe.renormalize = true",
+    [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.rule.renormalize; },
     "moe.experts|moe.renormalize"};
-constexpr Condition kGroups = {"moe.groups is above 1",
-                               [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.groups > 1; },
-                               "moe.experts|moe.groups"};
+constexpr Condition kGroups = {
+    "moe.groups is above 1", [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.rule.groups > 1; },
+    "moe.experts|moe.groups"};
 constexpr Condition kSelectionBias = {
     "moe.selection_bias = true",
     [](const RunConfig& c) { return c.model.moe.experts > 0 && c.model.moe.selection_bias; },
@@ -231,25 +232,25 @@ constexpr KeySpec kModelKeys[] = {
      .doc = "The output of the shared expert is multiplied by sigmoid(w x), w a learned row (Qwen 2)."},
     {.section = "moe", .key = "scale_input", .member = MEMBER(model.moe.scale_input), .fallback = "false",
      .when = kMoe, .doc = "The weight of an expert multiplies its input, not its output (Llama 4)."},
-    {.section = "moe", .key = "score", .member = MEMBER(model.moe.score), .fallback = "softmax", .when = kMoe,
+    {.section = "moe", .key = "score", .member = MEMBER(model.moe.rule.score), .fallback = "softmax", .when = kMoe,
      .doc = "Scores of the experts: the softmax of the router's logits over all experts, or the sigmoid of each logit "
             "(DeepSeek V3)."},
-    {.section = "moe", .key = "renormalize", .member = MEMBER(model.moe.renormalize), .fallback = "true",
+    {.section = "moe", .key = "renormalize", .member = MEMBER(model.moe.rule.renormalize), .fallback = "true",
      .when = kMoe,
      .doc = "The weights of the chosen experts are their scores divided by their sum; with score softmax this equals "
             "the softmax over the chosen logits (Mixtral). false: the scores themselves (OLMoE)."},
-    {.section = "moe", .key = "sum_floor", .member = MEMBER(model.moe.sum_floor), .fallback = "0", .low = 0, .high = 1,
+    {.section = "moe", .key = "sum_floor", .member = MEMBER(model.moe.rule.sum_floor), .fallback = "0", .low = 0, .high = 1,
      .when = kRenormalized, .doc = "Least value of the sum that divides the weights (ERNIE 4.5: 1e-12)."},
-    {.section = "moe", .key = "sum_eps", .member = MEMBER(model.moe.sum_eps), .fallback = "0", .low = 0, .high = 1,
+    {.section = "moe", .key = "sum_eps", .member = MEMBER(model.moe.rule.sum_eps), .fallback = "0", .low = 0, .high = 1,
      .when = kRenormalized, .doc = "Added to the sum that divides the weights (DeepSeek V3: 1e-20)."},
-    {.section = "moe", .key = "scale", .member = MEMBER(model.moe.scale), .fallback = "1", .low = 0, .high = 1e6,
+    {.section = "moe", .key = "scale", .member = MEMBER(model.moe.rule.scale), .fallback = "1", .low = 0, .high = 1e6,
      .low_open = true, .when = kMoe, .doc = "Factor on the weights of the chosen experts (DeepSeek V3: 2.5)."},
-    {.section = "moe", .key = "groups", .member = MEMBER(model.moe.groups), .fallback = "1", .low = 1, .high = 4096,
+    {.section = "moe", .key = "groups", .member = MEMBER(model.moe.rule.groups), .fallback = "1", .low = 1, .high = 4096,
      .when = kMoe, .unit = "groups",
      .doc = "Groups of consecutive experts; a token chooses among the experts of its best moe.top_groups groups."},
-    {.section = "moe", .key = "top_groups", .member = MEMBER(model.moe.top_groups), .fallback = "1", .low = 1,
+    {.section = "moe", .key = "top_groups", .member = MEMBER(model.moe.rule.top_groups), .fallback = "1", .low = 1,
      .high = 4096, .when = kGroups, .unit = "groups", .doc = "Groups from which the experts of a token are chosen."},
-    {.section = "moe", .key = "group_score", .member = MEMBER(model.moe.group_score), .fallback = "top_two",
+    {.section = "moe", .key = "group_score", .member = MEMBER(model.moe.rule.group_score), .fallback = "top_two",
      .when = kGroups,
      .doc = "Score of a group: max, its largest score (DeepSeek V2), or top_two, the sum of its two largest (V3)."},
     {.section = "moe", .key = "router_bias", .member = MEMBER(model.moe.router_bias), .fallback = "false",

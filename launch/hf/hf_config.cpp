@@ -234,11 +234,11 @@ ModelConfig with_canonical_experts(ModelConfig m) {
   moe.dense_layers = dense;
   if (dense.empty()) m.d_ff = moe.d_ff;
   if (moe.shared_d_ff == 0) moe.shared_gate = false;
-  if (!moe.renormalize) moe.sum_floor = moe.sum_eps = 0;
-  if (moe.groups == moe.top_groups) moe.groups = moe.top_groups = 1;
-  if (moe.groups == 1) {
-    moe.top_groups = defaults.top_groups;
-    moe.group_score = defaults.group_score;
+  if (!moe.rule.renormalize) moe.rule.sum_floor = moe.rule.sum_eps = 0;
+  if (moe.rule.groups == moe.rule.top_groups) moe.rule.groups = moe.rule.top_groups = 1;
+  if (moe.rule.groups == 1) {
+    moe.rule.top_groups = defaults.rule.top_groups;
+    moe.rule.group_score = defaults.rule.group_score;
   }
   return m;
 }

@@ -37,14 +37,14 @@ std::vector<std::string> obstacles(const model::ModelConfig& dense, const model:
   if (m.scale_input)
     add("moe.scale_input = true: expected false, since a network of a scaled input is not the scaled network; remove "
         "moe.scale_input");
-  if (!m.renormalize && !(m.score == RouterScore::kSoftmax && m.top_k == m.experts))
+  if (!m.rule.renormalize && !(m.rule.score == RouterScore::kSoftmax && m.top_k == m.experts))
     add("moe.renormalize = false: expected true", kNotOne, "remove moe.renormalize");
-  if (m.scale != 1) add("moe.scale = ", m.scale, ": expected 1", kNotOne, "remove moe.scale");
+  if (m.rule.scale != 1) add("moe.scale = ", m.rule.scale, ": expected 1", kNotOne, "remove moe.scale");
   // Both are guards against a sum of zero; a larger one would change the sum.
-  if (m.renormalize && m.sum_floor > 1e-6)
-    add("moe.sum_floor = ", m.sum_floor, ": expected at most 1e-6", kNotOne, "remove moe.sum_floor");
-  if (m.renormalize && m.sum_eps > 1e-15)
-    add("moe.sum_eps = ", m.sum_eps, ": expected at most 1e-15", kNotOne, "remove moe.sum_eps");
+  if (m.rule.renormalize && m.rule.sum_floor > 1e-6)
+    add("moe.sum_floor = ", m.rule.sum_floor, ": expected at most 1e-6", kNotOne, "remove moe.sum_floor");
+  if (m.rule.renormalize && m.rule.sum_eps > 1e-15)
+    add("moe.sum_eps = ", m.rule.sum_eps, ": expected at most 1e-15", kNotOne, "remove moe.sum_eps");
   return errors;
 }
 

@@ -60,8 +60,8 @@ void add_few_experts(const model::MoeConfig& moe, int64_t width, std::vector<std
   if (moe.shared_d_ff > 0) set("shared_d_ff", width / 2);
   if (moe.first_layer > 0) set("first_layer", 1);
   if (!moe.dense_layers.empty()) set("dense_layers", "[0]");
-  if (moe.groups > 1) set("groups", 2);
-  if (moe.groups > 1) set("top_groups", std::min<int64_t>(moe.top_groups, 2));
+  if (moe.rule.groups > 1) set("groups", 2);
+  if (moe.rule.groups > 1) set("top_groups", std::min<int64_t>(moe.rule.top_groups, 2));
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ void Experts::add_outputs(nn::ParameterStore& store) {
 ops::RouteOptions Experts::route_options(const Ctx& ctx, int64_t sequence_rows) const {
   const auto layers = static_cast<double>(config_.expert_layers());
   return {.top_k = moe_.top_k,
-          .rule = router_rule(moe_),
+          .rule = moe_.rule,
           .selection_bias = view_of(selection_bias_),
           .expert_scale = expert_scale_ == nullptr ? nullptr : &expert_scale_->weight,
           .balance = {.sequence_rows = sequence_rows,
@@ -164,7 +164,7 @@ Var Experts::shared(const Ctx& ctx, const Var& x, const Rows& rows) const {
   if (shared_gate_ == nullptr) return y;
   // A router with one expert gives the weight sigmoid(g x) of each row, and slot n to row n.
   const ops::Routing gate = ops::route(ctx, ops::router_logits(ctx, x, shared_gate_->weight, nullptr),
-                                       {.top_k = 1, .rule = {.score = RouterScore::kSigmoid}});
+                                       {.top_k = 1, .rule = {.score = RouterScore::kSigmoid, .renormalize = false}});
   return ops::combine(ctx, y, ops::sort_choices(ctx, gate.choices, 0, 1), &gate.weights);
 }
 

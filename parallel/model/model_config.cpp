@@ -63,17 +63,6 @@ int64_t ModelConfig::expert_layers_before(int64_t layer) const {
   return n;
 }
 
-RouterRule router_rule(const MoeConfig& m) {
-  return {.score = m.score,
-          .renormalize = m.renormalize,
-          .group_score = m.groups > 1 ? m.group_score : GroupScore::kMax,
-          .groups = m.groups,
-          .top_groups = m.top_groups,
-          .sum_floor = m.sum_floor,
-          .sum_eps = m.sum_eps,
-          .scale = m.scale};
-}
-
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of) {
   if (!gated) return 4 * d_model;
   const int64_t unit = 3 * multiple_of;

@@ -20,6 +20,7 @@ using ashlar::GroupScore;
 using ashlar::name_of;
 using ashlar::NormType;
 using ashlar::RopeStyle;
+using ashlar::RouterRule;
 using ashlar::RouterScore;
 using ashlar::ZKind;
 
@@ -130,12 +131,8 @@ struct MoeConfig {
   int64_t shared_d_ff = 0;            ///< width of the shared expert, which processes every token; 0: none
   bool shared_gate = false;           ///< the shared expert's output is multiplied by sigmoid(w x)
   bool scale_input = false;           ///< weights multiply the input of an expert, not its output (Llama 4)
-  RouterScore score = RouterScore::kSoftmax;
-  bool renormalize = true;             ///< weights are divided by their sum over the chosen experts
-  double sum_floor = 0, sum_eps = 0;   ///< renormalize divides by max(sum, sum_floor) + sum_eps
-  double scale = 1;                    ///< factor on all weights
-  int64_t groups = 1, top_groups = 1;  ///< number of groups of experts, and of groups that may be chosen
-  GroupScore group_score = GroupScore::kTopTwo;
+  /// How experts are chosen and weighted, as the kernels take it. Its fields are the keys moe.score to moe.group_score.
+  RouterRule rule;
   bool router_bias = false;   ///< a bias on the router's logits
   bool router_norm = false;   ///< the router reads d_model^-0.5 g * rmsnorm(x) of the residual stream x, g learned
   bool expert_scale = false;  ///< a learned factor of each expert on its weights
@@ -332,9 +329,6 @@ int64_t norms_per_block(const ModelConfig& config);
 
 /// Returns the layers that have experts, in ascending order.
 std::vector<int64_t> expert_layers_of(const ModelConfig& config);
-
-/// Returns how the experts of a layer are chosen and weighted.
-RouterRule router_rule(const MoeConfig& moe);
 
 /// Returns the default FFN width: if gated, 8/3 d_model rounded up to a multiple of `multiple_of`; else 4 d_model.
 int64_t derived_d_ff(int64_t d_model, bool gated, int64_t multiple_of = 256);

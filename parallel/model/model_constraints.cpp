@@ -105,16 +105,17 @@ void add_expert_errors(const ModelConfig& c, std::vector<std::string>& errors) {
     add("moe.experts = ", m.experts, ": expected at least one layer with experts, got none of ", c.n_layers,
         " by moe.first_layer = ", m.first_layer, ", moe.every = ", m.every,
         " and moe.dense_layers; change these keys, or remove moe.experts");
-  if (m.groups < 1 || m.experts % m.groups != 0) {
-    add("moe.groups = ", m.groups, ": expected a divisor of moe.experts = ", m.experts,
+  if (m.rule.groups < 1 || m.experts % m.rule.groups != 0) {
+    add("moe.groups = ", m.rule.groups, ": expected a divisor of moe.experts = ", m.experts,
         "; change moe.groups or moe.experts");
   } else {
-    const int64_t size = m.experts / m.groups;
-    if (m.top_groups < 1 || m.top_groups > m.groups || (m.top_k <= m.experts && m.top_groups * size < m.top_k))
-      add("moe.top_groups = ", m.top_groups, ": expected at most moe.groups = ", m.groups, " groups, of ", size,
-          " experts each, that hold at least moe.top_k = ", m.top_k,
+    const int64_t size = m.experts / m.rule.groups;
+    if (m.rule.top_groups < 1 || m.rule.top_groups > m.rule.groups ||
+        (m.top_k <= m.experts && m.rule.top_groups * size < m.top_k))
+      add("moe.top_groups = ", m.rule.top_groups, ": expected at most moe.groups = ", m.rule.groups, " groups, of ",
+          size, " experts each, that hold at least moe.top_k = ", m.top_k,
           " experts; raise moe.top_groups or lower moe.top_k");
-    if (m.groups > 1 && m.group_score == GroupScore::kTopTwo && size < 2)
+    if (m.rule.groups > 1 && m.rule.group_score == GroupScore::kTopTwo && size < 2)
       add("moe.group_score = \"top_two\": expected groups of at least 2 experts, got moe.experts / moe.groups = ", size,
           "; set moe.group_score = \"max\", or lower moe.groups");
   }
@@ -129,12 +130,12 @@ void add_expert_errors(const ModelConfig& c, std::vector<std::string>& errors) {
                        c.norm.placement == NormPlacement::kOutput))
     add("moe.beside_ffn = true: expected block.topology = \"serial\" with norm.placement = \"pre\" or \"sandwich\"; "
         "change these keys or remove moe.beside_ffn");
-  if (!(m.scale > 0)) add("moe.scale = ", m.scale, ": expected a number above 0; 1 is usual");
+  if (!(m.rule.scale > 0)) add("moe.scale = ", m.rule.scale, ": expected a number above 0; 1 is usual");
   const auto not_negative = [&](const char* key, double value) {
     if (!(value >= 0)) add(key, " = ", value, ": expected 0 or more; 0 turns it off");
   };
-  not_negative("moe.sum_floor", m.sum_floor);
-  not_negative("moe.sum_eps", m.sum_eps);
+  not_negative("moe.sum_floor", m.rule.sum_floor);
+  not_negative("moe.sum_eps", m.rule.sum_eps);
   not_negative("moe.bias_rate", m.bias_rate);
   not_negative("moe.balance_coef", m.balance_coef);
   not_negative("moe.z_coef", m.z_coef);

@@ -38,9 +38,9 @@ std::vector<std::string> errors_of(const std::function<void(MoeConfig&)>& change
 TEST(MoeConstraints, AcceptWhatPublishedModelsHave) {
   EXPECT_THAT(errors_of([](MoeConfig&) {}), IsEmpty());
   EXPECT_THAT(errors_of([](MoeConfig& m) {
-                m.score = RouterScore::kSigmoid;
-                m.groups = 4;
-                m.top_groups = 2;
+                m.rule.score = RouterScore::kSigmoid;
+                m.rule.groups = 4;
+                m.rule.top_groups = 2;
                 m.first_layer = 1;
                 m.shared_d_ff = 24;
                 m.shared_gate = true;
@@ -53,14 +53,16 @@ TEST(MoeConstraints, NameTheKeyAndWhatWouldDo) {
     EXPECT_THAT(errors_of(change), ElementsAre(::testing::AllOf(HasSubstr(first), HasSubstr(second))));
   };
   one([](MoeConfig& m) { m.top_k = 9; }, "moe.top_k = 9: expected 1 to moe.experts = 8", "lower moe.top_k");
-  one([](MoeConfig& m) { m.groups = 3; }, "moe.groups = 3: expected a divisor of moe.experts = 8", "change moe.groups");
+  one([](MoeConfig& m) { m.rule.groups = 3; }, "moe.groups = 3: expected a divisor of moe.experts = 8",
+      "change moe.groups");
   one(
       [](MoeConfig& m) {
-        m.groups = 4;
+        m.rule.groups = 4;
         m.top_k = 3;
       },
       "moe.top_groups = 1: expected", "raise moe.top_groups");
-  one([](MoeConfig& m) { m.groups = m.top_groups = 8; }, "moe.group_score = \"top_two\"", "moe.group_score = \"max\"");
+  one([](MoeConfig& m) { m.rule.groups = m.rule.top_groups = 8; }, "moe.group_score = \"top_two\"",
+      "moe.group_score = \"max\"");
   one([](MoeConfig& m) { m.first_layer = 4; }, "at least one layer with experts, got none of 4", "moe.first_layer = 4");
   one(
       [](MoeConfig& m) {
@@ -68,20 +70,22 @@ TEST(MoeConstraints, NameTheKeyAndWhatWouldDo) {
       },
       "moe.dense_layers = a list with 1", "ascending layers from 0 to 3");
   one([](MoeConfig& m) { m.shared_gate = true; }, "moe.shared_gate = true", "set moe.shared_d_ff");
-  one([](MoeConfig& m) { m.scale = 0; }, "moe.scale = 0", "above 0");
+  one([](MoeConfig& m) { m.rule.scale = 0; }, "moe.scale = 0", "above 0");
 }
 
 TEST(MoeConstraints, RatesAndFactorsAreNotNegative) {
-  const std::pair<const char*, double MoeConfig::*> keys[] = {{"moe.sum_floor", &MoeConfig::sum_floor},
-                                                              {"moe.sum_eps", &MoeConfig::sum_eps},
-                                                              {"moe.bias_rate", &MoeConfig::bias_rate},
-                                                              {"moe.balance_coef", &MoeConfig::balance_coef},
-                                                              {"moe.z_coef", &MoeConfig::z_coef}};
+  using Member = double& (*)(MoeConfig&);
+  const std::pair<const char*, Member> keys[] = {
+      {"moe.sum_floor", [](MoeConfig& m) -> double& { return m.rule.sum_floor; }},
+      {"moe.sum_eps", [](MoeConfig& m) -> double& { return m.rule.sum_eps; }},
+      {"moe.bias_rate", [](MoeConfig& m) -> double& { return m.bias_rate; }},
+      {"moe.balance_coef", [](MoeConfig& m) -> double& { return m.balance_coef; }},
+      {"moe.z_coef", [](MoeConfig& m) -> double& { return m.z_coef; }}};
   for (const auto& [key, member] : keys) {
-    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = 0; }), IsEmpty()) << key;
-    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = -0.5; }),
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { member(m) = 0; }), IsEmpty()) << key;
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { member(m) = -0.5; }),
                 ElementsAre(HasSubstr(std::string(key) + " = -0.5: expected 0 or more; 0 turns it off")));
-    EXPECT_THAT(errors_of([&](MoeConfig& m) { m.*member = std::nan(""); }), ElementsAre(HasSubstr(key)));
+    EXPECT_THAT(errors_of([&](MoeConfig& m) { member(m) = std::nan(""); }), ElementsAre(HasSubstr(key)));
   }
 }
 

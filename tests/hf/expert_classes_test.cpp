@@ -38,12 +38,13 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
                                                             .dense_layers = {1},
                                                             .shared_d_ff = 20,
                                                             .shared_gate = true,
-                                                            .renormalize = false}));
+                                                            .rule = {.renormalize = false}}));
   EXPECT_EQ(read_golden("qwen2_moe").model.bias, (model::BiasConfig{.qkv = true}));
   EXPECT_EQ(read_golden("qwen3_moe").model.moe,
-            experts_of({.experts = 6, .top_k = 2, .d_ff = 14, .dense_layers = {0}, .renormalize = true}));
+            experts_of({.experts = 6, .top_k = 2, .d_ff = 14, .dense_layers = {0}}));
   EXPECT_EQ(read_golden("qwen3_moe").model.d_ff, 40);
-  EXPECT_EQ(read_golden("olmoe").model.moe, experts_of({.experts = 6, .top_k = 2, .d_ff = 20, .renormalize = false}));
+  EXPECT_EQ(read_golden("olmoe").model.moe,
+            experts_of({.experts = 6, .top_k = 2, .d_ff = 20, .rule = {.renormalize = false}}));
   EXPECT_EQ(read_golden("olmoe").model.qk_norm.kind, model::QkNorm::kFull);
   const ModelConfig granite = read_golden("granitemoe").model;
   EXPECT_EQ(granite.moe, experts_of({.experts = 5, .top_k = 2, .d_ff = 16}));
@@ -54,19 +55,15 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
                                                               .d_ff = 12,
                                                               .first_layer = 1,
                                                               .shared_d_ff = 12,
-                                                              .renormalize = false,
-                                                              .scale = 1.5}));
-  MoeConfig v3 = experts_of({.experts = 8,
-                             .top_k = 3,
-                             .d_ff = 10,
-                             .first_layer = 1,
-                             .shared_d_ff = 10,
-                             .score = RouterScore::kSigmoid,
-                             .sum_eps = 1e-20,
-                             .scale = 2.5,
-                             .groups = 4,
-                             .top_groups = 2,
-                             .selection_bias = true});
+                                                              .rule = {.renormalize = false, .scale = 1.5}}));
+  MoeConfig v3 = experts_of(
+      {.experts = 8,
+       .top_k = 3,
+       .d_ff = 10,
+       .first_layer = 1,
+       .shared_d_ff = 10,
+       .rule = {.score = RouterScore::kSigmoid, .groups = 4, .top_groups = 2, .sum_eps = 1e-20, .scale = 2.5},
+       .selection_bias = true});
   EXPECT_EQ(read_golden("deepseek_v3").model.moe, v3);
   EXPECT_EQ(read_golden("deepseek_v3").model.rope.style, RopeStyle::kInterleaved);
   EXPECT_EQ(read_golden("deepseek_v3").further_layers, 1);
@@ -74,8 +71,8 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
   v3.experts = 6;
   v3.top_k = 2;
   v3.d_ff = v3.shared_d_ff = 12;
-  v3.scale = 1.5;
-  v3.groups = v3.top_groups = 1;
+  v3.rule.scale = 1.5;
+  v3.rule.groups = v3.rule.top_groups = 1;
   EXPECT_EQ(glm.moe, v3);
   EXPECT_EQ(glm.bias, (model::BiasConfig{.qkv = true}));
   EXPECT_EQ(glm.qk_norm.kind, model::QkNorm::kHead);
@@ -86,7 +83,7 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
                                                                .d_ff = 14,
                                                                .first_layer = 1,
                                                                .shared_d_ff = 14,
-                                                               .sum_floor = 1e-12,
+                                                               .rule = {.sum_floor = 1e-12},
                                                                .selection_bias = true}));
   EXPECT_EQ(
       read_golden("gemma4_moe").model.moe,
@@ -105,8 +102,7 @@ TEST(ExpertClasses, AxesOfTheirFiles) {
                                    .every = 2,
                                    .shared_d_ff = 12,
                                    .scale_input = true,
-                                   .score = RouterScore::kSigmoid,
-                                   .renormalize = false}));
+                                   .rule = {.score = RouterScore::kSigmoid, .renormalize = false}}));
   EXPECT_EQ(llama.d_ff, 24);
   EXPECT_EQ(llama.rope.base_cycle, (std::vector<double>{5e3, 5e3, 5e3, 0}));
   EXPECT_EQ(llama.attn.window_cycle, (Cycle{8, 8, 8, -1}));
@@ -119,9 +115,9 @@ TEST(ExpertClasses, OtherValuesAndDefaults) {
   const auto moe = [](const char* folder, const json& changes) { return read_golden(folder, changes).model.moe; };
   EXPECT_EQ(moe("mixtral", {{"-num_local_experts", 0}, {"num_experts", 3}}).experts, 3);
   EXPECT_EQ(moe("qwen3_moe", {{"-num_local_experts", 0}, {"num_experts", 7}}).experts, 7);
-  EXPECT_FALSE(moe("qwen3_moe", {{"-norm_topk_prob", 0}}).renormalize) << "the default of the class";
-  EXPECT_TRUE(moe("qwen2_moe", {{"norm_topk_prob", true}}).renormalize);
-  EXPECT_TRUE(moe("olmoe", {{"norm_topk_prob", true}}).renormalize);
+  EXPECT_FALSE(moe("qwen3_moe", {{"-norm_topk_prob", 0}}).rule.renormalize) << "the default of the class";
+  EXPECT_TRUE(moe("qwen2_moe", {{"norm_topk_prob", true}}).rule.renormalize);
+  EXPECT_TRUE(moe("olmoe", {{"norm_topk_prob", true}}).rule.renormalize);
   EXPECT_EQ(read_golden("olmoe", {{"clip_qkv", 0.5}}).model.attn.clip_qkv, 0.5);
 
   const ModelConfig sparse =
@@ -135,10 +131,10 @@ TEST(ExpertClasses, OtherValuesAndDefaults) {
 
   const MoeConfig groups =
       moe("deepseek_v2", {{"topk_method", "group_limited_greedy"}, {"n_group", 3}, {"topk_group", 2}});
-  EXPECT_EQ(groups.groups, 3);
-  EXPECT_EQ(groups.top_groups, 2);
-  EXPECT_EQ(groups.group_score, GroupScore::kMax);
-  EXPECT_EQ(moe("deepseek_v2", {{"n_group", 3}, {"topk_group", 2}}).groups, 1) << "greedy does not read them";
+  EXPECT_EQ(groups.rule.groups, 3);
+  EXPECT_EQ(groups.rule.top_groups, 2);
+  EXPECT_EQ(groups.rule.group_score, GroupScore::kMax);
+  EXPECT_EQ(moe("deepseek_v2", {{"n_group", 3}, {"topk_group", 2}}).rule.groups, 1) << "greedy does not read them";
   EXPECT_EQ(moe("deepseek_v2", {{"-first_k_dense_replace", 0}}).first_layer, 0);
   EXPECT_EQ(moe("deepseek_v2", {{"n_shared_experts", 3}}).shared_d_ff, 36);
   EXPECT_THAT(read_golden("deepseek_v2", {{"norm_topk_prob", true}}).notes, Contains(HasSubstr("has no effect")));
@@ -146,11 +142,11 @@ TEST(ExpertClasses, OtherValuesAndDefaults) {
 
   EXPECT_EQ(
       moe("deepseek_v3", {{"-n_group", 0}, {"-topk_group", 0}, {"num_experts_per_tok", 4}, {"n_routed_experts", 16}})
-          .groups,
+          .rule.groups,
       8)
       << "the default of the class";
   EXPECT_EQ(moe("deepseek_v3", {{"-first_k_dense_replace", 0}, {"num_hidden_layers", 4}}).first_layer, 3);
-  EXPECT_EQ(moe("glm4_moe", {{"n_group", 2}, {"topk_group", 1}}).group_score, GroupScore::kTopTwo);
+  EXPECT_EQ(moe("glm4_moe", {{"n_group", 2}, {"topk_group", 1}}).rule.group_score, GroupScore::kTopTwo);
   EXPECT_EQ(read_golden("glm4_moe", {{"use_qk_norm", false}}).model.qk_norm.kind, model::QkNorm::kNone);
   EXPECT_EQ(read_golden("deepseek_v3", {{"rope_interleave", false}}).model.rope.style, RopeStyle::kHalf);
   EXPECT_EQ(moe("ernie4_5_moe", {{"moe_num_shared_experts", 0}}).shared_d_ff, 0);
@@ -193,18 +189,14 @@ TEST(ExpertClasses, DefaultsOfEachClass) {
     for (const char* key : keys) changes[str_cat("-", key)] = 0;
     return read_golden(folder, changes).model;
   };
-  MoeConfig v3 = experts_of({.experts = 256,
-                             .top_k = 8,
-                             .d_ff = 2048,
-                             .first_layer = 3,
-                             .shared_d_ff = 2048,
-                             .score = RouterScore::kSigmoid,
-                             .renormalize = true,
-                             .sum_eps = 1e-20,
-                             .scale = 2.5,
-                             .groups = 8,
-                             .top_groups = 4,
-                             .selection_bias = true});
+  MoeConfig v3 = experts_of(
+      {.experts = 256,
+       .top_k = 8,
+       .d_ff = 2048,
+       .first_layer = 3,
+       .shared_d_ff = 2048,
+       .rule = {.score = RouterScore::kSigmoid, .groups = 8, .top_groups = 4, .sum_eps = 1e-20, .scale = 2.5},
+       .selection_bias = true});
   const ModelConfig deepseek =
       without("deepseek_v3", {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
                               "first_k_dense_replace", "n_group", "topk_group", "norm_topk_prob",
@@ -218,8 +210,8 @@ TEST(ExpertClasses, DefaultsOfEachClass) {
   v3.experts = 128;
   v3.d_ff = v3.shared_d_ff = 1408;
   v3.first_layer = 1;
-  v3.scale = 1;
-  v3.groups = v3.top_groups = 1;
+  v3.rule.scale = 1;
+  v3.rule.groups = v3.rule.top_groups = 1;
   EXPECT_EQ(glm.moe, v3);
   EXPECT_EQ(glm.qk_norm.kind, model::QkNorm::kNone);
   EXPECT_EQ(glm.rope.dims, 4) << "half of a head";
@@ -233,7 +225,7 @@ TEST(ExpertClasses, DefaultsOfEachClass) {
                   .d_ff = 1536,
                   .first_layer = 1,
                   .shared_d_ff = 3072,
-                  .sum_floor = 1e-12,
+                  .rule = {.sum_floor = 1e-12},
                   .selection_bias = true}));
   EXPECT_EQ(read_golden("gemma4_moe", {{"-enable_moe_block", 0}}).model.moe.experts, 0);
   const json shared =
@@ -324,11 +316,11 @@ TEST(ExpertClasses, SettingsWithoutEffectAreNoObstacle) {
   const Family& qwen = testing::family("qwen2_moe");
   m.moe.dense_layers.clear();
   m.moe.first_layer = 1;
-  m.moe.sum_floor = 0.5;  // nothing is renormalized
+  m.moe.rule.sum_floor = 0.5;  // nothing is renormalized
   m.moe.balance = model::Balance::kSequence;
   m.moe.z_coef = 1e-3;
   EXPECT_THAT(obstacles(qwen, m), IsEmpty());
-  m.moe.renormalize = true;
+  m.moe.rule.renormalize = true;
   EXPECT_THAT(obstacles(qwen, m), Contains(HasSubstr("moe.sum_floor = 0.5")));
   ModelConfig mixtral = read_golden("mixtral").model;
   mixtral.d_ff = 99;  // no layer has it

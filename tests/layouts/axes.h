@@ -56,6 +56,10 @@ inline std::ostream& operator<<(std::ostream& out, const ModelCase& c) { return 
 /// the other side, where their gradient is another one.
 inline constexpr double kClamp = 1.5;
 
+/// A router whose options all have another value than their default.
+inline constexpr RouterRule kGroupsOfSigmoids = {
+    .score = RouterScore::kSigmoid, .groups = 4, .top_groups = 2, .sum_eps = 1e-20, .scale = 2.5};
+
 inline const Axes kAxes[] = {
     {.name = "Serial"},
     {.name = "ParallelOneNorm", .topology = model::Topology::kParallel},
@@ -190,11 +194,7 @@ inline const Axes kAxes[] = {
              .first_layer = 1,
              .shared_d_ff = 16,
              .shared_gate = true,
-             .score = RouterScore::kSigmoid,
-             .sum_eps = 1e-20,
-             .scale = 2.5,
-             .groups = 4,
-             .top_groups = 2,
+             .rule = kGroupsOfSigmoids,
              .router_bias = true,
              .balance_coef = 0.2}},
     {.name = "ExpertsBySelectionBias",
@@ -203,11 +203,7 @@ inline const Axes kAxes[] = {
              .top_k = 2,
              .d_ff = 16,
              .shared_d_ff = 8,
-             .score = RouterScore::kSigmoid,
-             .sum_eps = 1e-20,
-             .scale = 2.5,
-             .groups = 4,
-             .top_groups = 2,
+             .rule = kGroupsOfSigmoids,
              .selection_bias = true,
              .bias_rate = 0.01,
              .balance = model::Balance::kPrevious,
@@ -221,7 +217,7 @@ inline const Axes kAxes[] = {
              .top_k = 2,
              .d_ff = 8,
              .first_layer = 1,
-             .sum_floor = 1e-12,
+             .rule = {.sum_floor = 1e-12},
              .selection_bias = true,
              .bias_rate = 0.02}},
     {.name = "ExpertsBesideFfn",
@@ -239,7 +235,7 @@ inline const Axes kAxes[] = {
     {.name = "ExpertsScaledInputs",
      .topology = model::Topology::kParallel,
      .recompute = Recompute::kSelective,
-     .moe = {.experts = 5, .top_k = 1, .d_ff = 8, .scale_input = true, .renormalize = false, .z_coef = 0.2}},
+     .moe = {.experts = 5, .top_k = 1, .d_ff = 8, .scale_input = true, .rule = {.renormalize = false}, .z_coef = 0.2}},
     {.name = "FusedOfTwoKinds",
      .topology = model::Topology::kParallel,
      .n_kv_heads = 2,

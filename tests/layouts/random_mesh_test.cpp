@@ -189,11 +189,11 @@ void draw_experts(Draw& draw, LayoutCase& c) {
            .first_layer = draw.from(0, 1) * (m.n_layers - 1),
            .shared_d_ff = draw.once_in(2) ? tp * draw.from(1, 5) : 0,
            .scale_input = draw.once_in(4),
-           .score = draw.of({RouterScore::kSoftmax, RouterScore::kSigmoid}),
-           .renormalize = draw.once_in(2),
-           .groups = groups,
-           .top_groups = draw.from(1, groups),
-           .group_score = draw.of({GroupScore::kMax, GroupScore::kTopTwo}),
+           .rule = {.score = draw.of({RouterScore::kSoftmax, RouterScore::kSigmoid}),
+                    .renormalize = draw.once_in(2),
+                    .group_score = draw.of({GroupScore::kMax, GroupScore::kTopTwo}),
+                    .groups = groups,
+                    .top_groups = draw.from(1, groups)},
            .router_bias = draw.once_in(2),
            .balance_coef = draw.of({0.0, 0.2}),
            .z_coef = draw.of({0.0, 0.1})};
@@ -278,7 +278,7 @@ std::string text_of(const LayoutCase& c) {
       ", recompute ", static_cast<int>(c.recompute), ", dropout ", m.dropout.embed, " ", m.dropout.attn, " ",
       m.dropout.resid, ", buckets of ", c.bucket_elems, ", tables ", m.table_width(), " wide, soft cap of the logits ",
       m.softcap.value_or(0), ", values ", m.attn.v_head_dim, " wide, latents ", m.attn.q_rank, " ", m.attn.kv_rank,
-      m.norm_rows ? ", norm rows" : "", ", experts ", m.moe.experts, " top ", m.moe.top_k, " of ", m.moe.groups,
+      m.norm_rows ? ", norm rows" : "", ", experts ", m.moe.experts, " top ", m.moe.top_k, " of ", m.moe.rule.groups,
       " groups, ", name_of(m.moe.tensor), ", width ", m.moe.d_ff, " and ", m.moe.shared_d_ff,
       m.moe.selection_bias ? ", selection bias" : "", ", balance ", name_of(m.moe.balance), ", ", m.masked_ids.size(),
       " masked, z ", name_of(m.loss.z_kind));
@@ -352,7 +352,7 @@ TEST(RandomMeshes, MeetEveryAxis) {
     seen["shared experts over ranks"] += over_ranks && m.moe.shared_d_ff > 0;
     seen["whole experts on tensor ranks"] += tensor && m.moe.tensor == model::ExpertCut::kExperts;
     seen["inputs scaled by experts"] += experts && m.moe.scale_input;
-    seen["experts in groups"] += m.moe.groups > 1;
+    seen["experts in groups"] += m.moe.rule.groups > 1;
     seen["selection bias"] += m.moe.selection_bias;
     seen["selection bias over ranks"] += m.moe.selection_bias && over_ranks;
     seen["selection bias x pipeline"] += m.moe.selection_bias && pipeline;

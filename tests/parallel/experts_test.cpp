@@ -70,8 +70,8 @@ class ExpertLayer {
     const Row logits = product("router", router_input(x));
     Row scores(logits.size());
     for (size_t e = 0; e < logits.size(); ++e)
-      scores[e] = m.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-logits[e])) : std::exp(logits[e]);
-    if (m.score == RouterScore::kSoftmax) {
+      scores[e] = m.rule.score == RouterScore::kSigmoid ? 1 / (1 + std::exp(-logits[e])) : std::exp(logits[e]);
+    if (m.rule.score == RouterScore::kSoftmax) {
       const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
       for (double& s : scores) s /= sum;
     }
@@ -83,7 +83,7 @@ class ExpertLayer {
     for (int64_t j = 0; j < m.top_k; ++j) sum += scores[order[j]];
     std::vector<std::pair<int64_t, double>> chosen;
     for (int64_t j = 0; j < m.top_k; ++j)
-      chosen.emplace_back(order[j], m.scale * scores[order[j]] / (m.renormalize ? sum : 1));
+      chosen.emplace_back(order[j], m.rule.scale * scores[order[j]] / (m.rule.renormalize ? sum : 1));
     if (!m.expert_scale) return chosen;
     const Row factors = model_.values("blocks.0.moe.expert_scale");
     for (auto& [e, w] : chosen) w *= factors[static_cast<size_t>(e)];
@@ -162,12 +162,12 @@ void expect_formula(const ModelConfig& c) {
 TEST(Experts, AreWeightedNetworks) {
   model::MoeConfig moe{.experts = 5, .top_k = 2, .d_ff = 6};
   expect_formula(config_with(moe));
-  moe.renormalize = false;
+  moe.rule.renormalize = false;
   moe.shared_d_ff = 4;
   expect_formula(config_with(moe));
-  moe.score = RouterScore::kSigmoid;
+  moe.rule.score = RouterScore::kSigmoid;
   moe.shared_gate = true;
-  moe.scale = 1.7;
+  moe.rule.scale = 1.7;
   expect_formula(config_with(moe));
   moe.scale_input = true;
   ModelConfig c = config_with(moe);
@@ -187,8 +187,8 @@ TEST(Experts, ASelectionBiasChoosesAlone) {
   model::MoeConfig moe{.experts = 5, .top_k = 2, .d_ff = 6, .selection_bias = true};
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     for (const bool renormalize : {false, true}) {
-      moe.score = score;
-      moe.renormalize = renormalize;
+      moe.rule.score = score;
+      moe.rule.renormalize = renormalize;
       expect_formula(config_with(moe));
     }
   }
@@ -286,7 +286,7 @@ TEST_P(ExpertObjective, HasTheGradientOfItsDifferences) {
     TinyModel m(config_with({.experts = 5,
                              .top_k = 2,
                              .d_ff = 6,
-                             .score = score,
+                             .rule = {.score = score},
                              .selection_bias = balance == Balance::kPrevious,
                              .balance = balance,
                              .balance_coef = 0.7,

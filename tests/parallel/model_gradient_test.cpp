@@ -437,17 +437,17 @@ const ModelAxis kAxes[] = {
      [](ModelConfig& c) {
        c.moe = experts(6, 3);
        c.moe.first_layer = 1;
-       c.moe.score = model::RouterScore::kSigmoid;
-       c.moe.sum_eps = 1e-20;
-       c.moe.scale = 2.5;
-       c.moe.groups = 3;
-       c.moe.top_groups = 2;
+       c.moe.rule.score = model::RouterScore::kSigmoid;
+       c.moe.rule.sum_eps = 1e-20;
+       c.moe.rule.scale = 2.5;
+       c.moe.rule.groups = 3;
+       c.moe.rule.top_groups = 2;
        c.moe.shared_d_ff = 4;
      }},
     {"ExpertsNotRenormalizedGatedShared",
      [](ModelConfig& c) {
        c.moe = experts(4, 2);
-       c.moe.renormalize = false;
+       c.moe.rule.renormalize = false;
        c.moe.shared_d_ff = 7;
        c.moe.shared_gate = true;
        c.norm.placement = model::NormPlacement::kSandwich;
@@ -456,8 +456,8 @@ const ModelAxis kAxes[] = {
     {"ExpertsScaledInputs",
      [](ModelConfig& c) {
        c.moe = experts(3, 1);
-       c.moe.renormalize = false;
-       c.moe.score = model::RouterScore::kSigmoid;
+       c.moe.rule.renormalize = false;
+       c.moe.rule.score = model::RouterScore::kSigmoid;
        c.moe.scale_input = true;
        c.moe.shared_d_ff = 5;
        c.block = {model::Topology::kParallel, 1};
@@ -485,27 +485,27 @@ const ModelAxis kAxes[] = {
     {"ExpertsUngatedMaxOfGroups",
      [](ModelConfig& c) {
        c.moe = experts(4, 2);
-       c.moe.groups = 2;
-       c.moe.group_score = model::GroupScore::kMax;
-       c.moe.sum_floor = 0.9;
+       c.moe.rule.groups = 2;
+       c.moe.rule.group_score = model::GroupScore::kMax;
+       c.moe.rule.sum_floor = 0.9;
        c.ffn = {Activation::kGeluTanh, false};
      }},
     {"ExpertsWithAnEpsInTheSumOfASoftmaxInGroups",
      [](ModelConfig& c) {
        c.moe = experts(6, 2);
-       c.moe.groups = 3;
-       c.moe.top_groups = 2;
-       c.moe.group_score = model::GroupScore::kTopTwo;
-       c.moe.sum_eps = 0.2;
-       c.moe.scale = 1.3;
+       c.moe.rule.groups = 3;
+       c.moe.rule.top_groups = 2;
+       c.moe.rule.group_score = model::GroupScore::kTopTwo;
+       c.moe.rule.sum_eps = 0.2;
+       c.moe.rule.scale = 1.3;
        c.moe.router_bias = true;
      }},
     {"ExpertsOfSigmoidsWithAFloorAndAnEps",
      [](ModelConfig& c) {
        c.moe = experts(5, 2);
-       c.moe.score = model::RouterScore::kSigmoid;
-       c.moe.sum_floor = 1.2;
-       c.moe.sum_eps = 0.1;
+       c.moe.rule.score = model::RouterScore::kSigmoid;
+       c.moe.rule.sum_floor = 1.2;
+       c.moe.rule.sum_eps = 0.1;
        c.moe.scale_input = true;
      }},
     {"HeadsOfFive",

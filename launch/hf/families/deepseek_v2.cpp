@@ -20,16 +20,16 @@ Row choice_of_experts() {
       return r.refuse(kMethod, "expected greedy or group_limited_greedy; use another model");
     if (!groups || !top)
       return r.refuse(kMethod, "expected the sizes n_group and topk_group with this method; give both keys");
-    moe.groups = *groups;
-    moe.top_groups = *top;
-    if (moe.groups > 1) moe.group_score = GroupScore::kMax;
+    moe.rule.groups = *groups;
+    moe.rule.top_groups = *top;
+    if (moe.rule.groups > 1) moe.rule.group_score = GroupScore::kMax;
   };
   const auto write = [](Json& j, const HfConfig& c) {
     const model::MoeConfig& moe = c.model.moe;
-    const bool grouped = moe.groups > 1;
+    const bool grouped = moe.rule.groups > 1;
     j[kMethod] = grouped ? "group_limited_greedy" : "greedy";
-    j[kGroups] = grouped ? Json(moe.groups) : Json(nullptr);
-    j[kTop] = grouped ? Json(moe.top_groups) : Json(nullptr);
+    j[kGroups] = grouped ? Json(moe.rule.groups) : Json(nullptr);
+    j[kTop] = grouped ? Json(moe.rule.top_groups) : Json(nullptr);
   };
   return {.read = read, .write = write};
 }
@@ -60,30 +60,31 @@ Row top_k() {
 }  // namespace
 
 Family deepseek_v2() {
-  return {
-      .class_name = "DeepseekV2ForCausalLM",
-      .model_type = "deepseek_v2",
-      .base = {.norm = kRmsNorm, .moe = {.renormalize = false, .balance = model::Balance::kNone}, .rope = kInterleaved},
-      .rows = joined(
-          llama_rows({102400, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
-          joined({heads_divide_width(),
-                  kv_heads(),
-                  latent_sizes({1536, 512, 128, 64, 128}),
-                  attention_bias(),
-                  always_false("mlp_bias",
-                               "expected false: biases of dense layers and shared experts alone are not supported; "
-                               "use another model"),
-                  experts({"n_routed_experts", "num_experts"}, 64),
-                  size({"moe_intermediate_size"}, {FIELD(moe.d_ff)}, 1407),
-                  top_k(),
-                  shared_experts("n_shared_experts", 2),
-                  demand(has_shared_experts),
-                  first_layers(0),
-                  choice_of_experts(),
-                  number("routed_scaling_factor", {FIELD(moe.scale)}, 1.0),
-                  {.read = read_keys_of_deepseek}},
-                 latent_rope(10000.0))),
-      .tensors = {.expert_forms = {kEachExpert, kFusedExperts}, .shared = "mlp.shared_experts."}};
+  return {.class_name = "DeepseekV2ForCausalLM",
+          .model_type = "deepseek_v2",
+          .base = {.norm = kRmsNorm,
+                   .moe = {.rule = {.renormalize = false}, .balance = model::Balance::kNone},
+                   .rope = kInterleaved},
+          .rows = joined(
+              llama_rows({102400, 2048, 4096, 32, 32, 11008}, "silu", "rms_norm_eps", 1e-6),
+              joined({heads_divide_width(),
+                      kv_heads(),
+                      latent_sizes({1536, 512, 128, 64, 128}),
+                      attention_bias(),
+                      always_false("mlp_bias",
+                                   "expected false: biases of dense layers and shared experts alone are not supported; "
+                                   "use another model"),
+                      experts({"n_routed_experts", "num_experts"}, 64),
+                      size({"moe_intermediate_size"}, {FIELD(moe.d_ff)}, 1407),
+                      top_k(),
+                      shared_experts("n_shared_experts", 2),
+                      demand(has_shared_experts),
+                      first_layers(0),
+                      choice_of_experts(),
+                      number("routed_scaling_factor", {FIELD(moe.rule.scale)}, 1.0),
+                      {.read = read_keys_of_deepseek}},
+                     latent_rope(10000.0))),
+          .tensors = {.expert_forms = {kEachExpert, kFusedExperts}, .shared = "mlp.shared_experts."}};
 }
 
 }  // namespace ashlar::hf

@@ -37,7 +37,7 @@ Family deepseek_v3() {
                                  first_layers(3),
                                  groups_of_experts(8, 4),
                                  renormalized(true),
-                                 number("routed_scaling_factor", {FIELD(moe.scale)}, 2.5),
+                                 number("routed_scaling_factor", {FIELD(moe.rule.scale)}, 2.5),
                                  further_layers(),
                                  flag("rope_interleave", true, set_interleaved, is_interleaved),
                                  {.read = read_keys_of_deepseek_v3}},

@@ -60,7 +60,7 @@ Family ernie4_5_moe() {
                           size({"moe_intermediate_size"}, {FIELD(moe.d_ff)}, 1536),
                           size({"moe_k", "num_experts_per_tok"}, {FIELD(moe.top_k)}, 6),
                           shared_experts("moe_num_shared_experts", 2, false), layers_from_start_to_end(),
-                          number("moe_norm_min", {FIELD(moe.sum_floor)}, 1e-12), router_losses(),
+                          number("moe_norm_min", {FIELD(moe.rule.sum_floor)}, 1e-12), router_losses(),
                           rope({.base = 500000.0, .whole_heads = true})}),
           .tied_by_default = true,
           .tensors = {.selection_bias = "mlp.moe_statics.e_score_correction_bias",

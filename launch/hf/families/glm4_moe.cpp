@@ -19,7 +19,7 @@ Family glm4_moe() {
                           size({"moe_intermediate_size"}, {FIELD(moe.d_ff)}, 1408),
                           size({"num_experts_per_tok"}, {FIELD(moe.top_k)}, 8), shared_experts("n_shared_experts", 1),
                           demand(has_shared_experts), first_layers(1), groups_of_experts(1, 1), renormalized(true),
-                          number("routed_scaling_factor", {FIELD(moe.scale)}, 1.0), further_layers(),
+                          number("routed_scaling_factor", {FIELD(moe.rule.scale)}, 1.0), further_layers(),
                           ignored({"output_router_logits", "router_aux_loss_coef"}), rope({.fraction = 0.5})}),
           .tensors = {.expert_forms = {kEachExpert, kFusedExperts}, .shared = "mlp.shared_experts."}};
 }

@@ -112,8 +112,7 @@ Family llama4_text() {
           .model_type = "llama4_text",
           .base = {.norm = kRmsNorm,
                    .moe = {.scale_input = true,
-                           .score = RouterScore::kSigmoid,
-                           .renormalize = false,
+                           .rule = {.score = RouterScore::kSigmoid, .renormalize = false},
                            .balance = model::Balance::kNone},
                    .rope = kInterleaved},
           .rows = joined(

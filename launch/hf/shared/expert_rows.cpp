@@ -26,7 +26,7 @@ Row expert_width() {
           .write = [](Json& j, const HfConfig& c) { j["intermediate_size"] = c.model.moe.d_ff; }};
 }
 
-Row renormalized(bool fallback) { return flag("norm_topk_prob", {FIELD(moe.renormalize)}, fallback); }
+Row renormalized(bool fallback) { return flag("norm_topk_prob", {FIELD(moe.rule.renormalize)}, fallback); }
 
 Row router_losses() {
   return {.read = [](JsonReader& r, HfConfig& c) {
@@ -94,7 +94,9 @@ int64_t number_of(const char* what, JsonReader& r, const char* key, int64_t fall
 }  // namespace
 
 model::MoeConfig sigmoid_with_selection_bias() {
-  return {.score = RouterScore::kSigmoid, .sum_eps = 1e-20, .selection_bias = true, .balance = model::Balance::kNone};
+  return {.rule = {.score = RouterScore::kSigmoid, .sum_eps = 1e-20},
+          .selection_bias = true,
+          .balance = model::Balance::kNone};
 }
 
 Row shared_experts(const char* key, int64_t fallback, bool required) {
@@ -121,12 +123,12 @@ Row first_layers(int64_t fallback) {
 Row groups_of_experts(int64_t groups, int64_t top_groups) {
   constexpr const char *kGroups = "n_group", *kTop = "topk_group";
   const auto read = [=](JsonReader& r, HfConfig& c) {
-    c.model.moe.groups = r.size({kGroups}, groups);
-    c.model.moe.top_groups = r.size({kTop}, top_groups);
+    c.model.moe.rule.groups = r.size({kGroups}, groups);
+    c.model.moe.rule.top_groups = r.size({kTop}, top_groups);
   };
   const auto write = [](Json& j, const HfConfig& c) {
-    j[kGroups] = c.model.moe.groups;
-    j[kTop] = c.model.moe.groups > 1 ? c.model.moe.top_groups : 1;
+    j[kGroups] = c.model.moe.rule.groups;
+    j[kTop] = c.model.moe.rule.groups > 1 ? c.model.moe.rule.top_groups : 1;
   };
   return {.read = read, .write = write};
 }

@@ -114,14 +114,17 @@ inline HostMatrix random_choices(int64_t N, int64_t E, int64_t k, uint64_t seed)
   return m;
 }
 
+/// Weights are the scores; a group counts by its best expert.
+inline constexpr RouterRule kUnscaled{.renormalize = false, .group_score = GroupScore::kMax};
+
 /// The ways to make weights of scores. Each floor lies among the sums that occur.
 inline constexpr std::array<RouterRule, 9> kRouterRules = {
-    RouterRule{},
-    RouterRule{.scale = 2.5},
+    kUnscaled,
+    RouterRule{.renormalize = false, .scale = 2.5},
     RouterRule{.renormalize = true},
     RouterRule{.renormalize = true, .sum_floor = 0.3, .scale = 0.5},
     RouterRule{.renormalize = true, .sum_eps = 0.05},
-    RouterRule{.score = RouterScore::kSigmoid, .scale = 1.5},
+    RouterRule{.score = RouterScore::kSigmoid, .renormalize = false, .scale = 1.5},
     RouterRule{.score = RouterScore::kSigmoid, .renormalize = true},
     RouterRule{.score = RouterScore::kSigmoid, .renormalize = true, .sum_floor = 2},
     RouterRule{.score = RouterScore::kSigmoid, .renormalize = true, .sum_floor = 1, .sum_eps = 0.1, .scale = 2.5}};

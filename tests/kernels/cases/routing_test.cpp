@@ -245,7 +245,8 @@ TEST_F(RoutingTest, GroupsAreChosenFirst) {
       for (size_t number = 0; number < kRouterRules.size(); ++number) {
         const RouteCase& c = kGroupCases[at];
         RouterRule rule = kRouterRules[number];
-        if ((at + number) % 2 == 1 && c.E / c.groups >= 2) rule.group_score = GroupScore::kTopTwo;
+        const bool top_two = (at + number) % 2 == 1 && c.E / c.groups >= 2;
+        rule.group_score = top_two ? GroupScore::kTopTwo : GroupScore::kMax;
         const bool bias = (at + number) / 2 % 2 == 1;
         SCOPED_TRACE(str_cat(name_of(acc), " [", c.N, ", ", c.E, "] groups ", c.groups, " rule ", number, " ",
                              name_of(rule.group_score), " bias ", bias));
@@ -258,18 +259,18 @@ TEST_F(RoutingTest, GroupsAreChosenFirst) {
 
 TEST_F(RoutingTest, WeightsOfASoftmaxByHand) {
   const std::vector<double> logits = logs_of({0.1, 0.2, 0.3, 0.4});
-  expect_row(logits, {}, {{3, 2}, {0.4, 0.3}});
+  expect_row(logits, kUnscaled, {{3, 2}, {0.4, 0.3}});
   expect_row(logits, {.renormalize = true}, {{3, 2}, {4 / 7., 3 / 7.}});
   expect_row(logits, {.renormalize = true, .sum_floor = 0.5}, {{3, 2}, {4 / 7., 3 / 7.}});
   expect_row(logits, {.renormalize = true, .sum_floor = 1.4}, {{3, 2}, {4 / 14., 3 / 14.}});
   expect_row(logits, {.renormalize = true, .sum_eps = 0.5}, {{3, 2}, {4 / 12., 3 / 12.}});
   expect_row(logits, {.renormalize = true, .sum_floor = 1.4, .sum_eps = 0.1}, {{3, 2}, {4 / 15., 3 / 15.}});
   expect_row(logits, {.renormalize = true, .sum_floor = 1.4, .scale = 3}, {{3, 2}, {12 / 14., 9 / 14.}});
-  expect_row(logits, {.sum_floor = 1.4, .sum_eps = 0.1, .scale = 3}, {{3, 2}, {1.2, 0.9}});
-  expect_row(logits, {}, {{3, 2}, {2.8, 1.5}}, {.expert_scale = {2, 3, 5, 7}});
+  expect_row(logits, {.renormalize = false, .sum_floor = 1.4, .sum_eps = 0.1, .scale = 3}, {{3, 2}, {1.2, 0.9}});
+  expect_row(logits, kUnscaled, {{3, 2}, {2.8, 1.5}}, {.expert_scale = {2, 3, 5, 7}});
   expect_row(logits, {.renormalize = true}, {{3, 2}, {4., 15 / 7.}}, {.expert_scale = {2, 3, 5, 7}});
   expect_row(logits, {.renormalize = true}, {{0, 2}, {1 / 4., 3 / 4.}}, {.forced = {0, 2}});
-  expect_row(logits, {}, {{1}, {0.2}}, {.bias = {0, 0, 0, 1}, .forced = {1}});
+  expect_row(logits, kUnscaled, {{1}, {0.2}}, {.bias = {0, 0, 0, 1}, .forced = {1}});
 }
 
 TEST_F(RoutingTest, WeightsOfSigmoidsByHand) {
@@ -278,7 +279,7 @@ TEST_F(RoutingTest, WeightsOfSigmoidsByHand) {
     r.score = RouterScore::kSigmoid;
     return r;
   };
-  expect_row(logits, rule({}), {{2, 1}, {0.9, 0.75}});
+  expect_row(logits, rule(kUnscaled), {{2, 1}, {0.9, 0.75}});
   expect_row(logits, rule({.renormalize = true}), {{2, 1}, {90 / 165., 75 / 165.}});
   expect_row(logits, rule({.renormalize = true, .sum_floor = 3}), {{2, 1}, {0.3, 0.25}});
   expect_row(logits, rule({.renormalize = true, .sum_eps = 0.35, .scale = 2}), {{2, 1}, {0.9, 0.75}});
@@ -287,39 +288,39 @@ TEST_F(RoutingTest, WeightsOfSigmoidsByHand) {
 
 TEST_F(RoutingTest, TheSelectionBiasChangesChoicesOnly) {
   const std::vector<double> logits = logs_of({0.1, 0.2, 0.3, 0.4});
-  expect_row(logits, {}, {{0, 3}, {0.1, 0.4}}, {.bias = {1, 0, 0, 0}});
+  expect_row(logits, kUnscaled, {{0, 3}, {0.1, 0.4}}, {.bias = {1, 0, 0, 0}});
   expect_row(logits, {.renormalize = true}, {{0, 3}, {0.2, 0.8}}, {.bias = {1, 0, 0, 0}});
   // Added to scores, not to logits, whose distance is larger.
-  expect_row(logits, {}, {{0}, {0.1}}, {.bias = {0.35, 0, 0, 0}});
-  expect_row({logit(0.5), logit(0.75), logit(0.9)}, {.score = RouterScore::kSigmoid}, {{1, 2, 0}, {0.75, 0.9, 0.5}},
-             {.bias = {-0.1, 0.2, 0}});
+  expect_row(logits, kUnscaled, {{0}, {0.1}}, {.bias = {0.35, 0, 0, 0}});
+  expect_row({logit(0.5), logit(0.75), logit(0.9)}, {.score = RouterScore::kSigmoid, .renormalize = false},
+             {{1, 2, 0}, {0.75, 0.9, 0.5}}, {.bias = {-0.1, 0.2, 0}});
 }
 
 TEST_F(RoutingTest, GroupsByHand) {
   const std::vector<double> logits = logs_of({0.30, 0.02, 0.20, 0.18, 0.16, 0.14});  // sums of two: 0.32, 0.38, 0.30
-  RouterRule rule{.group_score = GroupScore::kMax, .groups = 3, .top_groups = 1};
+  RouterRule rule{.renormalize = false, .group_score = GroupScore::kMax, .groups = 3, .top_groups = 1};
   expect_row(logits, rule, {{0, 1}, {0.30, 0.02}});
   rule.top_groups = 2;
   expect_row(logits, rule, {{0, 2, 3, 1}});
-  rule = {.group_score = GroupScore::kTopTwo, .groups = 3, .top_groups = 1};
+  rule = {.renormalize = false, .group_score = GroupScore::kTopTwo, .groups = 3, .top_groups = 1};
   expect_row(logits, rule, {{2, 3}, {0.20, 0.18}});
   rule.top_groups = 2;
   expect_row(logits, rule, {{0, 2, 3, 1}});
   // The two best of three, not all: sums of three would choose the second group.
   expect_row(logs_of({0.22, 0.22, 0.02, 0.18, 0.18, 0.18}),
-             {.group_score = GroupScore::kTopTwo, .groups = 2, .top_groups = 1}, {{0, 1, 2}});
+             {.renormalize = false, .group_score = GroupScore::kTopTwo, .groups = 2, .top_groups = 1}, {{0, 1, 2}});
   // Sums of scores, not of logits, which would choose the second group.
-  expect_row(logs_of({0.6, 1e-6, 0.2, 0.199}), {.group_score = GroupScore::kTopTwo, .groups = 2, .top_groups = 1},
-             {{0, 1}});
+  expect_row(logs_of({0.6, 1e-6, 0.2, 0.199}),
+             {.renormalize = false, .group_score = GroupScore::kTopTwo, .groups = 2, .top_groups = 1}, {{0, 1}});
   for (const GroupScore score : {GroupScore::kMax, GroupScore::kTopTwo}) {
     // Groups are chosen with the bias. The values of those that take part are below zero, and they are all there is.
-    rule = {.group_score = score, .groups = 2, .top_groups = 1};
+    rule = {.renormalize = false, .group_score = score, .groups = 2, .top_groups = 1};
     expect_row(logs_of({0.1, 0.2, 0.3, 0.4}), rule, {{1, 0}, {0.2, 0.1}}, {.bias = {-5, -5, -6, -6}});
     rule.score = RouterScore::kSigmoid;
     expect_row({1, 2, 3, 4}, rule, {{1, 0}}, {.bias = {-5, -5, -7, -7}});
   }
   // A value may be as small as can be, or NaN: it still comes before those of groups that do not take part.
-  rule = {.groups = 2, .top_groups = 1};
+  rule = {.renormalize = false, .group_score = GroupScore::kMax, .groups = 2, .top_groups = 1};
   expect_row({4, 3, 5, -kInfinity}, rule, {{2, 3}});
   expect_row({4, 3, 5, 1}, rule, {{2, 3}}, {.bias = {0, 0, 0, -kInfinity}});
   expect_row({4, 3, 5, kNan}, rule, {{2, 3}, {kNan, kNan}});
@@ -334,7 +335,8 @@ TEST_F(RoutingTest, TiesGoToTheLowerIndex) {
     expect_row({-kInfinity, -kInfinity, -kInfinity, -kInfinity}, rule, {{0, 1, 2, 3}});
     expect_row({1, 2, 1, 2, 2}, rule, {{1, 3, 4, 0}});
     expect_row({1, 2, 1, 2, 2}, rule, {{1, 3, 4, 0}}, {.bias = std::vector<double>(5, 0.5)});
-    RouterRule grouped{.score = score, .groups = 3, .top_groups = 2};
+    RouterRule grouped{
+        .score = score, .renormalize = false, .group_score = GroupScore::kMax, .groups = 3, .top_groups = 2};
     expect_row({1, 1, 1, 1, 1, 1}, grouped, {{0, 1, 2, 3}});
     expect_row({1, 3, 3, 2, 3, 2}, grouped, {{1, 2, 3, 0}});
     grouped.group_score = GroupScore::kTopTwo;
@@ -344,7 +346,7 @@ TEST_F(RoutingTest, TiesGoToTheLowerIndex) {
   }
   // Rows of three values: long runs of equal ones, which cross the lanes of a warp and the ends of vectors.
   for (const DType acc : {DType::kFloat32, DType::kFloat64}) {
-    RouteProblem p{.rule = {}, .k = 8, .logits = HostMatrix(acc, 40, 67, 1)};
+    RouteProblem p{.rule = kUnscaled, .k = 8, .logits = HostMatrix(acc, 40, 67, 1)};
     std::mt19937_64 generator(1);
     for (int64_t i = 0; i < 40 * 67; ++i) p.logits.set(i, static_cast<double>(generator() % 16 / 7));
     expect_reference(p);
@@ -352,10 +354,16 @@ TEST_F(RoutingTest, TiesGoToTheLowerIndex) {
 }
 
 TEST_F(RoutingTest, SaturatedSigmoidsAreOrderedByTheirLogits) {
-  const RouterRule rule{.score = RouterScore::kSigmoid};
+  const RouterRule rule{.score = RouterScore::kSigmoid, .renormalize = false};
   expect_row({40, 50, 45, 60}, rule, {{3, 1, 2}, {1, 1, 1}});
   expect_row({-300, -200, -250}, rule, {{1, 2, 0}});
-  expect_row({40, 50, 45, 60, 1, 2}, {.score = RouterScore::kSigmoid, .groups = 3, .top_groups = 1}, {{3, 2}});
+  expect_row({40, 50, 45, 60, 1, 2},
+             {.score = RouterScore::kSigmoid,
+              .renormalize = false,
+              .group_score = GroupScore::kMax,
+              .groups = 3,
+              .top_groups = 1},
+             {{3, 2}});
   // With a bias, the scores themselves are compared: all are 1.
   expect_row({40, 50, 45, 60}, rule, {{0, 1, 2}, {1, 1, 1}}, {.bias = {0, 0, 0, 0}});
   const RouterRule with_eps{.score = RouterScore::kSigmoid, .renormalize = true, .sum_eps = 1e-20};
@@ -369,7 +377,7 @@ TEST_F(RoutingTest, ChosenScoresMayUnderflow) {
     expect_row({0, low, low - 1}, rule, {{1, 2}, {first, second}}, {.forced = {1, 2}});
     expect_row({0, low, low - 1}, rule, {{2, 1}, {3 * second, first}}, {.expert_scale = {1, 1, 3}, .forced = {2, 1}});
     expect_row({0, low, low - 1}, rule, {{1, 2}, {first, second}}, {.bias = {-5, 1, 1}});
-    expect_row({0, low, low - 1}, {.scale = 2}, {{1, 2}, {0, 0}}, {.forced = {1, 2}});
+    expect_row({0, low, low - 1}, {.renormalize = false, .scale = 2}, {{1, 2}, {0, 0}}, {.forced = {1, 2}});
     expect_row({0, low, low - 1}, {.renormalize = true, .sum_floor = 0.5}, {{1, 2}, {0, 0}}, {.forced = {1, 2}});
   }
 }
@@ -383,7 +391,7 @@ TEST_F(RoutingTest, SigmoidsThatAllUnderflowHaveNoWeight) {
 }
 
 TEST_F(RoutingTest, TheScoreOfOneGroupHasNoEffect) {
-  const RouterRule rule{.score = RouterScore::kSigmoid, .group_score = GroupScore::kTopTwo};
+  const RouterRule rule{.score = RouterScore::kSigmoid, .renormalize = false, .group_score = GroupScore::kTopTwo};
   expect_row({40, 50, 45, 60}, rule, {{3, 1, 2}, {1, 1, 1}});
   // Of several groups, scores are compared even if all take part.
   RouterRule two = rule;
@@ -427,8 +435,9 @@ TEST_F(RoutingTest, NanIsChosenLastAndStaysInItsRow) {
     }
   }
   // A logit that nobody chooses makes all weights NaN, also those that do not depend on it.
-  expect_row({1, kNan, 3}, {.score = RouterScore::kSigmoid}, {{2, 0}, {kNan, kNan}});
-  expect_row({1, kNan, 3}, {.score = RouterScore::kSigmoid}, {{2, 0}, {kNan, kNan}}, {.bias = {0, 0, 0}});
+  expect_row({1, kNan, 3}, {.score = RouterScore::kSigmoid, .renormalize = false}, {{2, 0}, {kNan, kNan}});
+  expect_row({1, kNan, 3}, {.score = RouterScore::kSigmoid, .renormalize = false}, {{2, 0}, {kNan, kNan}},
+             {.bias = {0, 0, 0}});
   expect_row({1, kNan, 3}, {.renormalize = true}, {{0, 2}, {kNan, kNan}}, {.forced = {0, 2}});
 }
 
@@ -437,9 +446,11 @@ TEST_F(RoutingTest, InfiniteLogits) {
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   for (const bool renormalize : {false, true})
     expect_row({1, -kInfinity, 2}, {.renormalize = renormalize}, {{2, 0, 1}, {e / (1 + e), 1 / (1 + e), 0}});
-  expect_row({1, -kInfinity, 2}, {.score = RouterScore::kSigmoid}, {{2, 0, 1}, {sigmoid(2), sigmoid(1), 0}});
-  expect_row({1, kInfinity, 2}, {.score = RouterScore::kSigmoid}, {{1, 2, 0}, {1, sigmoid(2), sigmoid(1)}});
-  expect_row({1, kInfinity, 2}, {}, {{1, 2, 0}});
+  expect_row({1, -kInfinity, 2}, {.score = RouterScore::kSigmoid, .renormalize = false},
+             {{2, 0, 1}, {sigmoid(2), sigmoid(1), 0}});
+  expect_row({1, kInfinity, 2}, {.score = RouterScore::kSigmoid, .renormalize = false},
+             {{1, 2, 0}, {1, sigmoid(2), sigmoid(1)}});
+  expect_row({1, kInfinity, 2}, kUnscaled, {{1, 2, 0}});
 }
 
 TEST_F(RoutingTest, ViolationsAreBugs) {
@@ -491,7 +502,8 @@ TEST_F(RoutingTest, ViolationsAreBugs) {
   EXPECT_THROW(call([&](Args& a) { a.rule.groups = 0; }), Bug);
   EXPECT_THROW(call([&](Args& a) { a.rule.top_groups = 0; }), Bug);
   EXPECT_THROW(call([&](Args& a) { a.rule.top_groups = 4; }), Bug);
-  EXPECT_THROW(call([&](Args& a) { a.rule = {.groups = 6, .top_groups = 1}; }), Bug) << "two choices of one expert";
+  EXPECT_THROW(call([&](Args& a) { a.rule = {.group_score = GroupScore::kMax, .groups = 6, .top_groups = 1}; }), Bug)
+      << "two choices of one expert";
   EXPECT_THROW(call([&](Args& a) { a.rule = {.group_score = GroupScore::kTopTwo, .groups = 6, .top_groups = 3}; }),
                Bug);
   EXPECT_THROW(call([&](Args& a) { a.rule.sum_floor = -1; }), Bug);
