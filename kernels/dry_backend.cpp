@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -58,13 +59,16 @@ class DryBackend final : public Backend {
   }
   bool run_here(const SortChoices& args) {
     const int64_t G = args.offsets.size() - 1, N = args.choices.rows, top_k = args.choices.cols;
-    const int64_t loaded = config_.loaded_end - config_.loaded_begin, held = std::min(loaded, top_k);
+    const int64_t loaded = config_.loaded_end - config_.loaded_begin, all = N * top_k;
+    const auto even = static_cast<double>(all * loaded) / static_cast<double>(std::max<int64_t>(config_.experts, 1));
+    const double wanted = std::min(config_.load * even, static_cast<double>(N * std::min(loaded, top_k)));
+    const auto to_loaded = static_cast<int64_t>(std::ceil(wanted));
     auto* const offsets = static_cast<int32_t*>(args.offsets.data);
-    // Choices of the experts before expert e: of those that all tokens choose, and of the others.
+    // Choices of the experts before expert e: of those with the load, and of the others.
     const auto before = [&](int64_t e) {
       const int64_t of_loaded = std::clamp<int64_t>(e - config_.loaded_begin, 0, loaded);
       const int64_t others = std::max<int64_t>(config_.experts - loaded, 1);
-      return (loaded == 0 ? 0 : N * held * of_loaded / loaded) + N * (top_k - held) * (e - of_loaded) / others;
+      return (loaded == 0 ? 0 : to_loaded * of_loaded / loaded) + (all - to_loaded) * (e - of_loaded) / others;
     };
     const int64_t first = before(args.first_expert);
     for (int64_t g = 0; g <= G; ++g) offsets[g] = static_cast<int32_t>(before(args.first_expert + g) - first);

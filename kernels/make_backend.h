@@ -32,9 +32,10 @@ struct DryRunConfig {
   std::string device = "cpu";  ///< as in BackendConfig
   int threads = 1;
   int64_t experts = 0;  ///< of a layer; 0: none has experts
-  /// Experts [loaded_begin, loaded_end) are chosen by every token, as many of them as it may choose; the other choices
-  /// are even. Equal numbers: all choices are even.
+  /// Experts [loaded_begin, loaded_end) together get `load` times their even share of the choices, at most as many as
+  /// the tokens can make of them. The other choices are even. Equal numbers: all choices are even.
   int64_t loaded_begin = 0, loaded_end = 0;
+  double load = 1;
 };
 
 /// Makes a backend on which code finds out how much memory it needs. It allocates as the real one does, scratch of the

@@ -22,6 +22,9 @@ class Allocator {
   /// resource_error if memory runs out.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* block) = 0;
+  /// Takes from the system what an allocation of `bytes` bytes needs now, and keeps it for later allocations. Throws
+  /// like allocate.
+  virtual void reserve(int64_t bytes) { release(allocate(bytes)); }
 
   virtual int64_t used_bytes() const = 0;        ///< number of bytes currently allocated
   virtual int64_t high_water_bytes() const = 0;  ///< maximum number of bytes that this allocator has used so far

@@ -23,6 +23,13 @@ constexpr int64_t kLargestReserve = 1024 * kMiB;  // unless a request is larger
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
+/// The size of a block for a request of `bytes`.
+int64_t block_size(int64_t bytes) {
+  ASHLAR_CHECK(bytes >= 0, "bytes = ", bytes);
+  constexpr int64_t kSane = int64_t{1} << 50;  // smaller sizes can be rounded up without overflow; larger ones fail
+  return bytes < kSane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
+}
+
 }  // namespace
 
 ArenaAllocator::ArenaAllocator(MemoryKind kind, int64_t cap_bytes, Blocks blocks)
@@ -52,7 +59,7 @@ void ArenaAllocator::unpoison([[maybe_unused]] void* begin, [[maybe_unused]] int
   if (blocks_ == Blocks::kMemory) ASAN_UNPOISON_MEMORY_REGION(begin, static_cast<size_t>(bytes));
 }
 
-bool ArenaAllocator::reserve(int64_t bytes) {
+bool ArenaAllocator::map_segment(int64_t bytes) {
   const int64_t whole = round_up(bytes, kHugePage);
   ++num_system_calls_;
   void* const range = mmap(nullptr, static_cast<size_t>(whole + kHugePage), PROT_NONE,
@@ -82,13 +89,13 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
                            " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_,
                            "; choose a smaller train.micro_batch or model");
     }
-    if (reserve(cap_bytes_)) return;
+    if (map_segment(cap_bytes_)) return;
   } else {
     check_left(size, requested_bytes);  // first, so that no address space is reserved for memory that the system lacks
     int64_t reserved = 0;
     for (const Segment& segment : segments_) reserved += segment.reserved_bytes;
     const int64_t more = std::clamp(reserved, kFirstReserve, kLargestReserve);
-    if (reserve(std::max(size, more)) || (size < more && reserve(size))) return;
+    if (map_segment(std::max(size, more)) || (size < more && map_segment(size))) return;
   }
   const int reason = errno;
   throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
@@ -129,31 +136,35 @@ ArenaAllocator::Segment& ArenaAllocator::segment_at(int64_t offset) {
   return *found;
 }
 
-void* ArenaAllocator::allocate(int64_t bytes) {
-  ASHLAR_CHECK(bytes >= 0, "bytes = ", bytes);
-  constexpr int64_t kSane = int64_t{1} << 50;  // smaller sizes can be rounded up without overflow; larger ones fail
-  const int64_t size = bytes < kSane ? round_up(std::max<int64_t>(bytes, 1), kAlignment) : bytes;
+std::map<int64_t, int64_t>::iterator ArenaAllocator::committed_hole(int64_t size, int64_t requested_bytes) {
   const auto hole_for = [&] {
-    auto at = free_.begin();
-    while (at != free_.end() && at->second < size) ++at;
-    return at;
+    return std::ranges::find_if(free_, [size](const auto& hole) { return hole.second >= size; });
   };
   auto hole = hole_for();
   if (hole == free_.end()) {
-    add_segment(size, bytes);
+    add_segment(size, requested_bytes);
     hole = hole_for();
   }
+  Segment& segment = segment_at(hole->first);
+  const int64_t end = hole->first + size - segment.offset;
+  if (end > segment.committed_bytes) commit(segment, end, requested_bytes);
+  return hole;
+}
+
+void ArenaAllocator::reserve(int64_t bytes) { committed_hole(block_size(bytes), bytes); }
+
+void* ArenaAllocator::allocate(int64_t bytes) {
+  const int64_t size = block_size(bytes);
+  const auto hole = committed_hole(size, bytes);
   const int64_t offset = hole->first;
   Segment& segment = segment_at(offset);
-  const int64_t end = offset + size - segment.offset;
-  if (end > segment.committed_bytes) commit(segment, end, bytes);
   const int64_t rest = hole->second - size;
   free_.erase(hole);
   if (rest > 0) free_.emplace(offset + size, rest);
   char* const block = segment.base + (offset - segment.offset);
   live_.emplace(block, Block{.offset = offset, .size = size});
   used_bytes_ += size;
-  segment.high_water_bytes = std::max(segment.high_water_bytes, end);
+  segment.high_water_bytes = std::max(segment.high_water_bytes, offset + size - segment.offset);
   unpoison(block, bytes);
   return block;
 }

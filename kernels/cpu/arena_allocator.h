@@ -33,6 +33,8 @@ class ArenaAllocator final : public Allocator {
   void* allocate(int64_t bytes) override;
   /// `block` must come from allocate; null is allowed and ignored.
   void release(void* block) override;
+  /// Commits the memory. Counts no byte as used: pages take memory only when they are written.
+  void reserve(int64_t bytes) override;
 
   int64_t used_bytes() const override { return used_bytes_; }
   int64_t high_water_bytes() const override;
@@ -50,10 +52,12 @@ class ArenaAllocator final : public Allocator {
   };
 
   void add_segment(int64_t size, int64_t requested_bytes);  // adds a range with room for a block of `size`
-  bool reserve(int64_t bytes);                              // reserves a segment; false if the system refuses
+  bool map_segment(int64_t bytes);                          // reserves an address range; false if the system refuses
   void commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes);
   void check_left(int64_t bytes, int64_t requested_bytes);
   Segment& segment_at(int64_t offset);
+  /// Returns the first free block of `size` bytes whose memory is committed.
+  std::map<int64_t, int64_t>::iterator committed_hole(int64_t size, int64_t requested_bytes);
   void poison(void* begin, int64_t bytes) const;
   void unpoison(void* begin, int64_t bytes) const;
 

@@ -245,6 +245,10 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                           .stall_seconds = run.stall_after,
                           .stop = run.hang_action == config::HangAction::kStop};
   session.watch->watchdog().watch_hangs(hang);
+  int64_t reserved = 0;
+  comm::try_on_all_ranks(session.bootstrap.control(), [&] {
+    reserved = plan::activations_to_reserve(resolved.resolved.config, session.bootstrap.control().rank());
+  });
   std::function<std::string(training::Engine&)> sample = sampler_of(resolved, session.bootstrap.control());
   std::unique_ptr<training::TaskEvaluation> on_tasks = tasks_of_run(resolved, session);
   training::Trainer trainer({.resolved = resolved.resolved,
@@ -258,7 +262,8 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                              .cores = session.cores.machine,
                              .sample = std::move(sample),
                              .tasks = std::move(on_tasks),
-                             .restart = restart});
+                             .restart = restart,
+                             .reserved_activations = reserved});
   hang.after_seconds = run.hang_after;
   hang.starting = false;
   session.watch->watchdog().watch_hangs(hang);

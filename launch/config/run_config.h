@@ -58,7 +58,8 @@ struct MeshSection {
   int64_t tensor = 1;
   int64_t pipeline = 1;
   int64_t data = 1;
-  int64_t expert = 1;  ///< divides data
+  int64_t expert = 1;           ///< divides data
+  double expert_reserve = 1.5;  ///< load of a rank's experts that memory is reserved for; 0: none is
   bool sequence_parallel = false;
   pipeline::PipelineSchedule schedule = pipeline::PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;

@@ -120,6 +120,11 @@ constexpr KeySpec kTrainingKeys[] = {
      .unit = "ranks",
      .doc = "Expert parallel size: ranks over which the experts of each layer are divided. Their tokens differ, so it "
             "divides mesh.data; each group of that many replicas sends every token to the ranks of its experts."},
+    {.section = "mesh", .key = "expert_reserve", .member = MEMBER(mesh.expert_reserve), .fallback = "1.5", .low = 0,
+     .high = 65536, .when = kMoe,
+     .doc = "With mesh.expert above 1: before the first step, memory is reserved for a rank whose experts get this many "
+            "times their even share of the tokens. So a run that has no room for an uneven batch ends at its start, not "
+            "after a day. Experts that get more take more memory then; no token is dropped. 0 reserves none."},
     {.section = "mesh", .key = "sequence_parallel", .member = MEMBER(mesh.sequence_parallel), .fallback = "false",
      .doc = "Sequence parallel: activations between the sharded layers are sharded over the tensor ranks too."},
     {.section = "mesh", .key = "schedule", .member = MEMBER(mesh.schedule), .fallback = "1f1b",

@@ -46,13 +46,14 @@ kernels::DryRunConfig backend_config(const DryRun& args) {
   const model::MoeConfig& moe = c.model.moe;
   kernels::DryRunConfig config{
       .device = std::string(name_of(args.device)), .threads = static_cast<int>(c.run.threads), .experts = moe.experts};
-  if (args.load == ExpertLoad::kEven || c.mesh.expert == 1) return config;
+  if (args.load <= 1 || c.mesh.expert == 1) return config;
   const bool whole = moe.tensor == model::ExpertCut::kExperts;
   const int64_t ranks = c.mesh.expert * (whole ? c.mesh.tensor : 1);
   const int64_t at = (whole ? args.at[Axis::kTensor] * c.mesh.expert : 0) + args.at[Axis::kExpert];
   const comm::Range own = model::divided_experts(moe.experts, ranks)[static_cast<size_t>(at)];
   config.loaded_begin = own.begin;
   config.loaded_end = own.end;
+  config.load = args.load;
   return config;
 }
 
@@ -221,7 +222,7 @@ RankMemory dry_run(const DryRun& args) {
   return rank.memory();
 }
 
-RankMemory worst_of_stage(const config::RunConfig& c, DeviceKind device, int64_t stage, ExpertLoad load) {
+RankMemory worst_of_stage(const config::RunConfig& c, DeviceKind device, int64_t stage, double load) {
   DryRun args{.run = c, .device = device, .at = {{Axis::kPipeline, stage}}, .load = load};
   // Of experts that do not divide evenly, the last ranks hold more (model::divided_experts).
   const bool whole = c.model.moe.experts > 0 && c.model.moe.tensor == model::ExpertCut::kExperts;

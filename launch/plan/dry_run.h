@@ -10,17 +10,15 @@
 
 namespace ashlar::plan {
 
-/// Which choices the tokens make among the experts of a layer.
-enum class ExpertLoad : uint8_t {
-  kEven,
-  kAllToOneRank,  ///< all tokens choose as many experts of the planned rank as they may
-};
+/// A load of experts that no routing exceeds: all tokens choose as many experts of the planned rank as they may.
+inline constexpr double kAllToOneRank = 1e9;
 
 struct DryRun {
   const config::RunConfig& run;
   DeviceKind device = DeviceKind::kCpu;
   mesh::Coordinates at;  ///< of the rank
-  ExpertLoad load = ExpertLoad::kEven;
+  /// Tokens that the experts of the rank process, in multiples of their even share.
+  double load = 1;
 };
 
 /// What a rank allocates in a run: bytes at the high-water mark of each allocator of its backend.
@@ -43,6 +41,6 @@ RankMemory dry_run(const DryRun& args);
 
 /// Returns dry_run of the rank that needs most in pipeline stage `stage`. Ranks of a stage differ by the experts that
 /// they hold and by their shard of the optimizer state.
-RankMemory worst_of_stage(const config::RunConfig& run, DeviceKind device, int64_t stage, ExpertLoad load);
+RankMemory worst_of_stage(const config::RunConfig& run, DeviceKind device, int64_t stage, double load);
 
 }  // namespace ashlar::plan

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/strings.h"
+#include "launch/training/engine_options.h"
 #include "launch/training/step_batches.h"
 
 namespace ashlar::plan {
@@ -30,7 +31,10 @@ std::vector<MemoryPart> tensor_parts(const RankMemory& rank, const config::RunCo
            str_cat(rank.in_flight, c.mesh.virtual_stages > 1 ? " chunks of micro-batches" : " of ",
                    c.mesh.virtual_stages > 1 ? std::string() : str_cat(micro_batches, " micro-batches"),
                    " in flight, recompute ", name_of(c.train.recompute))},
-          {"activations in use", activations - rank.batches - kept, "of the layer or the loss that runs"},
+          {"activations in use", activations - rank.batches - kept,
+           c.mesh.expert > 1 && c.mesh.expert_reserve > 1 ? str_cat("of the layer or the loss that runs; experts with ",
+                                                                    c.mesh.expert_reserve, " times their share")
+                                                          : std::string("of the layer or the loss that runs")},
           {"batches", rank.batches, str_cat("of two steps of ", micro_batches, " micro-batches")},
           {"scratch and tables", rank.of(MemoryKind::kWorkspace), ""}};
 }
@@ -54,7 +58,7 @@ MemoryPlan memory_plan(const MemoryPlanArgs& args) {
   MemoryPlan plan;
   int64_t most = -1;
   for (int64_t stage = 0; stage < c.mesh.pipeline; ++stage) {
-    plan.stages.push_back(worst_of_stage(c, args.device, stage, ExpertLoad::kEven));
+    plan.stages.push_back(worst_of_stage(c, args.device, stage, c.mesh.expert_reserve));
     const int64_t bytes = total_of(plan.stages.back(), args);
     if (bytes <= most) continue;
     most = bytes;
@@ -71,13 +75,22 @@ MemoryPlan memory_plan(const MemoryPlanArgs& args) {
   }
   plan.bytes = plan.one_sided_bytes = most;
   if (c.mesh.expert > 1) {
-    const DryRun loaded{.run = c, .device = args.device, .at = worst.at, .load = ExpertLoad::kAllToOneRank};
+    const DryRun loaded{.run = c, .device = args.device, .at = worst.at, .load = kAllToOneRank};
     plan.one_sided_bytes = std::max(most, total_of(dry_run(loaded), args));
   }
   const auto nothing = [](const MemoryPart& part) { return part.bytes == 0; };
   std::erase_if(plan.parts, nothing);
   std::erase_if(plan.host, nothing);
   return plan;
+}
+
+int64_t activations_to_reserve(const config::RunConfig& c, int64_t rank) {
+  if (c.mesh.expert == 1 || c.mesh.expert_reserve == 0) return 0;
+  const DryRun args{.run = c,
+                    .device = c.run.device == config::Device::kCuda ? DeviceKind::kCuda : DeviceKind::kCpu,
+                    .at = mesh::coordinates_of(training::shape_of(c.mesh), rank),
+                    .load = c.mesh.expert_reserve};
+  return dry_run(args).of(MemoryKind::kActivations);
 }
 
 }  // namespace ashlar::plan

@@ -38,4 +38,8 @@ struct MemoryPlan {
 /// needs what a training step needs: sequence length, micro-batch, global batch, mesh.
 MemoryPlan memory_plan(const MemoryPlanArgs& args);
 
+/// Returns the bytes of activations that rank `rank` reserves before the first step: what they take if its experts get
+/// mesh.expert_reserve times their even share of the tokens. 0 if nothing is reserved.
+int64_t activations_to_reserve(const config::RunConfig& run, int64_t rank);
+
 }  // namespace ashlar::plan

@@ -42,6 +42,8 @@ struct TrainerArgs {
   std::function<std::string(Engine&)> sample;
   std::unique_ptr<TaskEvaluation> tasks;  ///< for train.eval_tasks; null without
   bool restart = false;                   ///< starts over: the old run directory is renamed after all checks
+  /// Bytes of activations that this rank reserves before the first step, for mesh.expert_reserve.
+  int64_t reserved_activations = 0;
   /// Creates the backend; empty: kernels::make_backend with the configuration.
   std::function<std::unique_ptr<Backend>()> make_backend;
   /// For tests: changes the engine's options; empty: nothing.

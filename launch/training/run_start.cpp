@@ -96,6 +96,22 @@ void initialize(Run& run, Saving& saving) {
   run.log.info(str_cat("weights from ", from.string(), ", a fresh optimizer"));
 }
 
+/// Reserves memory for experts that get more than their even share of the tokens.
+void reserve_activations(const Run& run, int64_t bytes) {
+  Allocator& activations = run.device->backend().allocator(MemoryKind::kActivations);
+  const int64_t more = bytes - activations.used_bytes();
+  if (more <= 0) return;
+  try {
+    activations.reserve(more);
+  } catch (const Error& error) {
+    throw Error(error.code(), Error::FullText{str_cat(
+                                  error.what(), "; this is room for experts with ", run.config.mesh.expert_reserve,
+                                  " times their even share of the tokens: a lower mesh.expert_reserve asks for less")});
+  }
+  run.log.info(str_cat("reserved ", human_bytes(bytes), " for activations, room for experts with ",
+                       run.config.mesh.expert_reserve, " times their even share of the tokens"));
+}
+
 void open_readers(Run& run, std::vector<data::WeightedDataset> datasets, RunStart& start) {
   const config::RunConfig& c = run.config;
   const data::StreamOptions options{
@@ -152,6 +168,7 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
   const int64_t every = run.config.checkpoint.every;
   if (every > 0 && every <= run.config.train.steps)
     comm::try_on_all_ranks(run.ranks, [&] { run.memory.add("snapshot", saving.reserve()); });
+  comm::try_on_all_ranks(run.ranks, [&] { reserve_activations(run, args.reserved_activations); });
   run.recorder().enter(watch::Phase::kStarting);
   comm::try_on_all_ranks(run.ranks, [&] { open_readers(run, std::move(args.datasets), start); });
   comm::try_on_first_rank(run.ranks, [&] { write_directory(run, saving, args, start); });

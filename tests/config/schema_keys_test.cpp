@@ -153,7 +153,8 @@ std::vector<std::string> setting_for(const KeySpec& s) {
   if (name == "moe.top_groups" || name == "moe.group_score") return {"moe.experts=4", "moe.groups=2"};
   if (name == "moe.bias_rate") return {"moe.experts=4", "moe.selection_bias=true"};
   if (name == "moe.dense_layers") return {"moe.experts=4", "model.n_layers=8"};
-  if (name.starts_with("moe.") || name == "optimizer.expert_lr_scale") return {"moe.experts=4"};
+  if (name.starts_with("moe.") || name == "optimizer.expert_lr_scale" || name == "mesh.expert_reserve")
+    return {"moe.experts=4"};
   if (name == "pos.max_positions" || name == "pos.learned_offset") return {"pos.type=learned"};
   if (name == "pos.alibi_scale") return {"pos.type=alibi"};
   if (name.starts_with("pos.t5_")) return {"pos.type=t5_bias"};

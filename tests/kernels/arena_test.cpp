@@ -43,6 +43,22 @@ TEST(Arena, LowestAddressFirstAndMergedHoles) {
   EXPECT_EQ(arena.high_water_bytes(), 1536 + 1536);
 }
 
+TEST(Arena, ReservedMemoryIsThereAndNotUsed) {
+  ArenaAllocator arena(MemoryKind::kActivations);
+  void* small = arena.allocate(1000);
+  arena.reserve(200 * kMiB);
+  EXPECT_EQ(arena.used_bytes(), 1024);
+  EXPECT_EQ(arena.high_water_bytes(), 1024);
+  const int64_t calls = arena.num_system_calls();
+  char* const block = static_cast<char*>(arena.allocate(150 * kMiB));
+  std::memset(block, 1, 150 * kMiB);
+  void* const rest = arena.allocate(50 * kMiB);
+  EXPECT_EQ(arena.num_system_calls(), calls) << "nothing more was asked of the system";
+  for (void* p : {small, static_cast<void*>(block), rest}) arena.release(p);
+  EXPECT_THROW(arena.reserve(int64_t{1} << 55), Error);
+  EXPECT_EQ(arena.used_bytes(), 0);
+}
+
 TEST(Arena, ZeroBytesIsABlock) {
   ArenaAllocator arena(MemoryKind::kWorkspace);
   void* a = arena.allocate(0);

@@ -19,7 +19,6 @@
 namespace ashlar::testing {
 namespace {
 
-using plan::ExpertLoad;
 using plan::RankMemory;
 
 constexpr int64_t kPlannedLayers = 4;
@@ -106,7 +105,7 @@ std::array<int64_t, kNumMemoryKinds> bytes_of_run(const config::RunConfig& c) {
   return bytes;
 }
 
-RankMemory planned(const config::RunConfig& c, ExpertLoad load) {
+RankMemory planned(const config::RunConfig& c, double load) {
   const mesh::MeshShape shape = training::shape_of(c.mesh);
   return plan::dry_run({.run = c, .at = mesh::coordinates_of(shape, bootstrap().world().rank()), .load = load});
 }
@@ -132,7 +131,7 @@ TEST(PlanMemory, IsWhatEachRankAllocates) {
     const mesh::MeshShape& shape = shapes[static_cast<size_t>(turn / every) % shapes.size()];
     const model::ModelConfig model = turn / every % 2 == 0 ? larger(config_of(axes)) : config_of(axes);
     const config::RunConfig c = run_of(model, shape, turn / every);
-    const RankMemory plan = planned(c, ExpertLoad::kEven);
+    const RankMemory plan = planned(c, 1);
     expect_as_planned(bytes_of_run(c), plan, plan, str_cat(axes.name, " on ", name_of(shape), ", turn ", turn, ": "));
   }
 }
@@ -149,12 +148,16 @@ TEST(PlanMemory, OfExpertsOverRanksLiesBetweenEvenAndOneSidedRouting) {
     config::RunConfig c = run_of(larger(config_of(axes)), shape, 1);
     c.train.global_batch = 4 * ranks;
     const auto real = bytes_of_run(c);
-    const RankMemory even = planned(c, ExpertLoad::kEven), loaded = planned(c, ExpertLoad::kAllToOneRank);
+    const RankMemory even = planned(c, 1), loaded = planned(c, plan::kAllToOneRank), more = planned(c, 1.5);
     for (const MemoryKind kind : {MemoryKind::kParameters, MemoryKind::kGradients, MemoryKind::kOptimizer})
       EXPECT_EQ(even.of(kind), real[static_cast<size_t>(kind)]) << axes.name << name_of(kind);
     const int64_t activations = real[static_cast<size_t>(MemoryKind::kActivations)];
     EXPECT_LE(activations, loaded.of(MemoryKind::kActivations)) << axes.name;
     EXPECT_LT(even.of(MemoryKind::kActivations), loaded.of(MemoryKind::kActivations)) << axes.name;
+    EXPECT_LT(even.of(MemoryKind::kActivations), more.of(MemoryKind::kActivations)) << axes.name;
+    EXPECT_LE(more.of(MemoryKind::kActivations), loaded.of(MemoryKind::kActivations)) << axes.name;
+    EXPECT_EQ(planned(c, static_cast<double>(ranks)).of(MemoryKind::kActivations), loaded.of(MemoryKind::kActivations))
+        << axes.name << ": with as many times their share as there are ranks, the experts get all tokens";
   }
 }
 

@@ -152,6 +152,7 @@ class DeferredTrainer : public ::testing::Test {
                                .log = log,
                                .watch = *watch};
     args.change_engine = change_engine_;
+    args.reserved_activations = reserved_;
     if (make_backend_) {
       args.make_backend = make_backend_;
     } else if (deferred) {
@@ -208,6 +209,7 @@ class DeferredTrainer : public ::testing::Test {
   int asked_ = 0, measured_ = 0;
   std::function<std::unique_ptr<Backend>()> make_backend_;  ///< in the place of a deferred one
   std::function<void(training::EngineOptions&)> change_engine_;
+  int64_t reserved_ = 0;  ///< TrainerArgs::reserved_activations
 };
 
 void DeferredTrainer::expect_the_run_of_the_cpu(const std::vector<std::string>& words, uint64_t seed) {
@@ -344,6 +346,16 @@ TEST_F(DeferredTrainer, MeasuresAgainForAnotherLibraryAndSaysSo) {
   EXPECT_EQ(measured_, 2);
   EXPECT_TRUE(says(end, "are measured again: gemm: library 2, made with library 1"));
   EXPECT_THAT(text_of(run_dir() / "choices.json"), HasSubstr("library 2"));
+}
+
+// Room for experts that get more than their share is asked for before the first step.
+TEST_F(DeferredTrainer, EndsAtItsStartWithoutTheRoomItReserves) {
+  reserved_ = int64_t{1} << 55;
+  const End end = train({"train.steps=6"}, std::nullopt);
+  EXPECT_EQ(end.code, ExitCode::kResource);
+  EXPECT_THAT(end.error, HasSubstr("out of memory for activations"));
+  EXPECT_THAT(end.error, HasSubstr("a lower mesh.expert_reserve asks for less"));
+  EXPECT_FALSE(fs::exists(run_dir() / "metrics.jsonl"));
 }
 
 TEST_F(DeferredTrainer, NamesTheStepThatIsNotFinite) {

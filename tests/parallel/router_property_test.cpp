@@ -13,7 +13,7 @@ using testing::TinyModel;
 using testing::worst_difference;
 
 constexpr double kSameLogits = 1e-12, kOtherLogits = 1e-4;
-constexpr MoeConfig kSigmoidRouter{.experts = 6, .top_k = 2, .d_ff = 6, .score = RouterScore::kSigmoid};
+constexpr MoeConfig kSigmoidRouter{.experts = 6, .top_k = 2, .d_ff = 6, .rule = {.score = RouterScore::kSigmoid}};
 
 model::ModelConfig router_config(const MoeConfig& moe) {
   model::ModelConfig c = testing::tiny_config();
@@ -32,8 +32,8 @@ MoeConfig router_with(MoeConfig moe, const std::function<void(MoeConfig&)>& chan
 // The shares of all experts, or of the chosen ones alone.
 TEST(RouterProperties, SoftmaxBeforeAndAfterTheChoiceAgreeOnAllExperts) {
   for (const int64_t top_k : {2, 4}) {
-    const MoeConfig after{.experts = 4, .top_k = top_k, .d_ff = 6, .renormalize = true};
-    const MoeConfig before = router_with(after, [](MoeConfig& m) { m.renormalize = false; });
+    const MoeConfig after{.experts = 4, .top_k = top_k, .d_ff = 6};
+    const MoeConfig before = router_with(after, [](MoeConfig& m) { m.rule.renormalize = false; });
     const double difference = worst_difference(router_logits_of(after), router_logits_of(before));
     if (top_k == 4) {
       EXPECT_LT(difference, kSameLogits);
@@ -44,13 +44,13 @@ TEST(RouterProperties, SoftmaxBeforeAndAfterTheChoiceAgreeOnAllExperts) {
 }
 
 TEST(RouterProperties, SigmoidsAreNoSoftmax) {
-  const MoeConfig softmax = router_with(kSigmoidRouter, [](MoeConfig& m) { m.score = RouterScore::kSoftmax; });
+  const MoeConfig softmax = router_with(kSigmoidRouter, [](MoeConfig& m) { m.rule.score = RouterScore::kSoftmax; });
   EXPECT_GT(worst_difference(router_logits_of(kSigmoidRouter), router_logits_of(softmax)), kOtherLogits);
 }
 
 TEST(RouterProperties, TheScaleMultipliesWhatExpertsGive) {
-  TinyModel scaled(router_config(router_with(kSigmoidRouter, [](MoeConfig& m) { m.scale = 2.5; })), DType::kFloat64, 2,
-                   7);
+  TinyModel scaled(router_config(router_with(kSigmoidRouter, [](MoeConfig& m) { m.rule.scale = 2.5; })),
+                   DType::kFloat64, 2, 7);
   TinyModel larger(router_config(kSigmoidRouter), DType::kFloat64, 2, 7);
   EXPECT_GT(worst_difference(scaled.logits(), larger.logits()), kOtherLogits);
   for (const char* layer : {"0", "1"})
@@ -63,14 +63,14 @@ TEST(RouterProperties, TheScaleMultipliesWhatExpertsGive) {
 TEST(RouterProperties, AFloorIsADivisorAndAnEpsASummand) {
   const auto renormalized = [](double floor, double eps) {
     return router_logits_of(router_with(kSigmoidRouter, [&](MoeConfig& m) {
-      m.renormalize = true;
-      m.sum_floor = floor;
-      m.sum_eps = eps;
+      m.rule.renormalize = true;
+      m.rule.sum_floor = floor;
+      m.rule.sum_eps = eps;
     }));
   };
   const std::vector<double> fifth = router_logits_of(router_with(kSigmoidRouter, [](MoeConfig& m) {
-    m.renormalize = false;
-    m.scale = 0.2;
+    m.rule.renormalize = false;
+    m.rule.scale = 0.2;
   }));
   EXPECT_LT(worst_difference(renormalized(5, 0), fifth), kSameLogits);
   EXPECT_LT(worst_difference(renormalized(4, 1), fifth), kSameLogits) << "the eps is added to the floor";
@@ -82,9 +82,9 @@ TEST(RouterProperties, AFloorIsADivisorAndAnEpsASummand) {
 TEST(RouterProperties, GroupsAreScoredByTheirBestOrTheirTwoBest) {
   const auto grouped = [](GroupScore score, int64_t top_groups) {
     return router_logits_of(router_with(kSigmoidRouter, [&](MoeConfig& m) {
-      m.groups = 3;
-      m.top_groups = top_groups;
-      m.group_score = score;
+      m.rule.groups = 3;
+      m.rule.top_groups = top_groups;
+      m.rule.group_score = score;
     }));
   };
   const std::vector<double> free = router_logits_of(kSigmoidRouter);
