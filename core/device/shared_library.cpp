@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/base/error.h"
 
@@ -16,6 +18,34 @@ std::string path_of(void* handle, const std::string& tried) {
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name != nullptr && *map->l_name != '\0')
     return map->l_name;
   return tried;
+}
+
+/// Returns the folders within `folder` whose names begin with `prefix`, the newest version first.
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder, std::string_view prefix) {
+  std::vector<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename().string().starts_with(prefix) && it->is_directory(error)) found.push_back(it->path());
+  }
+  const auto longer_or_later = [](const auto& a, const auto& b) {
+    const std::string x = a.string(), y = b.string();
+    return x.size() != y.size() ? x.size() > y.size() : x > y;
+  };
+  std::ranges::sort(found, longer_or_later);
+  return found;
+}
+
+/// Appends the folders of NVIDIA's wheels below a Python installation: PREFIX/lib/python3*/site-packages/nvidia.
+void add_wheel_folders(const std::filesystem::path& prefix, std::vector<std::string>& folders) {
+  for (const std::filesystem::path& python : folders_in(prefix / "lib", "python3")) {
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      for (const char* wheel : {"cu13", "cudnn", "nccl"}) {
+        const std::filesystem::path folder = python / packages / "nvidia" / wheel / "lib";
+        std::error_code error;
+        if (std::filesystem::is_directory(folder, error)) folders.push_back(folder.string());
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -57,10 +87,18 @@ void* SharedLibrary::symbol(const char* name) const {
 }
 
 std::vector<std::string> cuda_library_folders() {
+  const auto value_of = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
   std::vector<std::string> folders;
-  const char* const home = std::getenv("CUDA_HOME");
-  if (home != nullptr && *home != '\0') folders.push_back(str_cat(home, "/lib64"));
+  if (const std::string home = value_of("CUDA_HOME"); !home.empty()) folders.push_back(home + "/lib64");
   folders.push_back("/usr/local/cuda/lib64");
+  std::vector<std::string> pythons = {value_of("VIRTUAL_ENV"), value_of("CONDA_PREFIX")};
+  if (const std::string home = value_of("HOME"); !home.empty()) pythons.push_back(home + "/.local");
+  pythons.insert(pythons.end(), {"/usr/local", "/usr"});
+  for (const std::string& prefix : pythons)
+    if (!prefix.empty()) add_wheel_folders(prefix, folders);
   return folders;
 }
 

@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
 
 #include "core/base/error.h"
+#include "tests/support/scratch_dir.h"
 
 namespace ashlar {
 namespace {
@@ -63,12 +67,74 @@ TEST(SharedLibrary, AMissingFunctionNamesLibraryAndFile) {
   }
 }
 
-TEST(SharedLibrary, FoldersOfCudaBeginWithTheUsersOwn) {
-  const char* const before = std::getenv("CUDA_HOME");
-  const std::string kept = before != nullptr ? before : "";
-  setenv("CUDA_HOME", "/opt/mine", 1);
-  EXPECT_THAT(cuda_library_folders(), ::testing::ElementsAre("/opt/mine/lib64", "/usr/local/cuda/lib64"));
-  before != nullptr ? setenv("CUDA_HOME", kept.c_str(), 1) : unsetenv("CUDA_HOME");
+/// Sets variables of the environment, as they were after the test.
+class Environment {
+ public:
+  void set(const char* name, const std::string& value) {
+    const char* const before = std::getenv(name);
+    before_.emplace(name, before != nullptr ? std::optional<std::string>(before) : std::nullopt);
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const auto& [name, value] : before_) value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+/// A test whose environment names Python installations in a folder of its own.
+class CudaFolders : public ::testing::Test {
+ protected:
+  CudaFolders() {
+    environment_.set("CUDA_HOME", "/opt/mine");
+    environment_.set("VIRTUAL_ENV", "");
+    environment_.set("CONDA_PREFIX", "");
+    environment_.set("HOME", path("home"));
+  }
+  std::string path(const std::string& name) const { return (scratch_.path() / name).string(); }
+  std::string make(const std::string& name) const {
+    std::filesystem::create_directories(path(name));
+    return path(name);
+  }
+  /// The folders that the test made, in the order in which they are searched.
+  std::vector<std::string> found() const {
+    std::vector<std::string> folders = cuda_library_folders();
+    EXPECT_GE(folders.size(), 2U);
+    EXPECT_EQ(folders[0], "/opt/mine/lib64");
+    EXPECT_EQ(folders[1], "/usr/local/cuda/lib64");
+    std::erase_if(folders, [&](const std::string& folder) { return !folder.starts_with(scratch_.path().string()); });
+    return folders;
+  }
+
+  const testing::ScratchDir scratch_;
+  Environment environment_;
+};
+
+TEST_F(CudaFolders, BeginWithTheUsersOwn) { EXPECT_THAT(found(), ::testing::IsEmpty()); }
+
+TEST_F(CudaFolders, AreThoseOfWheelsToo) {
+  environment_.set("VIRTUAL_ENV", path("venv"));
+  environment_.set("CONDA_PREFIX", path("conda"));
+  const std::string own = make("home/.local/lib/python3.11/site-packages/nvidia/cudnn/lib");
+  const std::string conda = make("conda/lib/python3.9/site-packages/nvidia/nccl/lib");
+  const std::string older = make("venv/lib/python3.9/site-packages/nvidia/cu13/lib");
+  const std::string cudnn = make("venv/lib/python3.12/site-packages/nvidia/cudnn/lib");
+  const std::string cu13 = make("venv/lib/python3.12/site-packages/nvidia/cu13/lib");
+  make("venv/lib/python3.12/site-packages/nvidia/cublas/lib");  // of CUDA 12
+  make("venv/lib/python2.7/site-packages/nvidia/cu13/lib");
+  EXPECT_THAT(found(), ::testing::ElementsAre(cu13, cudnn, older, conda, own));
+}
+
+TEST_F(CudaFolders, LibrariesAreLoadedFromThem) {
+  environment_.set("VIRTUAL_ENV", path("venv"));
+  const std::string folder = make("venv/lib/python3.12/dist-packages/nvidia/cudnn/lib");
+  const SharedLibrary math(kMath, "run.device");
+  std::filesystem::copy_file(math.path(), folder + "/libof_a_wheel.so.9");
+  SharedLibrary::Place place = kMath;
+  place.sonames = {"libof_a_wheel.so.9"};
+  place.folders = cuda_library_folders();
+  EXPECT_EQ(SharedLibrary(place, "run.device").path(), folder + "/libof_a_wheel.so.9");
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ const SharedLibrary& library() {
        .sonames = {"libcudnn.so.9"},
        .variable = "ASHLAR_CUDNN",
        .folders = cuda_library_folders(),
-       .how_to_get = "install cuDNN 9 for the CUDA of your driver (developer.nvidia.com/cudnn, or launch/scripts/"
-                     "cuda_toolkit.sh DIR --libraries), or set train.attention = \"own\""},
+       .how_to_get =
+           "install cuDNN 9 for the CUDA of your driver (developer.nvidia.com/cudnn, or launch/scripts/"
+           "cuda_toolkit.sh DIR --libraries, or pip install nvidia-cudnn-cu13), or set train.attention = \"own\""},
       "cuDNN");
   return loaded;
 }
