@@ -20,6 +20,10 @@ class DeviceFacts {
     int64_t free_bytes = 0;
   };
   virtual Memory memory() = 0;
+  /// Locks host memory, so that copies between it and the device run beside the host. Returns false if the system
+  /// refuses (ulimit -l, or too little memory): the host then waits for such copies.
+  virtual bool lock_host_memory(void* memory, int64_t bytes) = 0;
+  virtual void unlock_host_memory(void* memory) = 0;  ///< before the memory is freed
   /// Returns how many bytes of the workspace memory cuDNN's attention uses.
   virtual int64_t attention_workspace_bytes() const { return 0; }
 };

@@ -31,6 +31,14 @@ class GpuBackend final : public CudnnBackend, public DeviceFacts, public HasMemo
     device().state().calls.check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     return {.total_bytes = static_cast<int64_t>(total_bytes), .free_bytes = static_cast<int64_t>(free_bytes)};
   }
+  bool lock_host_memory(void* memory, int64_t bytes) override {
+    if (cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterDefault) == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());  // clears the error
+    return false;
+  }
+  void unlock_host_memory(void* memory) override {
+    device().state().calls.check(cudaHostUnregister(memory), "cudaHostUnregister");
+  }
   int64_t attention_workspace_bytes() const override { return CudnnBackend::attention_workspace_bytes(); }
   void set_memory_source(std::shared_ptr<MemorySource> source, std::span<const MemoryKind> kinds) override {
     for (const MemoryKind kind : kinds)

@@ -33,6 +33,7 @@ class Checkpointer {
   /// Allocates this rank's memory for snapshots of the state and returns its size in bytes. Called before the first
   /// step if a save is due during the run (checkpoint.every).
   int64_t reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer);
+  bool copies_beside_host() const { return saving_.copies_beside_host(); }  ///< checkpoint::Snapshot
   /// Records the checkpoint from which the run resumes. All ranks have verified it.
   void loaded(const checkpoint::Found& checkpoint);
 

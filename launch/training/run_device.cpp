@@ -1,5 +1,6 @@
 #include "launch/training/run_device.h"
 
+#include <cstdlib>
 #include <map>
 
 #include "core/device/device_facts.h"
@@ -33,6 +34,10 @@ void check_own_devices(comm::ControlPlane& ranks, Backend& backend) {
 
 RunDevice::RunDevice(const RunDeviceArgs& args) : args_(args) {
   comm::ControlPlane& ranks = args_.bootstrap.control();
+  // By default a kernel's code is loaded at its first launch, which waits for running kernels. A kernel of NCCL runs
+  // until the other ranks have come, and they may wait for this launch. So ranks load all code at the start.
+  const bool several_gpus = args_.run.device == config::Device::kCuda && ranks.size() > 1;
+  if (several_gpus) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   comm::try_on_all_ranks(ranks, [&] {
     backend_ = args_.make_backend ? args_.make_backend()
                                   : kernels::make_backend({.device = std::string(name_of(args_.run.device)),

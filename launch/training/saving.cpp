@@ -53,7 +53,14 @@ std::string Saving::kept(const std::string& key) const {
   return found != metadata_.end() ? found->second : "";
 }
 
-int64_t Saving::reserve() { return checkpoints_.reserve(run_.ctx(), run_.engine->store(), *run_.engine->optimizer()); }
+int64_t Saving::reserve() {
+  const int64_t bytes = checkpoints_.reserve(run_.ctx(), run_.engine->store(), *run_.engine->optimizer());
+  if (!checkpoints_.copies_beside_host())
+    run_.log.warn(str_cat("the system did not lock the ", human_bytes(bytes),
+                          " that checkpoints are copied to, so training waits for each copy; raise the limit of locked "
+                          "memory (ulimit -l unlimited)"));
+  return bytes;
+}
 
 checkpoint::SaveArgs Saving::args(const Progress& progress) {
   return {.ranks = run_.ranks,

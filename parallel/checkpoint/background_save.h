@@ -40,6 +40,7 @@ class BackgroundSave {
   /// Allocates the memory for the snapshot of this rank.
   void reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer* optimizer);
   int64_t snapshot_bytes() const { return snapshot_.reserved_bytes(); }
+  bool copies_beside_host() const { return snapshot_.copies_beside_host(); }
 
   enum class From { kCopy, kState };
   /// Begins a save. Requires free(). With `from` = kCopy the state is copied to host memory, and code that changes the

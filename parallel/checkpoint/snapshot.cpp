@@ -86,11 +86,20 @@ int64_t Snapshot::bytes_of(const Source& source) {
 void Snapshot::reserve(const Source& source) {
   const int64_t bytes = bytes_of(source);
   if (bytes <= reserved_) return;
-  memory_.reset();
-  reserved_ = 0;
+  free_memory();
   memory_ = io::allocate_direct_memory(static_cast<size_t>(bytes));
   std::memset(memory_.get(), 0, static_cast<size_t>(bytes));
   reserved_ = bytes;
+  auto* const device = dynamic_cast<DeviceFacts*>(&source.ctx.backend);
+  if (device == nullptr || bytes == 0) return;
+  unlocked_ = !device->lock_host_memory(memory_.get(), bytes);
+  if (!unlocked_) locked_by_ = device;
+}
+
+void Snapshot::free_memory() {
+  if (locked_by_ != nullptr) std::exchange(locked_by_, nullptr)->unlock_host_memory(memory_.get());
+  memory_.reset();
+  reserved_ = 0;
 }
 
 void Snapshot::refer(const Source& source) {
@@ -127,7 +136,13 @@ void Snapshot::wait() {
   if (copied_) copied_->synchronize();
 }
 
-Snapshot::~Snapshot() { wait_in_destructor(copied_.get()); }
+Snapshot::~Snapshot() {
+  wait_in_destructor(copied_.get());
+  try {
+    free_memory();
+  } catch (const std::exception&) {  // a device that has failed has said so before
+  }
+}
 
 Manifest Snapshot::write(const std::filesystem::path& directory, const BackgroundJob::Cancelled& cancelled) const {
   Manifest list;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/autograd/ctx.h"
+#include "core/device/device_facts.h"
 #include "core/io/direct_file.h"
 #include "core/nn/parameter.h"
 #include "core/optim/optimizer.h"
@@ -37,6 +38,8 @@ class Snapshot {
   /// Allocates the memory for `copy` and touches it, so that the first copy is not slower than later ones.
   void reserve(const Source& source);
   int64_t reserved_bytes() const { return reserved_; }
+  /// False if the memory of a device is copied to memory that the system did not lock, so that `copy` waits.
+  bool copies_beside_host() const { return !unlocked_; }
 
   /// Queues copies of all data to host memory on a separate stream. They start after the work that is queued on
   /// source.ctx.stream so far. Code that changes the state must wait for the returned event.
@@ -59,11 +62,14 @@ class Snapshot {
     std::vector<Tensor> sources;  ///< one flat tensor per block, with the values of the block
   };
   static std::vector<File> files_of(const Source& source);
+  void free_memory();
 
   std::vector<File> files_;
   const Ctx* ctx_ = nullptr;  ///< context in which to read the sources; null if they are copied to memory_
   io::DirectMemory memory_;
   int64_t reserved_ = 0;
+  DeviceFacts* locked_by_ = nullptr;  ///< the device that locked memory_; null: none
+  bool unlocked_ = false;             ///< a device could not lock it
   // Created by the first copy, and used by all copies:
   std::unique_ptr<Stream> stream_;
   // current_ is recorded on the caller's stream before the copies, copied_ on stream_ after them.

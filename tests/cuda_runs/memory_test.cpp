@@ -47,6 +47,15 @@ TEST(CudaMemory, OfARunIsNamedInItsLastLine) {
   EXPECT_EQ(runs.run().metric("r", "gpu_memory_bytes"), std::vector<double>{266.0 * (1 << 20)});
 }
 
+// A copy of a checkpoint to memory that the system did not lock is one that training waits for.
+TEST(CudaMemory, OfCheckpointsThatIsNotLockedIsSaid) {
+  const StandInRun runs;
+  const ShellResult r = runs.train("train.steps=2 checkpoint.every=1 schedule.warmup_steps=1 run.dir=refused",
+                                   "fail=cudaHostRegister:1:2");
+  ASSERT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out + r.err, AllOf(HasSubstr("the system did not lock the "), HasSubstr("ulimit -l")));
+}
+
 TEST(CudaMemory, ThatIsTooLittleEndsTheRunBeforeItsFirstStep) {
   const StandInRun runs;
   struct Case {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -76,6 +77,20 @@ TEST_F(CudaDevices, MustBeThere) {
 TEST_F(CudaDevices, MustBeNewEnough) {
   EXPECT_THAT(refusal("capability=75"),
               AllOf(HasSubstr("Ashlar Stand-In"), HasSubstr("compute capability 7.5"), HasSubstr("needs 8.0")));
+}
+
+// A thread has device 0 until it chooses another; a context there would take memory of a GPU that another rank has.
+TEST_F(CudaDevices, AreThoseOfEachThreadThatWaits) {
+  ashlar_stand_in_reset("devices=2");
+  Device device({.ordinal = 1});
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Event> event = device.make_event();
+  stream->record(*event);
+  std::thread([&] {
+    event->synchronize();
+    EXPECT_TRUE(event->reached());
+  }).join();
+  EXPECT_EQ(ashlar_stand_in_contexts(), 1);
 }
 
 TEST_F(CudaDevices, SayHowMuchMemoryIsLeft) {

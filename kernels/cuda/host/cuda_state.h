@@ -21,6 +21,10 @@ class DeviceCalls {
  public:
   /// Sets the name of the device in error messages.
   void name_device(std::string name) { device_ = std::move(name); }
+  void set_ordinal(int ordinal) { ordinal_ = ordinal; }
+  /// Makes the device that of the calling thread. On a thread without one, the runtime takes device 0, where it makes a
+  /// context that costs some hundred MiB.
+  void use_device() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
   /// Records the name of work that was just queued, for error messages. `name` must be a string literal.
   void queued(const char* name) { last_[static_cast<size_t>(count_++) % last_.size()] = name; }
   /// Throws if the call failed: resource_error when out of memory or the hardware failed, else a Bug. Errors of queued
@@ -35,6 +39,7 @@ class DeviceCalls {
   std::string last_work() const;
 
   std::string device_ = "no device yet";
+  int ordinal_ = 0;
   std::array<const char*, 8> last_{};
   int64_t count_ = 0;
 };

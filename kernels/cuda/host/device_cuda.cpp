@@ -19,8 +19,13 @@ class CudaEvent final : public Event {
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
-  void synchronize() override { calls_.check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  // Any thread may wait for an event.
+  void synchronize() override {
+    calls_.use_device();
+    calls_.check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
   bool reached() override {
+    calls_.use_device();
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
     calls_.check(status, "cudaEventQuery");
@@ -84,6 +89,7 @@ cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.na
 Device::Device(const DeviceOptions& options) : state_(std::make_unique<State>()) {
   state_->properties = open_device(options.ordinal);
   state_->ordinal = options.ordinal;
+  state_->calls.set_ordinal(options.ordinal);
   state_->calls.name_device(name_of_device(state_->properties, options.ordinal));
   for (int kind = 0; kind < kNumMemoryKinds; ++kind)
     state_->allocators[static_cast<size_t>(kind)].emplace(state_->calls,

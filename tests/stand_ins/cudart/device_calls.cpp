@@ -35,6 +35,10 @@ const std::map<cudaError_t, ErrorText>& error_texts() {
       {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
       {cudaErrorLaunchTimeout, {"cudaErrorLaunchTimeout", "the launch timed out and was terminated"}},
       {cudaErrorHardwareStackError, {"cudaErrorHardwareStackError", "hardware stack error"}},
+      {cudaErrorHostMemoryAlreadyRegistered,
+       {"cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"}},
+      {cudaErrorHostMemoryNotRegistered,
+       {"cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"}},
       {cudaErrorNotPermitted, {"cudaErrorNotPermitted", "operation not permitted"}},
       {cudaErrorNotSupported, {"cudaErrorNotSupported", "operation not supported"}},
       {cudaErrorUnknown, {"cudaErrorUnknown", "unknown error"}},
@@ -168,6 +172,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 void ashlar_stand_in_reset(const char* options) { Locked::reset(options); }
 long ashlar_stand_in_calls(const char* name) { return Locked()->calls(name); }
 unsigned long long ashlar_stand_in_take_addresses() { return Locked()->take_met(); }
+long ashlar_stand_in_contexts() { return Locked()->num_contexts(); }
 long ashlar_stand_in_host_waits() { return Locked()->host_waits(); }
 const char* ashlar_stand_in_fault() { return Locked()->fault().c_str(); }
 }

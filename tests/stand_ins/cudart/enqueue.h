@@ -22,6 +22,8 @@ void ashlar_stand_in_reset(const char* options);
 long ashlar_stand_in_calls(const char* name);
 /// How often the host waited for work that was not done.
 long ashlar_stand_in_host_waits(void);
+/// On how many devices the process has a context.
+long ashlar_stand_in_contexts(void);
 /// A number made of all addresses in the device's memory that were in what was queued since the last call: kernels and
 /// their arguments, copies, what stand-ins of libraries touch. Two steps with the same one could be one graph.
 unsigned long long ashlar_stand_in_take_addresses(void);

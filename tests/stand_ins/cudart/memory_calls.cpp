@@ -71,6 +71,7 @@ cudaError_t release(Runtime& runtime, void* block, bool pinned) {
   if (block == nullptr) return cudaSuccess;
   const auto [place, device] = runtime.place_of(block, 1);
   if (place != (pinned ? Place::kPinned : Place::kDevice)) return cudaErrorInvalidValue;
+  if (device->registered.contains(block)) return cudaErrorInvalidValue;  // not memory of CUDA
   auto& blocks = pinned ? device->pinned : device->blocks;
   if (blocks.erase(block) == 0) return cudaErrorInvalidValue;  // inside a block
   device->gpu.synchronize();
@@ -134,6 +135,27 @@ cudaError_t cudaHostAlloc(void** block, size_t bytes, unsigned /*flags*/) {
 
 cudaError_t cudaFreeHost(void* block) {
   return entry("cudaFreeHost", [&](Runtime& runtime) { return ashlar::stand_in::release(runtime, block, true); });
+}
+
+cudaError_t cudaHostRegister(void* block, size_t bytes, unsigned flags) {
+  return entry("cudaHostRegister", [&](Runtime& runtime) {
+    if (block == nullptr || bytes == 0 || flags != cudaHostRegisterDefault) return cudaErrorInvalidValue;
+    if (runtime.place_of(block, 1).first == Place::kPinned) return cudaErrorHostMemoryAlreadyRegistered;
+    if (runtime.place_of(block, 1).first != Place::kHost) return cudaErrorInvalidValue;
+    runtime.current().registered.insert(block);
+    runtime.current().pinned.emplace(block, static_cast<int64_t>(bytes));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaHostUnregister(void* block) {
+  return entry("cudaHostUnregister", [&](Runtime& runtime) {
+    const auto [place, device] = runtime.place_of(block, 1);
+    if (place != Place::kPinned || device->registered.erase(block) == 0) return cudaErrorHostMemoryNotRegistered;
+    device->gpu.synchronize();
+    device->pinned.erase(block);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* at) {

@@ -82,6 +82,8 @@ Options Options::read(const std::string& text) {
       options.order = value == "1" ? emulator::StreamOrder::kAtOnce : emulator::StreamOrder::kRandom;
     } else if (key == "patience") {
       options.patience_sec = std::stod(value);
+    } else if (key == "eager") {
+      options.eager = value == "1";
     } else if (key == "fail" || key == "fail_for_good") {  // cudaMalloc:3:2 = the third cudaMalloc with error 2
       const size_t first = value.find(':'), second = value.rfind(':');
       if (first == second) throw input_error("ASHLAR_STAND_IN_CUDA", word, ": expected ", key, "=CALL:NUMBER:ERROR");
@@ -113,9 +115,11 @@ int Runtime::current_ordinal() const {
 }
 
 Device& Runtime::device(int ordinal) {
-  std::unique_ptr<Device>& device = devices_[ordinal];
-  if (!device) device = std::make_unique<Device>(options_, ordinal);
-  return *device;
+  if (const auto found = devices_.find(ordinal); found != devices_.end()) return *found->second;
+  const char* const loading = std::getenv("CUDA_MODULE_LOADING");
+  if (options_.eager && (loading == nullptr || std::string_view(loading) != "EAGER"))
+    throw input_error("ASHLAR_STAND_IN_CUDA", "expected CUDA_MODULE_LOADING=EAGER on several ranks");
+  return *devices_.emplace(ordinal, std::make_unique<Device>(options_, ordinal)).first->second;
 }
 
 QueuedStream* Runtime::stream(cudaStream_t handle) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +29,7 @@ struct Options {
   uint64_t seed = 1;
   emulator::StreamOrder order = emulator::StreamOrder::kRandom;
   double patience_sec = 120;
+  bool eager = false;   ///< a device opens only if code is loaded at the start (CUDA_MODULE_LOADING)
   std::string fail;     ///< the call that fails,
   int64_t fail_at = 0;  ///< the how-often-th of them,
   int fail_with = 0;    ///< with this error, for good if `fail_sticks`
@@ -49,6 +51,7 @@ struct Device {
   emulator::VirtualGpu gpu;
   emulator::DeviceMemory managed;  ///< both sides may touch it at any time
   std::map<const void*, int64_t> blocks, pinned;
+  std::set<const void*> registered;  ///< of `pinned`, memory that the host has allocated
   int64_t context_bytes;
 };
 
@@ -77,6 +80,7 @@ class Runtime {
 
   const Options& options() const { return options_; }
   int current_ordinal() const;
+  int64_t num_contexts() const { return std::ssize(devices_); }
   void set_current(int ordinal) { current_[std::this_thread::get_id()] = ordinal; }
   /// Makes the context if there is none.
   Device& device(int ordinal);

@@ -190,6 +190,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return entry("cudaEventSynchronize", [&](Runtime& runtime) {
+    runtime.current();  // makes the context of the thread's device
     QueuedEvent* const event = runtime.event(handle);
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     event->event->synchronize();
