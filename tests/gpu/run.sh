@@ -6,26 +6,56 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<'END'
-./run.sh [RESULTS]
+./run.sh [--only PART,...] [--minutes N] [RESULTS]
 
-Runs the parts of this bundle on the first GPU of this machine, 22 minutes at most in all, and writes into RESULTS (a
-new or empty folder; results/ beside this script unless given) a file for each part, what each wrote beside it, and
-summary.json and summary.txt, the table that is also printed.
+Runs the parts of this bundle on the first GPU of this machine, half an hour at most in all and each part 6 minutes at
+most. Writes into RESULTS (results/ beside this script unless given) a file for each part, what each wrote beside it,
+summary.json and summary.txt, the table that is also printed, and all of it as RESULTS.tar.gz.
+
+  --only PART,...   only these parts, again if there are results of them; ./run.sh --parts lists them
+  --minutes N       begins no part that may not end within N minutes of the start, for machines that limit a command.
+                    The next call with the same RESULTS goes on with the parts that are left
+
+A part that is stopped, by its limit or with this script, keeps what it has written and is marked "cut off".
 
 Exit codes: 0 all parts passed, 1 a part failed or took too long, 2 wrong arguments, 3 no GPU (the first line says why),
-4 what there is passed, but parts are not in this bundle.
+4 what there is passed, but parts are not in this bundle, 5 parts are left: call again.
 END
 }
 
-case ${1-} in
-  -h | --help) usage && exit 0 ;;
-  -*) printf 'run.sh: unknown argument %s; --help tells more\n' "$1" >&2 && exit 2 ;;
-esac
-results=${1:-$here/results}
-if [ -e "$results" ] && [ -n "$(ls -A "$results" 2>/dev/null)" ]; then
-  printf 'run.sh: expected a new or empty folder, got %s; name another one\n' "$results" >&2
-  exit 2
-fi
+refuse() { printf 'run.sh: %s\n' "$1" >&2 && exit 2; }
+
+# NAME SECONDS PROGRAM ARGS, in the order in which they run; WORK and RESULTS stand for folders.
+parts='conformance 60 gpu_conformance RESULTS/conformance
+kernels 360 gpu_kernels --gtest_brief=1
+nccl_2 60 nccl.sh 2
+nccl_4 90 nccl.sh 4
+training 270 training.sh WORK/training 200
+determinism 120 determinism.sh WORK/determinism 50
+bench_kernels 150 ashlar bench kernels --device cuda --dtype bf16
+bench_cudnn 300 bench.sh cudnn
+bench_own 300 bench.sh own'
+
+only='' minutes='' results=$here/results
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --parts) awk '{ print $1 }' <<<"$parts" && exit 0 ;;
+    --only | --minutes)
+      [ $# -ge 2 ] || refuse "expected a value after $1; --help tells more"
+      if [ "$1" = --only ]; then only=${2//,/ }; else minutes=$2; fi
+      shift
+      ;;
+    -*) refuse "unknown argument $1; --help tells more" ;;
+    *) results=$1 ;;
+  esac
+  shift
+done
+[[ $minutes =~ ^([1-9][0-9]*)?$ ]] || refuse "expected --minutes as a whole number from 1, got $minutes"
+for name in $only; do
+  grep -q "^$name " <<<"$parts" || refuse "there is no part $name; ./run.sh --parts lists them"
+done
+commit=$(cat "$here/commit" 2>/dev/null || echo unknown)
 mkdir -p "$results" || exit 2
 results=$(cd "$results" && pwd)
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -43,18 +73,42 @@ case $? in
     exit 3
     ;;
 esac
-# Matrix products need cublasLt, which no bundle has room for.
-if [ -z "${ASHLAR_CUBLASLT-}" ]; then
-  for library in $(ldconfig -p 2>/dev/null | awk '/libcublasLt\.so\.13/ { print $NF }') \
-    /usr/local/cuda*/lib64/libcublasLt.so.13 /usr/{local/,}lib/python3*/{site,dist}-packages/nvidia/cu13/lib/libcublasLt.so.13 \
-    "${CUDA_HOME-/nowhere}"/lib64/libcublasLt.so.13; do
-    [ -e "$library" ] && export ASHLAR_CUBLASLT=$library && break
-  done
+# Results of several calls are of one bundle and one GPU.
+of="$commit on $gpu"
+if [ -n "$(ls -A "$results")" ] && [ "$(cat "$results/of" 2>/dev/null)" != "$of" ]; then
+  refuse "expected a new or empty folder, or results of $of, got $results; name another one"
 fi
-printf 'cublasLt: %s\n' "${ASHLAR_CUBLASLT:-not found: parts that multiply matrices fail; ASHLAR_CUBLASLT=FILE names one}"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-commit=$(cat "$here/commit" 2>/dev/null || echo unknown)
+printf '%s\n' "$of" >"$results/of"
+nvidia-smi -q >"$results/nvidia-smi.txt" 2>&1 || rm -f "$results/nvidia-smi.txt"
+
+# The libraries that no bundle has room for. The programs look in more folders than the linker does: wheels of Python too.
+# library VARIABLE NAME WITHOUT FILES...: names the first of FILES that is there by the variable, unless it is set.
+library() {
+  local variable=$1 name=$2 without=$3 file
+  shift 3
+  if [ -z "${!variable-}" ]; then
+    for file in $(ldconfig -p 2>/dev/null | awk -v name="/${1##*/}$" '$NF ~ name { print $NF }') "$@"; do
+      [ -e "$file" ] && export "$variable=$file" && break
+    done
+  fi
+  printf '%s: %s\n' "$name" "${!variable:-not found: $without; $variable=FILE names one}"
+}
+# wheels FOLDER FILE: FILE in NVIDIA's wheels of each Python.
+wheels() {
+  local prefix
+  for prefix in "${VIRTUAL_ENV:-/nowhere}" "${CONDA_PREFIX:-/nowhere}" "${HOME:-/nowhere}/.local" /usr/local /usr; do
+    printf '%s\n' "$prefix"/lib/python3*/{site,dist}-packages/nvidia/"$1/lib/$2"
+  done
+}
+cuda_folders=("${CUDA_HOME:-/nowhere}/lib64" /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64)
+# shellcheck disable=SC2046  # one word a file
+library ASHLAR_CUBLASLT cublasLt 'parts that multiply matrices fail' "${cuda_folders[@]/%//libcublasLt.so.13}" \
+  $(wheels cu13 libcublasLt.so.13)
+# shellcheck disable=SC2046
+library ASHLAR_CUDNN cuDNN 'bench_cudnn fails, and attention is Ashlar'"'"'s own elsewhere' \
+  "${cuda_folders[@]/%//libcudnn.so.9}" $(wheels cudnn libcudnn.so.9)
+# shellcheck disable=SC2046
+library ASHLAR_NCCL NCCL 'parts on several ranks fail' "${cuda_folders[@]/%//libnccl.so.2}" $(wheels nccl libnccl.so.2)
 
 # quoted TEXT: as a JSON string.
 quoted() {
@@ -63,59 +117,85 @@ quoted() {
   printf '"%s"' "$(tr -d '\000-\037' <<<"$text")"
 }
 
-start=$SECONDS limit=$((22 * 60)) failed=0 absent=0 rows=()
-# part NAME SECONDS PROGRAM ARGS...: runs a program of the bundle for so long at most, and writes NAME.json and NAME.log.
-part() {
-  local name=$1 seconds=$2 program=$here/bin/$3 status=absent code=0 took=0 last='not in this bundle' began=$SECONDS
-  shift 3
-  local left=$((limit - SECONDS + start))
-  [ "$seconds" -le "$left" ] || seconds=$left
-  if [ -x "$program" ]; then
-    printf '%-16s ...\n' "$name"
-    timeout -k 10 "$((seconds > 0 ? seconds : 1))" "$program" "$@" >"$results/$name.log" 2>&1 </dev/null
-    code=$?
-    took=$((SECONDS - began))
-    last=$(grep -v '^[[:space:]]*$' "$results/$name.log" | tail -n 1)
-    case $code in
-      0) status=passed ;;
-      124 | 137) status='out of time' ;;
-      *) status=failed ;;
-    esac
-  fi
-  case $status in
-    passed) ;;
-    absent) absent=$((absent + 1)) ;;
-    *) failed=$((failed + 1)) ;;
-  esac
-  local row
-  row="{\"part\": $(quoted "$name"), \"status\": $(quoted "$status"), \"exit\": $code, \"seconds\": $took, \"command\": $(quoted "bin/${program##*/} $*"), \"says\": $(quoted "$last")}"
-  printf '%s\n' "$row" >"$results/$name.json"
-  rows+=("$row")
-  printf '%-16s %-12s %6d s  %s\n' "$name" "$status" "$took" "$last" >>"$results/summary.txt"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+start=$SECONDS child='' stopped='' left=0
+
+# note NAME STATUS CODE SECONDS COMMAND SAYS: writes NAME.json and NAME.line, a row of the summary.
+note() {
+  printf '{"part": %s, "status": %s, "exit": %d, "seconds": %d, "command": %s, "says": %s}\n' "$(quoted "$1")" \
+    "$(quoted "$2")" "$3" "$4" "$(quoted "$5")" "$(quoted "$6")" >"$results/$1.json"
+  printf '%-16s %-12s %6d s  %s\n' "$1" "$2" "$4" "$6" >"$results/$1.line"
 }
+# part NAME SECONDS PROGRAM ARGS...: runs a program of the bundle for so long at most.
+part() {
+  local name=$1 seconds=$2 program=$here/bin/$3 status began=$SECONDS code=0
+  shift 3
+  local command="bin/${program##*/} $*"
+  if [ ! -x "$program" ]; then
+    note "$name" absent 0 0 "$command" 'not in this bundle'
+    return
+  fi
+  printf '%-16s ...\n' "$name"
+  timeout -k 10 "$seconds" "$program" "$@" >"$results/$name.log" 2>&1 </dev/null &
+  child=$!
+  wait "$child"
+  code=$?
+  # A signal ends `wait` before the child; it is then stopped, and what it had is kept.
+  if [ -n "$stopped" ]; then wait "$child" 2>/dev/null; fi
+  child=''
+  case $code in
+    0) status=passed ;;
+    124 | 137) status='cut off' ;;
+    *) status=failed ;;
+  esac
+  if [ -n "$stopped" ]; then status='cut off'; fi
+  note "$name" "$status" "$code" $((SECONDS - began)) "$command" \
+    "$(grep -v '^[[:space:]]*$' "$results/$name.log" | tail -n 1)"
+  if [ -n "$stopped" ]; then touch "$results/$name.again"; fi
+}
+trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT HUP
 
-printf 'Ashlar %s on %s, %s\n\n' "$commit" "$gpu" "$(date -u +%Y-%m-%dT%H:%MZ)" >"$results/summary.txt"
-part conformance 60 gpu_conformance "$results/conformance"
-part kernels 360 gpu_kernels --gtest_brief=1
-part nccl_2 60 nccl.sh 2
-part nccl_4 90 nccl.sh 4
-part training 270 training.sh "$work/training" 200
-part determinism 120 determinism.sh "$work/determinism" 50
-part bench_kernels 150 ashlar bench kernels --device cuda --dtype bf16
-part bench_step 150 ashlar bench step "$here/gpt2-124m.toml" run.device=cuda run.dtype=bf16 --steps 20
+while read -r name seconds program arguments; do
+  if [ -n "$only" ]; then
+    [[ " $only " == *" $name "* ]] || continue
+  elif [ -e "$results/$name.json" ] && [ ! -e "$results/$name.again" ]; then
+    continue
+  fi
+  if [ -n "$stopped" ] || { [ -n "$minutes" ] && [ $((SECONDS - start + seconds)) -gt $((minutes * 60)) ]; }; then
+    left=$((left + 1))
+    continue
+  fi
+  rm -f "$results/$name".{json,line,again}
+  arguments=${arguments//WORK/$work}
+  # shellcheck disable=SC2086  # several words
+  part "$name" "$seconds" "$program" ${arguments//RESULTS/$results}
+  if [ -n "$stopped" ]; then left=$((left + 1)); fi
+done <<<"$parts"
 
+count() { grep -l "\"status\": \"$1\"" "$results"/*.json 2>/dev/null | grep -cv '/summary\.json$'; }
+failed=$(($(count failed) + $(count 'cut off'))) absent=$(count absent)
 {
-  printf '{"commit": %s, "device": %s, "seconds": %d, "failed": %d, "absent": %d, "parts": [\n' \
-    "$(quoted "$commit")" "$(quoted "$gpu")" $((SECONDS - start)) "$failed" "$absent"
+  printf '{"commit": %s, "device": %s, "seconds": %d, "failed": %d, "absent": %d, "left": %d, "parts": [\n' \
+    "$(quoted "$commit")" "$(quoted "$gpu")" $((SECONDS - start)) "$failed" "$absent" "$left"
   separator='  '
-  for row in "${rows[@]}"; do
-    printf '%s%s' "$separator" "$row"
+  while read -r name _; do
+    [ -e "$results/$name.json" ] || continue
+    printf '%s%s' "$separator" "$(cat "$results/$name.json")"
     separator=$',\n  '
-  done
+  done <<<"$parts"
   printf '\n]}\n'
-} >"$results/summary.json"
+} >"$results/summary.json.new" && mv "$results/summary.json.new" "$results/summary.json"
+{
+  printf 'Ashlar %s, %s\n\n' "$of" "$(date -u +%Y-%m-%dT%H:%MZ)"
+  while read -r name _; do
+    if [ -e "$results/$name.line" ]; then cat "$results/$name.line"; else printf '%-16s left\n' "$name"; fi
+  done <<<"$parts"
+} >"$results/summary.txt"
+tar -C "$(dirname "$results")" --exclude='*.line' --exclude='*.again' -czf "$results.tar.gz" "$(basename "$results")"
 printf '\n'
 cat "$results/summary.txt"
-printf '\n%s\n' "$results/summary.json"
+printf '\n%s\n' "$results.tar.gz"
+[ "$left" -eq 0 ] || exit 5
 [ "$failed" -eq 0 ] || exit 1
 [ "$absent" -eq 0 ] || exit 4

@@ -31,11 +31,12 @@ class GpuRun : public ::testing::Test {
  protected:
   void make_bundle(const std::string& device, const std::string& body) {
     std::filesystem::create_directories(folder_ / "bin");
-    std::filesystem::copy_file(ASHLAR_SOURCE_DIR "/tests/gpu/run.sh", folder_ / "run.sh");
+    std::filesystem::copy_file(ASHLAR_SOURCE_DIR "/tests/gpu/run.sh", folder_ / "run.sh",
+                               std::filesystem::copy_options::overwrite_existing);
     std::ofstream(folder_ / "commit") << "0123abc\n";
     testing::write_program(folder_ / "bin/gpu_conformance",
                            "if [ \"$1\" = --device ]; then " + device + "; fi\n" + body + "\n");
-    for (const char* other : {"gpu_kernels", "nccl.sh", "training.sh", "determinism.sh", "ashlar"})
+    for (const char* other : {"gpu_kernels", "nccl.sh", "training.sh", "determinism.sh", "bench.sh", "ashlar"})
       testing::write_program(folder_ / "bin" / other, "echo \"$0 has $*, cublasLt is ${ASHLAR_CUBLASLT-none}\"\n");
   }
   testing::ShellResult run(const std::string& arguments = "") {
@@ -72,7 +73,8 @@ TEST_F(GpuRun, WhatPassesIsCountedAndWritten) {
   EXPECT_THAT(summary, StartsWith(R"({"commit": "0123abc", "device": "Some \"GPU\"", "seconds": )"));
   EXPECT_THAT(summary, HasSubstr(R"("failed": 0, "absent": 0)"));
   EXPECT_THAT(result.out, HasSubstr("conformance      passed"));
-  for (const char* name : {"kernels", "nccl_2", "nccl_4", "training", "determinism", "bench_kernels", "bench_step"})
+  for (const char* name :
+       {"kernels", "nccl_2", "nccl_4", "training", "determinism", "bench_kernels", "bench_cudnn", "bench_own"})
     EXPECT_THAT(text_of(folder_ / "results" / (std::string(name) + ".json")), HasSubstr(R"("status": "passed")"));
   EXPECT_THAT(text_of(folder_ / "results/training.log"), ::testing::ContainsRegex("has .*/training 200, cublasLt is "));
 }
@@ -100,13 +102,77 @@ TEST_F(GpuRun, WhatFailsIsTheExitCode) {
   EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("status": "failed", "exit": 1)"));
 }
 
-TEST_F(GpuRun, ResultsOfAnotherRunAreNotWrittenOver) {
+TEST_F(GpuRun, ResultsOfAnotherGpuAreNotWrittenOver) {
   make_bundle("echo G; exit 0", "exit 0");
   EXPECT_EQ(run().code, 0);
+  make_bundle("echo Another; exit 0", "exit 0");
   const auto result = run();
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("expected a new or empty folder"));
+  EXPECT_THAT(result.err, HasSubstr("expected a new or empty folder, or results of 0123abc on Another"));
   EXPECT_EQ(run(shell_quote(folder_ / "again")).code, 0);
+}
+
+TEST_F(GpuRun, ACallGoesOnWhereTheOneBeforeEnded) {
+  make_bundle("echo G; exit 0", "echo once >> \"$(dirname \"$0\")/../times\"");
+  // Two minutes are enough for the first part and one on two ranks; six are promised to the kernels.
+  const auto first = run("--minutes 2");
+  EXPECT_EQ(first.code, 5) << first.out << first.err;
+  EXPECT_THAT(first.out, ::testing::ContainsRegex("conformance +passed"));
+  EXPECT_THAT(first.out, ::testing::ContainsRegex("kernels +left"));
+  EXPECT_THAT(text_of(folder_ / "results/summary.json"), HasSubstr("\"left\": "));
+  const auto second = run();
+  EXPECT_EQ(second.code, 0) << second.out << second.err;
+  EXPECT_THAT(second.out, ::testing::ContainsRegex("kernels +passed"));
+  EXPECT_EQ(text_of(folder_ / "times"), "once\n") << "what has passed is not run again";
+  const auto third = run("--only conformance");
+  EXPECT_EQ(third.code, 0);
+  EXPECT_EQ(text_of(folder_ / "times"), "once\nonce\n");
+}
+
+TEST_F(GpuRun, OnlySomePartsAreRun) {
+  make_bundle("echo G; exit 0", "exit 0");
+  const auto result = run("--only kernels,bench_own");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "results/bench_own.log"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "results/conformance.json"));
+  const auto parts = run("--parts");
+  EXPECT_THAT(parts.out, StartsWith("conformance\nkernels\n"));
+  const auto unknown = run("--only kernel");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no part kernel; ./run.sh --parts lists them"));
+  EXPECT_EQ(run("--minutes soon").code, 2);
+}
+
+// As a batch system stops a job at its limit.
+TEST_F(GpuRun, WhatWasWrittenBeforeASignalIsKept) {
+  make_bundle("echo G; exit 0", "echo '12 kernels equal so far'; sleep 60");
+  const auto stopped = run_shell("timeout 2 " + shell_quote(folder_ / "run.sh"));
+  EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("status": "cut off")"));
+  EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("says": "12 kernels equal so far")"));
+  EXPECT_THAT(text_of(folder_ / "results/summary.txt"), ::testing::ContainsRegex("kernels +left"));
+  const auto listed = run_shell("tar tzf " + shell_quote(folder_ / "results.tar.gz"));
+  EXPECT_THAT(listed.out, HasSubstr("results/conformance.log\n"));
+  EXPECT_THAT(listed.out, HasSubstr("results/summary.json\n"));
+  make_bundle("echo G; exit 0", "echo '34 kernels equal, 0 differ'");
+  EXPECT_EQ(run().code, 0) << "the part that was stopped is run again";
+  EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("status": "passed")"));
+}
+
+TEST_F(GpuRun, LibrariesOfWheelsAreFound) {
+  make_bundle("echo G; exit 0", "exit 0");
+  const std::filesystem::path wheels = folder_ / "venv/lib/python3.12/site-packages/nvidia";
+  for (const char* file : {"cu13/lib/libcublasLt.so.13", "cudnn/lib/libcudnn.so.9", "nccl/lib/libnccl.so.2"}) {
+    std::filesystem::create_directories((wheels / file).parent_path());
+    std::ofstream(wheels / file) << "a library\n";
+  }
+  const auto result = run_shell("CUDA_HOME=/nowhere VIRTUAL_ENV=" + shell_quote(folder_ / "venv") +
+                                " PATH=/usr/bin:/bin " + shell_quote(folder_ / "run.sh") + " --only kernels");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  // A CUDA in /usr/local comes first; machines of continuous integration have none.
+  const bool none = run_shell("ls -d /usr/local/cuda*/lib64").code != 0;
+  const std::string where = none ? wheels.string() : "";
+  for (const char* line : {"cublasLt: ", "cuDNN: ", "NCCL: "})
+    EXPECT_THAT(result.out, HasSubstr(line + (where.empty() ? "/" : where)));
 }
 
 /// The parts themselves, on the stand-ins for NVIDIA's libraries.
@@ -116,7 +182,7 @@ class GpuParts : public ::testing::Test {
 #if defined(ASHLAR_KERNELS_ON_STAND_INS)
     const std::filesystem::path bin = folder_ / "bin";
     std::filesystem::create_directories(bin);
-    for (const char* script : {"common.sh", "training.sh", "determinism.sh", "nccl.sh"})
+    for (const char* script : {"common.sh", "training.sh", "determinism.sh", "nccl.sh", "bench.sh"})
       std::filesystem::copy_file(std::filesystem::path(ASHLAR_SOURCE_DIR "/tests/gpu/parts") / script, bin / script);
     std::filesystem::create_symlink(ASHLAR_ON_STAND_INS, bin / "ashlar");
     setenv("ASHLAR_CUBLASLT", ASHLAR_STAND_IN_CUBLASLT, 1);
@@ -177,6 +243,24 @@ TEST_F(GpuParts, RunsAreHeldAgainstThemselves) {
   const auto result = run("bin/determinism.sh runs 3");
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("3 steps twice: equal losses, gradient norms and bytes of "));
+}
+
+TEST_F(GpuParts, EachModelIsMeasured) {
+  setenv(
+      "ASHLAR_GPU_WORDS",
+      "model.d_model=32 model.n_layers=1 model.n_heads=2 model.n_kv_heads=1 model.d_ff=32 vocab.size=64 vocab.pad_to=1 "
+      "train.sequence_length=8 train.global_batch=16",
+      1);
+  std::filesystem::copy_file(ASHLAR_SOURCE_DIR "/configs/gpt2-124m.toml", folder_ / "gpt2-124m.toml");
+  const auto result = run("bin/bench.sh own");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  for (const char* model : {"gpt2-124m", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b"})
+    EXPECT_THAT(result.out, ::testing::ContainsRegex(std::string(model) + " \\{.*\"tokens_per_sec\":[0-9]"));
+  EXPECT_THAT(result.out, ::testing::EndsWith("qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b; failed none\n"));
+  const auto failed = run("ASHLAR_GPU_WORDS=\"$ASHLAR_GPU_WORDS train.micro_batch=5\" bin/bench.sh own");
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_THAT(failed.out, ::testing::ContainsRegex("qwen2.5-3b failed: .*train.micro_batch"));
+  unsetenv("ASHLAR_GPU_WORDS");
 }
 
 /// Made of this build's programs: small, complete, and started from another folder.
