@@ -134,6 +134,8 @@ const Command kCommands[] = {
     {"compare", "differences of runs: configuration, losses, throughput; intervals over seeds", kCompareHelp,
      run_compare_command},
     {"report", "one HTML page about runs: curves, configurations, events", kReportHelp, run_report_command},
+    {"trace", "a step of a run on all ranks: Chrome trace, bubble, overlap, slowest rank", kTraceHelp,
+     run_trace_command},
     {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench, true,
      false, "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
     {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp, run_launch_command},

@@ -103,6 +103,10 @@ extern const char* const kCompareHelp;
 int run_report_command(Words words, Session& session);
 extern const char* const kReportHelp;
 
+/// `ashlar trace RUN [--step N] [-o FILE] [--json]`: a traced step as a Chrome trace, and what it shows.
+int run_trace_command(Words words, Session& session);
+extern const char* const kTraceHelp;
+
 /// `ashlar launch -np N [--hostfile F | --host a,b] [--dry-run] COMMAND ...`: prints the mpirun command that runs this
 /// program on N ranks, and runs it with MpirunChild. Signals must not be blocked. With --dry-run it only prints the
 /// command, on standard output. Throws an input error for wrong words, for an unknown COMMAND, and if there is no

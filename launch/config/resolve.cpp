@@ -143,6 +143,15 @@ void check_sample(Resolver& r) {
         "remove log.sample and use `ashlar generate` with a checkpoint");
 }
 
+void check_traced_steps(Resolver& r) {
+  const RunConfig& c = r.config();
+  if (r.facts().purpose != Purpose::kTrain || !r.valid({"log.trace_steps", "train.steps"})) return;
+  for (const int64_t step : c.log.trace_steps)
+    if (step > c.train.steps)
+      r.error("log.trace_steps: expected steps from 1 to train.steps = ", c.train.steps, ", got ", step,
+              "; remove it, or raise train.steps");
+}
+
 /// Checks the mesh against the model and the batch. resolve_mesh has already compared the product of the mesh sizes
 /// with the number of ranks.
 void check_mesh(Resolver& r) {
@@ -290,6 +299,7 @@ Resolved resolve(const RawConfig& raw, const Facts& facts) {
   resolve_evaluation(r);
   check_checkpoints(r);
   check_sample(r);
+  check_traced_steps(r);
   check_mesh(r);
   check_attention(r);
   resolve_optimizer(r);

@@ -124,6 +124,8 @@ struct LogSection {
   int64_t every = 1;  ///< steps between lines on the terminal
   StepLine line = StepLine::kShort;
   int64_t stats_every = 0;            ///< steps between layer statistics; 0 = off
+  std::vector<int64_t> trace_steps;   ///< steps whose trace is written
+  int64_t trace_every = 0;            ///< steps between further traces; 0 = off
   bool tensorboard = true;            ///< writes an event file of TensorBoard
   std::optional<std::string> sample;  ///< prompt of a text that is generated at each validation
   int64_t sample_tokens = 64;         ///< number of its tokens

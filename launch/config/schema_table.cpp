@@ -259,6 +259,12 @@ constexpr KeySpec kTrainingKeys[] = {
      .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "
             "and of the residual stream after the embedding and each block; of each layer with experts their counts, "
             "the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
+    {.section = "log", .key = "trace_steps", .member = MEMBER(log.trace_steps), .need = kOptional, .low = 1, .high = 1e9,
+     .example = "[10, 20]", .unit = "steps",
+     .doc = "Steps in which every rank records what it does and when, for `ashlar trace`. Steps that a resumed run has "
+            "done already are not traced. Absent: none."},
+    {.section = "log", .key = "trace_every", .member = MEMBER(log.trace_every), .fallback = "0", .low = 0, .high = kBig,
+     .unit = "steps", .doc = "Traces the multiples of this step as well. 0 is off."},
     {.section = "log", .key = "tensorboard", .member = MEMBER(log.tensorboard), .fallback = "true",
      .doc = "Writes an event file into the run directory, which `tensorboard --logdir` of the folder of runs shows."},
     {.section = "log", .key = "sample", .member = MEMBER(log.sample), .need = kOptional,

@@ -30,6 +30,7 @@ Run::Run(TrainerArgs& args)
   make_device(args);
   make_engine(args);
   log_layout();
+  make_tracer();
   auto* const tunable = dynamic_cast<Tunable*>(&device->backend());
   if (Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr)
     tuning.emplace(*tuner, ranks, log, directory.choices(), [this] { recorder().tick(); });
@@ -75,12 +76,15 @@ void Run::make_engine(const TrainerArgs& args) {
   hosts = comm::gather_texts_at(ranks, comm::Bootstrap::host_name(), 0);
 }
 
+pipeline::ScheduleSpec Run::schedule() const {
+  return {.kind = engine->options().schedule,
+          .stages = config.mesh.pipeline,
+          .micro_batches = num_micro_batches(config),
+          .virtual_stages = config.mesh.virtual_stages};
+}
+
 void Run::log_layout() {
   const config::MeshSection& m = config.mesh;
-  const pipeline::ScheduleSpec schedule{.kind = engine->options().schedule,
-                                        .stages = m.pipeline,
-                                        .micro_batches = num_micro_batches(config),
-                                        .virtual_stages = m.virtual_stages};
   const pipeline::Partition partition = partition_of(
       config.model,
       {.sequence_length = config.train.sequence_length, .stages = m.pipeline, .virtual_stages = m.virtual_stages});
@@ -88,17 +92,33 @@ void Run::log_layout() {
     for (const std::string& line : layout_picture({.model = config.model,
                                    .mesh = mesh->shape(),
                                    .partition = partition,
-                                   .schedule = schedule,
+                                   .schedule = schedule(),
                                    .sequence_parallel = m.sequence_parallel,
                                    .hosts = hosts}))
       log.info(line);
   }
 }
 
+void Run::make_tracer() {
+  if (config.log.trace_steps.empty() && config.log.trace_every == 0) return;
+  tracer.emplace(trace::TracedRun{.ranks = ranks,
+                                  .log = log,
+                                  .run_dir = config.run.dir,
+                                  .check_owned = [this] { directory.check_owned(); },
+                                  .steps = config.log.trace_steps,
+                                  .every = config.log.trace_every,
+                                  .mesh = mesh->shape(),
+                                  .schedule = schedule(),
+                                  .asynchronous = !device->stream().synchronous(),
+                                  .same_machine = bootstrap.local_root() == 0,
+                                  .host = comm::Bootstrap::host_name()});
+}
+
 EngineOptions Run::watched_options() {
   EngineOptions options = engine_options(config);
   options.after_node = [this] { recorder().tick(); };
   options.before_action = [this](const pipeline::Action& action) {
+    if (tracer) tracer->before_action();
     const watch::Phase phase = recorder().page().phase;
     if (phase == watch::Phase::kValidating || phase == watch::Phase::kStatistics) return recorder().tick();
     using enum pipeline::ActionKind;
@@ -107,6 +127,9 @@ EngineOptions Run::watched_options() {
                      : action.kind == kTransfer       ? watch::Phase::kTransfer
                                                       : watch::Phase::kBackward,
                      action.kind == kTransfer ? -1 : action.micro_batch);
+  };
+  options.after_action = [this](const pipeline::Action& action) {
+    if (tracer) tracer->after_action(action);
   };
   return options;
 }

@@ -10,6 +10,7 @@
 #include "core/device/gpu_monitor.h"
 #include "launch/config/run_config.h"
 #include "launch/terminal/status_line.h"
+#include "launch/trace/step_tracer.h"
 #include "launch/training/engine.h"
 #include "launch/training/memory.h"
 #include "launch/training/run_device.h"
@@ -59,6 +60,7 @@ struct Run {
 
   Ctx ctx() { return engine->ctx(); }
   watch::FlightRecorder& recorder() { return watch.flight_recorder(); }
+  pipeline::ScheduleSpec schedule() const;         ///< of training steps
   bool is_known_to_all(const Error& error) const;  ///< true if every rank throws this error
 
   const config::RunConfig config;
@@ -76,15 +78,17 @@ struct Run {
   std::unique_ptr<GpuMonitor> gpu;  ///< monitor of rank 0's GPU; null on other ranks or if unavailable
   std::optional<mesh::Mesh> mesh;
   std::optional<Engine> engine;
-  std::vector<std::string> hosts;  ///< host names of all ranks, on rank 0
-  std::optional<Tuning> tuning;    ///< absent if the backend has nothing to tune
+  std::vector<std::string> hosts;           ///< host names of all ranks, on rank 0
+  std::optional<Tuning> tuning;             ///< absent if the backend has nothing to tune
+  std::optional<trace::StepTracer> tracer;  ///< absent if no step is traced (log.trace_steps, log.trace_every)
 
  private:
   void open_directory();
   void make_device(TrainerArgs& args);
   void make_engine(const TrainerArgs& args);
   void log_layout();
-  EngineOptions watched_options();  ///< engine options whose callbacks report progress to the watch
+  void make_tracer();
+  EngineOptions watched_options();  ///< engine options whose callbacks report progress to the watch and the tracer
 };
 
 }  // namespace ashlar::training

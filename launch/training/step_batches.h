@@ -29,6 +29,7 @@ class StepBatches {
   void advance();
 
   std::vector<pipeline::MicroBatch> current() const;
+  double next_wait_ms() const { return next_wait_ms_; }  ///< wait for the data of the next step, if it was read
   /// Writes the counts of the next step into the message of the current one.
   void write_to(StepMessage& mine) const;
 

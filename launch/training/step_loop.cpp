@@ -44,36 +44,57 @@ void StepLoop::queue_step() {
     rehearse();
     begin = now_sec();
   }
+  if (run_.tracer && run_.tracer->begin(step_ + 1)) begin = now_sec();
   const QueuedStep step{.step = step_ + 1,
                         .lr = schedule_of(run_.config).lr(step_),
                         .counts = of_all_.next,
                         .begin_sec = begin,
                         .data_wait_ms = of_all_.next_data_wait_ms};
-  if (own_work_) own_work_->start();
-  run_.engine->backward(batches_.current(), step_, step.counts);
-  if (own_work_) own_work_->stop();
+  forward_backward(step);
   recorder.enter(watch::Phase::kReadingData);
-  if (step_ + 1 < run_.config.train.steps) batches_.prefetch();
+  if (step_ + 1 < run_.config.train.steps) read_batches();
   recorder.enter(watch::Phase::kOptimizer);
-  if (own_work_) own_work_->start();
-  run_.engine->reduce_norm();
-  run_.engine->update(step_, step.lr);
-  if (own_work_) {
-    own_work_->stop();
-    own_work_->end_step();
-  }
+  update(step);
   pending_.add(step);
   ++step_;
 }
 
+void StepLoop::forward_backward(const QueuedStep& step) {
+  const trace::PartScope part(run_.tracer, trace::Part::kForwardBackward);
+  if (own_work_) own_work_->start();
+  run_.engine->backward(batches_.current(), step_, step.counts);
+  if (own_work_) own_work_->stop();
+}
+
+void StepLoop::read_batches() {
+  trace::PartScope part(run_.tracer, trace::Part::kData);
+  batches_.prefetch();
+  part.data_wait_ms = batches_.next_wait_ms();
+}
+
+void StepLoop::update(const QueuedStep& step) {
+  const trace::PartScope part(run_.tracer, trace::Part::kOptimizer);
+  if (own_work_) own_work_->start();
+  run_.engine->reduce_norm();
+  run_.engine->update(step_, step.lr);
+  if (!own_work_) return;
+  own_work_->stop();
+  own_work_->end_step();
+}
+
+StepMessage StepLoop::exchange(const StepMessage& mine) {
+  const trace::PartScope part(run_.tracer, trace::Part::kExchange);
+  return StepExchange(run_.ranks, mine).wait();
+}
+
 void StepLoop::end_step() {
   if (pending_.due()) return read_report();
-  of_all_ = StepExchange(run_.ranks, message({})).wait();
+  of_all_ = exchange(message({}));
 }
 
 void StepLoop::read_report() {
   const StepReport report = run_.engine->take_report();
-  of_all_ = StepExchange(run_.ranks, message(report)).wait();
+  of_all_ = exchange(message(report));
   const QueuedStep step = pending_.oldest();
   const StepResult result = run_.engine->result_of(report, of_all_, step.counts);
   try {
@@ -85,6 +106,7 @@ void StepLoop::read_report() {
   const double ms = pending_.done(now_sec());
   run_.recorder().step_took(ms);
   run_.recorder().enter(watch::Phase::kReporting);
+  const trace::PartScope part(run_.tracer, trace::Part::kReport);
   reports_.step({.queued = step,
                  .result = result,
                  .message = of_all_,
@@ -154,12 +176,18 @@ void StepLoop::run_steps(StopRequest& stop) {
                on_tasks = due(c.train.eval_tasks_every), saves = due(c.checkpoint.every);
     if (requested_stop() || writes || validates || on_tasks || saves || step_ == c.train.steps) read_pending();
     stop = requested_stop();
-    if (writes) reports_.statistics(step_, batches_.current());
-    if (validates) reports_.validate(step_);
-    if (on_tasks) reports_.evaluate_tasks(step_);
-    if (saves) save();
+    const auto traced = [&](trace::Part part, auto work) {
+      const trace::PartScope scope(run_.tracer, part);
+      work();
+    };
+    if (writes) traced(trace::Part::kStatistics, [&] { reports_.statistics(step_, batches_.current()); });
+    if (validates) traced(trace::Part::kValidation, [&] { reports_.validate(step_); });
+    if (on_tasks) traced(trace::Part::kTasks, [&] { reports_.evaluate_tasks(step_); });
+    if (saves) traced(trace::Part::kSave, [&] { save(); });
     if (!stop && (validates || on_tasks || saves)) stop = stop_request();  // a signal may have come in the meantime
+    if (run_.tracer) run_.tracer->end();
   }
+  if (run_.tracer) run_.tracer->finish();
   if (const std::string sent = traffic.report(step_ - first_step); !sent.empty()) run_.log.info(sent);
 }
 

@@ -36,6 +36,10 @@ class StepLoop {
   /// into memory fails here.
   void rehearse();
   void queue_step();
+  void forward_backward(const QueuedStep& step);
+  void read_batches();  ///< of the next step
+  void update(const QueuedStep& step);
+  StepMessage exchange(const StepMessage& mine);
   void end_step();      ///< exchanges the StepMessage; if a report is due, reads it and sends its losses
   void read_report();   ///< reads the report of the oldest pending step; passes it to `reports_` or throws its error
   void read_pending();  ///< reads all pending reports

@@ -85,6 +85,9 @@ class Operation {
   virtual bool stuck() const { return false; }
 
   State state() const { return state_; }
+  /// What was submitted, and the name of its communicator. Only for submitted operations.
+  const OperationInfo& info() const { return info_; }
+  const std::string& communicator() const { return *communicator_; }
   std::string text() const { return describe(info_, *communicator_); }
 
  private:

@@ -56,6 +56,26 @@ class Mark {
   const Clock::time_point begin_;
 };
 
+// Tells a trace when a call begins and ends. Without `trace` or `operation` does nothing.
+class TracedCall {
+ public:
+  TracedCall(OperationObserver* trace, const Operation* operation)
+      : trace_(operation != nullptr ? trace : nullptr), operation_(operation) {
+    if (trace_ != nullptr) begin_ = std::chrono::steady_clock::now();
+  }
+  TracedCall(const TracedCall&) = delete;
+  TracedCall& operator=(const TracedCall&) = delete;
+  ~TracedCall() {
+    if (trace_ != nullptr) trace_->called(*operation_, begin_, std::chrono::steady_clock::now());
+  }
+  OperationObserver::Instant begin() const { return begin_; }
+
+ private:
+  OperationObserver* const trace_;
+  const Operation* const operation_;
+  OperationObserver::Instant begin_;
+};
+
 }  // namespace
 
 void ProgressEngine::check_owner() const {
@@ -70,12 +90,10 @@ void ProgressEngine::submit(const std::shared_ptr<Operation>& operation, const O
   check_owner();
   ASHLAR_CHECK(!abandoned_, operation->text(), " after communication was abandoned");
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
+  const TracedCall call(trace_, operation.get());
+  if (trace_ != nullptr) trace_->begun(*operation, call.begin());
   try {
-    if (operation->advance()) {
-      operation->state_ = Operation::State::kDone;
-      completed_.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
+    if (operation->advance()) return complete(*operation);
   } catch (...) {
     operation->state_ = Operation::State::kFailed;
     operation->failure_ = std::current_exception();
@@ -89,6 +107,10 @@ void ProgressEngine::progress() {
   if (swallowed_) std::rethrow_exception(std::exchange(swallowed_, nullptr));
   if (pending_.empty()) return;
   ASHLAR_CHECK(!running_, "an operation must not call `progress` of the engine that runs it");
+  // A wait is told as a whole.
+  const bool told = trace_ != nullptr && !waiting();
+  const std::shared_ptr<Operation> oldest = told ? pending_.front() : nullptr;
+  const TracedCall call(trace_, oldest.get());
   running_ = true;
   bool finished = false;
   std::exception_ptr failure;
@@ -97,8 +119,7 @@ void ProgressEngine::progress() {
     const std::shared_ptr<Operation> operation = pending_[i];
     try {
       if (!operation->advance()) continue;
-      operation->state_ = Operation::State::kDone;
-      completed_.fetch_add(1, std::memory_order_relaxed);
+      complete(*operation);
     } catch (...) {
       failure = operation->failure_ = std::current_exception();
       operation->state_ = Operation::State::kFailed;
@@ -111,6 +132,12 @@ void ProgressEngine::progress() {
   if (failure) std::rethrow_exception(failure);
 }
 
+void ProgressEngine::complete(Operation& operation) {
+  operation.state_ = Operation::State::kDone;
+  completed_.fetch_add(1, std::memory_order_relaxed);
+  if (trace_ != nullptr) trace_->ended(operation, std::chrono::steady_clock::now());
+}
+
 void ProgressEngine::drop_finished() {
   std::erase_if(pending_, [](const auto& operation) { return operation->state() != Operation::State::kPending; });
 }
@@ -121,6 +148,7 @@ void ProgressEngine::wait(const Operation& operation, Until until) {
   const auto pending = [&] {
     return operation.state() == Operation::State::kPending && !(until == Until::kReceived && operation.received());
   };
+  const TracedCall call(trace_, pending() ? &operation : nullptr);
   while (pending()) {
     progress();
     if (!pending()) break;

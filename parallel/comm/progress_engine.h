@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,23 @@ namespace ashlar::comm {
 struct Traffic {
   int64_t messages = 0;
   int64_t bytes = 0;
+};
+
+/// Receives when the operations of a rank begin and end, and when the rank waits for one, as the owner of the engine
+/// sees it: an operation ends when the engine finds that it is complete. Calls must be quick and must not communicate.
+class OperationObserver {
+ public:
+  using Instant = std::chrono::steady_clock::time_point;
+  OperationObserver() = default;
+  OperationObserver(const OperationObserver&) = delete;
+  OperationObserver& operator=(const OperationObserver&) = delete;
+  virtual ~OperationObserver() = default;
+
+  virtual void begun(const Operation& operation, Instant at) = 0;
+  virtual void ended(const Operation& operation, Instant at) = 0;
+  /// The owner was in a call that issued `operation`, waited for it, or advanced it with all others that are pending. A
+  /// call within another one is told first, too.
+  virtual void called(const Operation& operation, Instant begin, Instant end) = 0;
 };
 
 /// Holds and advances all pending operations of this rank. All communicators that are split from one world share one
@@ -55,6 +73,9 @@ class ProgressEngine {
   using Observer = std::function<void(const OperationInfo& info, std::string_view communicator)>;
   Observer observe(Observer observer) { return std::exchange(observer_, std::move(observer)); }
 
+  /// Sets the receiver of begins and ends, for traces; null: none. It must outlive the engine or be removed.
+  void trace(OperationObserver* trace) { trace_ = trace; }
+
   /// Records an operation as the last issued one, and calls the observer.
   void note(const OperationInfo& info, const std::shared_ptr<const std::string>& communicator);
   /// Describes the last operation issued on this rank. Thread-safe: a watchdog reads it while the owner waits.
@@ -70,6 +91,7 @@ class ProgressEngine {
 
  private:
   void check_owner() const;
+  void complete(Operation& operation);
   void drop_finished();
 
   const std::thread::id owner_;
@@ -82,6 +104,7 @@ class ProgressEngine {
   std::atomic<bool> waiting_ = false;
   double waited_sec_ = 0;
   Observer observer_;
+  OperationObserver* trace_ = nullptr;
   Traffic data_traffic_, control_traffic_;
 
   mutable std::mutex noted_mutex_;

@@ -63,6 +63,7 @@ enum class Payload : uint8_t {
   kActivation,  ///< hidden rows, sent to the next chunk of the model
   kGradient,    ///< gradient of hidden rows, sent to the previous chunk
 };
+constexpr auto names_of(Payload) { return enum_names<Payload>("activation", "gradient"); }
 
 /// A tensor in transfer. `chunk` is a chunk of the stage whose list has the message: the chunk that produces the tensor
 /// if the stage sends it, or the chunk that consumes it if the stage receives it.
@@ -80,6 +81,9 @@ enum class ActionKind : uint8_t {
   kBackwardWeight,  ///< the deferred weight gradients of this chunk and micro-batch
   kTransfer,        ///< a send, a receive, or both at once
 };
+constexpr auto names_of(ActionKind) {
+  return enum_names<ActionKind>("forward", "backward", "input backward", "weight backward", "transfer");
+}
 
 /// One entry of a stage's list; entries run in order. A transfer is one exchange between two stages, and is complete on
 /// both at once. If both send, both must post their receive before they wait. If two adjacent chunks are on one stage,

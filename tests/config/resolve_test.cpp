@@ -171,6 +171,8 @@ TEST(Resolve, EveryKeyReachesItsField) {
                                 "checkpoint.keep=62",
                                 "log.every=71",
                                 "log.stats_every=72",
+                                "log.trace_steps=[7, 9]",
+                                "log.trace_every=73",
                                 "head.tie=true",
                                 "loss.z_coef=0.31",
                                 "norm.eps=0.32",
@@ -212,6 +214,8 @@ TEST(Resolve, EveryKeyReachesItsField) {
   EXPECT_EQ(c.checkpoint.keep, 62);
   EXPECT_EQ(c.log.every, 71);
   EXPECT_EQ(c.log.stats_every, 72);
+  EXPECT_EQ(c.log.trace_steps, (std::vector<int64_t>{7, 9}));
+  EXPECT_EQ(c.log.trace_every, 73);
   EXPECT_TRUE(c.model.tied);
   EXPECT_FALSE(resolved({}).config.model.tied);
   EXPECT_EQ(c.model.loss.z_coef, 0.31);

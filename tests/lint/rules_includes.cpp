@@ -122,11 +122,12 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/version", {}},
       {"launch/terminal", {}},
       {"launch/watch", {}},
+      {"launch/trace", {}},
       {"launch/hf", {"launch/config", "launch/hf/shared"}},
       {"launch/hf/families", {"launch/hf", "launch/hf/shared"}},
       {"launch/hf/shared", {"launch/hf"}},
       {"launch/zoo", {"launch/config"}},
-      {"launch/training", {"launch/config", "launch/terminal", "launch/version", "launch/watch"}},
+      {"launch/training", {"launch/config", "launch/terminal", "launch/trace", "launch/version", "launch/watch"}},
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/tasks", {"launch/training"}},
       {"launch/layout_check", {"launch/config", "launch/training"}},
@@ -135,8 +136,8 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/commands",
        {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check", "launch/plan",
-        "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch",
-        "launch/zoo"}},
+        "launch/runs", "launch/tasks", "launch/terminal", "launch/trace", "launch/training", "launch/version",
+        "launch/watch", "launch/zoo"}},
   };
   return table;
 }
