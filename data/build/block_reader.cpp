@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.h"
 #include "core/io/posix_file.h"
+#include "data/sources/datatrove_tokens.h"
 #include "data/sources/json_array.h"
 #include "data/sources/json_line.h"
 #include "data/tokenizer/utf8_repair.h"
@@ -18,6 +20,7 @@ constexpr int64_t kMaxUnsplitBytes = int64_t{32} << 20;  // maximum bytes of tex
 constexpr int64_t kSearchBytes = int64_t{16} << 10;      // bytes first read after a block to find a split point
 constexpr size_t kLongText = size_t{1} << 20;
 constexpr int64_t kLongBytes = int64_t{16} << 20;  // texts with more bytes are loaded one at a time
+constexpr int64_t kLongPages = int64_t{64} << 20;  // pages of a Parquet file with more bytes are loaded one at a time
 
 /// Reads n bytes from `offset` into `out`, or fewer at the end of the file.
 void read_piece(SourceBytes& file, int64_t offset, int64_t n, std::string& out) {
@@ -97,6 +100,36 @@ size_t between_words(std::string_view text) {
   return 0;
 }
 
+/// The pages of a block of a Parquet file.
+struct LoadedRows {
+  const PageRun* run = nullptr;
+  TextColumn::Stored stored;
+};
+
+LoadedRows load_rows(const SourceFile& source, const Block& block, const BlockReader::Turn& turn) {
+  const PageRun* const run = source.rows->find(block.begin, block.end);
+  ASHLAR_CHECK(run != nullptr, "bytes ", block.begin, " to ", block.end);  // the fingerprint has the layout
+  if (source.rows->bytes_in_memory(*run) > kLongPages) turn();
+  std::optional<TextColumn::Stored> stored = source.rows->load(*run);
+  if (!stored) throw changed(source);
+  return {run, *std::move(stored)};
+}
+
+/// Returns the offset of the first invalid byte, or the size of the text.
+size_t first_invalid(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    if (static_cast<uint8_t>(text[at]) < 0x80U) {
+      ++at;
+      continue;
+    }
+    const CodePoint point = next_code_point(text.substr(at));
+    if (point.bytes == 0) break;
+    at += static_cast<size_t>(point.bytes);
+  }
+  return at;
+}
+
 std::string unsplit_reason(int64_t bytes) {
   return str_cat("the next ", bytes >> 20, " MiB have no place where this tokenizer may split text, such as a space ",
                  "after a letter; insert line breaks if this is text");
@@ -117,6 +150,8 @@ ReadCounts BlockReader::read(const Block& block, const Check& check, const Visit
     read_lines(block, reading);
   } else if (source.shape == TextShape::kJsonArray) {
     read_array(block, reading);
+  } else if (source.shape == TextShape::kRows) {
+    read_rows(block, reading);
   } else {
     read_text(block, reading);
   }
@@ -126,6 +161,7 @@ ReadCounts BlockReader::read(const Block& block, const Check& check, const Visit
 Digest BlockReader::digest(const Block& block, const Turn& turn) const {
   const SourceFile& source = sources_.files[block.file];
   Digest digest;
+  if (source.rows != nullptr) return load_rows(source, block, turn).stored.digest;
   if (source.shape != TextShape::kText || source.tokens) {
     const std::shared_ptr<SourceBytes> file = open(block.file);
     if (source.shape == TextShape::kJsonLines) {
@@ -410,7 +446,51 @@ void BlockReader::read_array(const Block& block, Reading& reading) const {
     throw fail(closed ? "expected the end of the file after \"]\", got more text" : "expected \"]\" at the end");
 }
 
-/// Visits the documents of a token file. If the file has a Megatron index, the index gives the ends of the documents.
+void BlockReader::read_rows(const Block& block, Reading& reading) const {
+  const SourceFile& source = sources_.files[block.file];
+  const LoadedRows rows = load_rows(source, block, reading.turn);
+  reading.check(rows.stored.digest);
+  source.rows->each_row(*rows.run, rows.stored, [&](int64_t row, std::optional<std::string_view> text) {
+    read_row(source, row, text, reading);
+  });
+}
+
+void BlockReader::read_row(const SourceFile& source, int64_t row, std::optional<std::string_view> text,
+                           Reading& reading) const {
+  const bool stop = rules_.bad_lines == BadLines::kStop;
+  const auto fail = [&](const auto&... reason) {
+    return input_error("input", source.shown, ", row ", row, " (from 0), column ", rules_.text_field, ": ", reason...);
+  };
+  constexpr std::string_view kHint = " (--bad-lines skip leaves out such documents)";
+  if (!text) {
+    if (stop) throw fail("expected text, got a null", kHint);
+    ++reading.counts.bad_lines;
+    return;
+  }
+  std::string mended;
+  if (const size_t at = first_invalid(*text); at < text->size()) {
+    if (stop) throw fail("byte ", at, " of the text: invalid UTF-8", kHint);
+    if (rules_.bad_lines == BadLines::kSkip) {
+      ++reading.counts.bad_lines;
+      return;
+    }
+    int64_t places = 0;
+    mended = repaired(*text, true, places);
+    reading.counts.bad_places += places;
+    text = mended;
+  }
+  if (text->empty()) {
+    ++reading.counts.empty_documents;
+    return;
+  }
+  try {
+    visit_long({.text = *text, .begins = true, .ends = true}, reading);
+  } catch (const TextError& e) {
+    throw fail("byte ", e.offset, " of the text: ", e.reason);
+  }
+}
+
+/// Visits the documents of a token file. If the file has an index, the index gives the ends of the documents.
 /// Otherwise a document ends at each end-of-document id and at the end of the file.
 void BlockReader::read_tokens(const Block& block, Reading& reading) const {
   const SourceFile& source = sources_.files[block.file];
@@ -444,7 +524,7 @@ void BlockReader::read_tokens(const Block& block, Reading& reading) const {
       if (ids[i] == rules_.eod_id) ends.push_back(static_cast<int64_t>(i) + 1);
     if (block.end == source.bytes && (ends.empty() || ends.back() < last - first)) ends.push_back(last - first);
   } else {
-    const std::shared_ptr<const MegatronIndex> index = index_of(block.file);
+    const std::shared_ptr<const DocumentIndex> index = index_of(block.file);
     begins = begins || !index->starts(first - 1, first).empty();
     for (const int64_t start : index->starts(first, last)) ends.push_back(start - first);
   }
@@ -476,10 +556,12 @@ void BlockReader::done(const Block& block, SourceBytes& bytes) const {
   packed_.erase(block.file);
 }
 
-std::shared_ptr<const MegatronIndex> BlockReader::index_of(int64_t file) const {
+std::shared_ptr<const DocumentIndex> BlockReader::index_of(int64_t file) const {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const MegatronIndex>& index = indexes_[file];
-  if (index == nullptr) index = std::make_shared<MegatronIndex>(sources_.files[file].tokens->index);
+  std::shared_ptr<const DocumentIndex>& index = indexes_[file];
+  const TokenLayout& layout = *sources_.files[file].tokens;
+  if (index == nullptr && layout.form == kDatatroveForm) index = std::make_shared<DatatroveIndex>(layout.index);
+  if (index == nullptr) index = std::make_shared<MegatronIndex>(layout.index);
   return index;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,9 +42,9 @@ struct DocumentRules {
   /// letters, since GPT-2's splitting pattern also splits there. If the next 64 KB have no such space, the text is
   /// split by split_points.
   bool between_words = false;
-  std::string text_field;  ///< name of the text field of JSON objects
+  std::string text_field;  ///< name of the text field of JSON objects, and of the column of Parquet files
   int64_t vocab_size = 0;  ///< token files: every id must be in [0, vocab_size)
-  int32_t eod_id = -1;     ///< token files without a Megatron index: this id ends a document
+  int32_t eod_id = -1;     ///< token files without an index: this id ends a document
 };
 
 /// Finds the documents in blocks of input files. Thread-safe. Each block must be read once, and roughly in the order of
@@ -92,9 +93,12 @@ class BlockReader {
   void read_array(const Block& block, Reading& reading) const;
   /// Reads `object`, the bytes of one JSON object at byte `offset` of its file, and overwrites these bytes.
   void read_object(const SourceFile& source, int64_t offset, std::span<char> object, Reading& reading) const;
+  void read_rows(const Block& block, Reading& reading) const;
+  /// Reads one row of a Parquet file. `text` is nothing for a null.
+  void read_row(const SourceFile& source, int64_t row, std::optional<std::string_view> text, Reading& reading) const;
   void read_tokens(const Block& block, Reading& reading) const;
   std::shared_ptr<SourceBytes> open(int64_t file) const;
-  std::shared_ptr<const MegatronIndex> index_of(int64_t file) const;
+  std::shared_ptr<const DocumentIndex> index_of(int64_t file) const;
   void done(const Block& block, SourceBytes& bytes) const;
   /// Returns an input error that names file, line and byte offset. If `avoidable` is true and an option such as
   /// --bad-lines avoids the error, the message names the option.
@@ -105,7 +109,7 @@ class BlockReader {
   TextSplitter splitter_;
   mutable std::mutex mutex_;
   mutable std::map<int64_t, std::shared_ptr<SourceBytes>> packed_;  ///< open compressed files, by file index
-  mutable std::map<int64_t, std::shared_ptr<const MegatronIndex>> indexes_;
+  mutable std::map<int64_t, std::shared_ptr<const DocumentIndex>> indexes_;
 };
 
 }  // namespace ashlar::data

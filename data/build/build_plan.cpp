@@ -39,6 +39,11 @@ std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_by
       }
       continue;
     }
+    if (file.rows != nullptr) {
+      for (const PageRun& run : file.rows->runs())
+        blocks.push_back({.file = static_cast<int64_t>(f), .begin = run.begin, .end = run.end});
+      continue;
+    }
     // For a token file the step is a multiple of the size of an id, so that no block boundary divides an id.
     const int64_t step = block_bytes - (file.tokens ? block_bytes % bytes_of(file.tokens->type) : 0);
     for (int64_t at = 0; at < bytes; at += step) {

@@ -13,9 +13,10 @@
 namespace ashlar::data {
 
 /// A piece of an input file, the unit of parallel work. The nominal range [begin, end) of a block counts bytes of the
-/// file; for a compressed file, bytes of the unpacked content; for a token file, bytes after the header. A block of a
-/// text file extends from the first split point at or after `begin` to the first split point at or after `end`. A block
-/// of a JSONL file or a JSON array contains every line or element that starts in the nominal range.
+/// file; for a compressed file, bytes of the unpacked content; for a token file, bytes after the header; for a Parquet
+/// file, bytes of the unpacked pages of the column. A block of a text file extends from the first split point at or
+/// after `begin` to the first split point at or after `end`. A block of a JSONL file or a JSON array contains every
+/// line or element that starts in the nominal range.
 struct Block {
   int64_t file = 0;
   int64_t begin = 0, end = 0;
@@ -54,7 +55,7 @@ struct BuildPlan {
 };
 
 /// Splits the files into blocks of `block_bytes`. Token files are split between ids, JSON arrays at the starts of
-/// elements.
+/// elements, Parquet files between pages.
 std::vector<Block> split_into_blocks(const SourceList& sources, int64_t block_bytes);
 
 /// Counts of what was skipped or changed while a block was read.

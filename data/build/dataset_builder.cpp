@@ -21,6 +21,7 @@
 #include "data/build/build_plan.h"
 #include "data/build/output_folder.h"
 #include "data/build/part_writer.h"
+#include "data/build/tokenizer_agreement.h"
 #include "data/digest.h"
 #include "data/ordered_parallel.h"
 
@@ -74,6 +75,7 @@ class Builder {
   }
   std::string fingerprint() const;
   void check_tokens() const;
+  void check_named_tokenizer(const SourceFile& file, const Tokenizer& tokenizer) const;
   void check_options() const;
   /// `tokenizer` must outlive the returned rules. It is null if the vocabulary is not yet learned.
   DocumentRules document_rules(SplitPoints split_points, const Tokenizer* tokenizer) const;
@@ -125,8 +127,9 @@ std::string Builder::fingerprint() const {
   if (options_.document_separator != "none")
     text += str_cat(" separator ", options_.document_separator.size(), ":", options_.document_separator);
   for (const SourceFile& f : sources_.files) {
-    constexpr std::string_view kShapes[] = {"", " lines", " array"};
+    constexpr std::string_view kShapes[] = {"", " lines", " array", " rows"};
     text += str_cat(" ", f.bytes, kShapes[static_cast<int>(f.shape)]);
+    if (f.rows) text += str_cat(" pages ", f.rows->layout().hex());
     if (f.tokens) text += str_cat(" ", name_of(f.tokens->type));
     if (f.tokens && !f.tokens->index.empty()) text += str_cat(" index ", io::sum_file(f.tokens->index).crc32);
   }
@@ -144,13 +147,36 @@ void Builder::check_tokens() const {
                       name_of(first->tokens->type), "), but the characters tokenizer learns its vocabulary from text;",
                       " give the tokenizer that made the ids with --tokenizer");
   }
-  const int64_t vocabulary = scans_.make()->finish()->vocab_size();
+  const std::unique_ptr<Tokenizer> built_in = scans_.tokenizer == nullptr ? scans_.make()->finish() : nullptr;
+  const Tokenizer& tokenizer = built_in == nullptr ? *scans_.tokenizer : *built_in;
+  const int64_t vocabulary = tokenizer.vocab_size();
+  std::string named;  // the tokenizer that the last file names
   for (const SourceFile& file : sources_.files) {
+    if (file.tokens && file.tokens->loss_mask)
+      note(str_cat(file.shown, ".loss is not used: the loss counts every token"));
+    if (file.tokens && file.tokens->tokenizer != named) check_named_tokenizer(file, tokenizer);
+    if (file.tokens) named = file.tokens->tokenizer;
     if (!file.tokens || largest_of(file.tokens->type) >= vocabulary - 1 || bytes_of(file.tokens->type) < 2) continue;
     throw input_error("data build", file.shown, " contains ids of type ", name_of(file.tokens->type), " (",
                       file.tokens->form, "), too small for the ids of the ", vocabulary, " tokens of --tokenizer ",
                       options_.tokenizer,
                       "; give the tokenizer that made the ids, or set the type with --format uint32");
+  }
+}
+
+/// Throws an input error if a token file names another tokenizer than the given one. Notes a name that cannot be
+/// compared.
+void Builder::check_named_tokenizer(const SourceFile& file, const Tokenizer& tokenizer) const {
+  const std::string& named = file.tokens->tokenizer;
+  if (named.empty()) return;
+  const TokenizerAgreement agreement = compare_tokenizers(named, options_.tokenizer, tokenizer);
+  if (agreement == TokenizerAgreement::kDiffers) {
+    throw input_error("data build", file.shown, " has ids of the tokenizer ", printable(named), ", and --tokenizer ",
+                      options_.tokenizer, " is another one; give the files of the tokenizer that made the ids");
+  }
+  if (agreement == TokenizerAgreement::kUnknown) {
+    note(str_cat(file.shown, " has ids of the tokenizer ", printable(named), "; taken to be --tokenizer ",
+                 options_.tokenizer));
   }
 }
 
@@ -167,8 +193,8 @@ void Builder::check_options() const {
   }
   if (options_.text_field != BuildOptions{}.text_field && !any(true)) {
     throw input_error("data build", "--text-field ", printable(options_.text_field),
-                      " applies to JSON objects, but no input has any; remove --text-field, or set the ",
-                      "format of the files with --format jsonl or json-array");
+                      " applies to JSON objects and Parquet files, but no input has any; remove --text-field, or set ",
+                      "the format of the files with --format jsonl or json-array");
   }
 }
 
@@ -502,6 +528,7 @@ BuildReport Builder::run() {
   };
   sources_ = list_sources({.inputs = options_.inputs,
                            .format = options_.format,
+                           .text_field = options_.text_field,
                            .skip_binary = options_.skip_binary,
                            .hidden = options_.include_hidden,
                            .out = options_.out,

@@ -25,7 +25,7 @@ struct BuildOptions {
   std::string tokenizer = "bytes";  ///< "bytes", "characters", or the path of a tokenizer's file or folder
   double validation = 0.1;          ///< share of the validation part, in [0, 1)
   SourceFormat format = SourceFormat::kAuto;
-  std::string text_field = "text";  ///< name of the JSON field that contains the text
+  std::string text_field = "text";  ///< JSON field or Parquet column that contains the text
   SpecialPolicy special_tokens = SpecialPolicy::kText;
   BadLines bad_lines = BadLines::kStop;
   std::string document_separator = "none";   ///< in text files: "none", "blank-line" or the text of a separator

@@ -32,6 +32,7 @@ class Corpus {
         threads_(training.threads > 0 ? training.threads : static_cast<int>(usable_cores())),
         sources_(list_sources({.inputs = training.inputs,
                                .format = training.format,
+                               .text_field = training.text_field,
                                .skip_binary = training.skip_binary,
                                .hidden = training.include_hidden,
                                .out = training.out,
@@ -112,7 +113,7 @@ std::string config_json(const TokenizerTraining& training) {
   return json.dump(1) + "\n";
 }
 
-void check(const TokenizerTraining& training) {
+void check_training(const TokenizerTraining& training) {
   std::vector<std::string> special = training.special_tokens;
   if (special.empty())
     throw input_error("tokenizer train", "expected a special token that ends documents, got none; add --special TOKEN");
@@ -153,7 +154,7 @@ std::string train_bytes_bpe(const TokenizerTraining& training, const Corpus& cor
 }  // namespace
 
 TrainedTokenizer train_tokenizer(const TokenizerTraining& training) {
-  check(training);
+  check_training(training);
   const Corpus corpus(training);
   TrainedTokenizer result;
   result.text_bytes = corpus.bytes();

@@ -5,11 +5,12 @@
 
 namespace ashlar::data {
 
-/// A binary format that `data build` does not read.
+/// A binary format that is not text.
 struct BinaryForm {
   std::string_view what;  ///< name of the format, such as "a PNG image"; empty if unknown
   bool certain = false;   ///< true if such a file is never text; otherwise TextCheck decides
 };
+inline constexpr std::string_view kParquetForm = "a Parquet file";
 /// Detects the format from the first bytes of a file.
 BinaryForm known_binary(std::string_view head);
 

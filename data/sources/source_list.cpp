@@ -15,6 +15,7 @@
 #include "core/io/atomic_file.h"
 #include "core/io/posix_file.h"
 #include "data/ordered_parallel.h"
+#include "data/sources/datatrove_tokens.h"
 #include "data/sources/json_array.h"
 #include "data/sources/source_content.h"
 
@@ -57,6 +58,25 @@ std::string with_extension(const std::string& path, const char* extension) {
 bool holds_megatron_index(const std::string& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) && is_megatron_index(read_sample(io::InputFile(path), 0));
+}
+
+/// Replaces datatrove's X.ds.index, X.ds.metadata and X.ds.loss by their X.ds. The X.ds.metadata of several NUMBER_X.ds
+/// is read with these.
+std::vector<Candidate> pair_datatrove(std::vector<Candidate> candidates) {
+  std::set<std::string> ids;
+  std::vector<Candidate> paired;
+  for (Candidate& candidate : candidates) {
+    const std::string owner = datatrove_owner(candidate.path);
+    if (!owner.empty() && !fs::exists(owner)) {
+      if (has_datatrove_parts(owner)) continue;
+      throw input_error("input", candidate.shown, " belongs to datatrove's ", owner,
+                        ", which is missing; put it in the same folder");
+    }
+    if (!owner.empty()) candidate = {.path = owner, .shown = owner};
+    if (extension_of(candidate.path) == ".ds" && !ids.insert(candidate.path).second) continue;
+    paired.push_back(std::move(candidate));
+  }
+  return paired;
 }
 
 /// Assigns to each X.bin the Megatron index X.idx in its folder, if there is one, and replaces an input X.idx by its
@@ -173,17 +193,29 @@ Content inspect_plain(const io::InputFile& file, std::string head) {
 std::optional<TokenLayout> tokens_in(const Content& content, const Candidate& from, const SourceFile& file) {
   if (!from.index.empty()) return megatron_tokens(from.index, content.bytes, from.shown);
   if (auto layout = recognised_tokens(content.head, content.bytes, from.shown)) return layout;
+  if (extension_of(from.path) == ".ds" && content.text.first_binary() >= 0) {
+    throw input_error("input", from.shown, " is named as datatrove's ids are, without ", from.path, ".index or ",
+                      from.path, ".metadata; put these beside it, or set --format uint16 or uint32");
+  }
   const bool bin = extension_of(unpacked_name(from.path)) == ".bin" && content.text.first_binary() >= 0;
   if (!bin || known_binary(content.head).certain || packing_of(content.head) != Packing::kNone) return std::nullopt;
   return raw_tokens(TokenType::kUint16, content.bytes, "nanoGPT", file.shown);
 }
 
-std::string binary_in(const Content& content) {
+std::string binary_in(const Content& content, Packing packing) {
   if (packing_of(content.head) != Packing::kNone) return "is compressed twice";
   const int64_t at = content.text.first_binary();
   const BinaryForm form = known_binary(content.head);
+  if (packing != Packing::kNone && form.what == kParquetForm)
+    return "is a Parquet file that was compressed once more (unpack it: a Parquet file packs its own pages)";
   if (!form.what.empty() && (form.certain || at >= 0)) return str_cat("is ", form.what);
   return at < 0 ? "" : str_cat("holds binary data from byte ", at, " on");
+}
+
+/// True for a Parquet file, a truncated one too; text that begins like one is text.
+bool holds_rows(const Content& content, const io::InputFile& file) {
+  if (known_binary(content.head).what != kParquetForm) return false;
+  return is_parquet(content.head, file) || content.text.first_binary() >= 0;
 }
 
 /// Copies the detected shape of a text file to `out`. Throws an input error for an ambiguous file.
@@ -207,7 +239,9 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   SourceFile& out = inspected.file;
   const io::InputFile file(from.path);
   out.bytes = file.size_bytes();
-  if (format == SourceFormat::kBytes || out.bytes == 0) return inspected;
+  if (format == SourceFormat::kAuto) out.tokens = datatrove_tokens(from.path, out.bytes, from.shown);
+  if (out.tokens) inspection.read(out.bytes, false);
+  if (format == SourceFormat::kBytes || out.bytes == 0 || out.tokens) return inspected;
   std::string head = read_sample(file, 0);
   const std::string extension = extension_of(from.path);
   const Packing claimed = extension == ".gz" ? Packing::kGzip : extension == ".zst" ? Packing::kZstd : Packing::kNone;
@@ -232,6 +266,12 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
   if (raw) {
     const TokenType type = format == SourceFormat::kUint16 ? TokenType::kUint16 : TokenType::kUint32;
     out.tokens = raw_tokens(type, out.bytes, "raw", from.shown);
+  } else if (format == SourceFormat::kAuto && out.packing == Packing::kNone && holds_rows(content, file)) {
+    const SourceQuery& query = inspection.query;
+    out.rows = std::make_shared<const TextColumn>(from.path, from.shown, query.text_field, query.block_bytes);
+    out.shape = TextShape::kRows;
+    out.bytes = out.rows->bytes();
+    return inspected;
   } else if (format == SourceFormat::kAuto) {
     out.tokens = tokens_in(content, from, out);
   }
@@ -239,7 +279,7 @@ Inspected inspect(const Candidate& from, Inspection& inspection) {
     out.bytes = out.tokens->tokens * bytes_of(out.tokens->type);
     return inspected;
   }
-  inspected.binary = binary_in(content);
+  inspected.binary = binary_in(content, out.packing);
   if (!inspected.binary.empty()) return inspected;
   if (content.shape.shape == TextShape::kJsonArray && out.packing == Packing::kNone)
     scan_array(file, content, inspection.query.block_bytes);
@@ -317,7 +357,7 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
                         " is neither a file nor a folder; give - and pipe its content into standard input");
     }
   }
-  if (query.format == SourceFormat::kAuto) candidates = pair_megatron(std::move(candidates));
+  if (query.format == SourceFormat::kAuto) candidates = pair_datatrove(pair_megatron(std::move(candidates)));
   return candidates;
 }
 
@@ -325,8 +365,8 @@ std::vector<Candidate> find_files(const SourceQuery& query, SourceList& list) {
 
 SourceList list_sources(const SourceQuery& query) {
   if (query.inputs.empty()) {
-    throw input_error("input",
-                      "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
+    throw input_error("input", "no input; give text files, folders, JSONL or Parquet files, files of tokens or - for ",
+                      "standard input");
   }
   SourceList list;
   const std::vector<Candidate> candidates = find_files(query, list);

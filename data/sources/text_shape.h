@@ -6,8 +6,9 @@
 
 namespace ashlar::data {
 
-/// Structure of a text file: one document, one JSON object per line, or one JSON array of objects.
-enum class TextShape : uint8_t { kText, kJsonLines, kJsonArray };
+/// Structure of a file with text: one document, one JSON object per line, one JSON array of objects, or the rows of a
+/// Parquet file.
+enum class TextShape : uint8_t { kText, kJsonLines, kJsonArray, kRows };
 
 struct ShapeFound {
   TextShape shape = TextShape::kText;

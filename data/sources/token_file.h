@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,11 +19,13 @@ std::string_view name_of(TokenType type);  ///< "uint16", ...
 
 /// Where and how a file stores its ids.
 struct TokenLayout {
-  std::string_view form;  ///< "llm.c", "nanoGPT", "Megatron", "NumPy", "raw"
+  std::string_view form;  ///< "llm.c", "nanoGPT", "Megatron", "datatrove", "NumPy", "raw"
   TokenType type = TokenType::kUint16;
   int64_t offset = 0;  ///< offset of the first id, in bytes
   int64_t tokens = 0;
-  std::string index;  ///< Megatron: path of the .idx file with the document starts; empty otherwise
+  std::string index;       ///< path of the file with the ends of documents: Megatron, datatrove; empty otherwise
+  std::string tokenizer;   ///< datatrove: name or path of the tokenizer that made the ids; empty if unknown
+  bool loss_mask = false;  ///< datatrove: a mask of the loss is beside the file
 };
 
 /// Detects NumPy arrays and llm.c shards from the first bytes of a file (about 64 KB, or all of it) and its size in
@@ -41,16 +44,23 @@ TokenLayout raw_tokens(TokenType type, int64_t bytes, std::string_view form, con
 TokenLayout megatron_tokens(const std::string& index, int64_t bytes, const std::string& shown);
 bool is_megatron_index(std::string_view head);
 
+/// Where the documents of a token file are, in a file beside it.
+class DocumentIndex {
+ public:
+  virtual ~DocumentIndex() = default;
+  /// Starts of documents in (begin, end], counted in tokens, ascending. The end of the file counts as a start.
+  virtual std::vector<int64_t> starts(int64_t begin, int64_t end) const = 0;
+};
+
 /// Reads the document starts in Megatron's X.idx, with constant memory.
 /// Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py.
-class MegatronIndex {
+class MegatronIndex : public DocumentIndex {
  public:
   explicit MegatronIndex(const std::string& path);
 
   TokenType type() const { return type_; }
   int64_t tokens() const { return tokens_; }
-  /// Starts of documents in (begin, end], counted in tokens, ascending. The end of the file counts as a start.
-  std::vector<int64_t> starts(int64_t begin, int64_t end) const;
+  std::vector<int64_t> starts(int64_t begin, int64_t end) const override;
 
  private:
   int64_t start_of(int64_t document) const;

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 // Kinds of special tokens, in the order in which transformers adds the tokens. The key of "bos" is bos_token.
-constexpr const char* kKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
+constexpr const char* kTokenKinds[] = {"bos", "eos", "unk", "sep", "pad", "cls", "mask"};
 constexpr const char* kLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
 class FolderTokens {
@@ -64,7 +64,7 @@ class FolderTokens {
   /// Returns the special tokens that the files name without ids.
   std::vector<AddedToken> named() const {
     std::vector<AddedToken> tokens;
-    for (const char* kind : kKinds) {
+    for (const char* kind : kTokenKinds) {
       if (auto token = of_kind(kind)) tokens.push_back(std::move(*token));
     }
     for (const char* key : kLists) {

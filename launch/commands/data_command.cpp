@@ -27,13 +27,13 @@ constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies toke
 
   ashlar data build INPUT... --out DIR [options]
       INPUT: text files (one document each), folders (all files below except hidden ones, sorted), JSON lines (one
-      document per line), JSON arrays of objects (one document each), all also compressed with gzip or zstd, files of
-      tokens (llm.c and nanoGPT .bin, Megatron .bin with its .idx, NumPy .npy), or - for standard input. A build that
-      was killed resumes when run again with the same arguments and unchanged input. Files in DIR that were not
-      written by a build are never deleted or overwritten. The type of a file is detected from its content, not its
-      name. A file that is neither text nor tokens is refused, as are JSON of another shape (set --format) and a file
-      given twice. Token ids are copied and must lie in the vocabulary of --tokenizer; its end-of-document id ends
-      documents.
+      document per line), JSON arrays of objects (one document each), all also compressed with gzip or zstd, Parquet
+      files (one document per row), files of tokens (llm.c and nanoGPT .bin, Megatron .bin with its .idx, nanotron .ds
+      with its .ds.index, NumPy .npy), or - for standard input. A build that was killed resumes when run again with
+      the same arguments and unchanged input. Files in DIR that were not written by a build are never deleted or
+      overwritten. The type of a file is detected from its content, not its name. A file that is neither text nor
+      tokens is refused, as are JSON of another shape (set --format) and a file given twice. Token ids are copied and
+      must lie in the vocabulary of --tokenizer; its end-of-document id ends documents.
       --out DIR            folder of the dataset (required)
       --tokenizer NAME     bytes (default), characters, or a tokenizer's file or folder, as in
                            ashlar tokenizer --help (documents then end with its eos)
@@ -49,12 +49,13 @@ constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies toke
                            reported), tokens as the tokenizer's library parses them (an end-of-document token then
                            ends a document), or an error
       --bad-lines stop|skip|replace
-                           a JSON document that cannot be parsed, or bytes that are not UTF-8: an error (default),
-                           skipped, or bytes replaced by U+FFFD (a document that still cannot be parsed is skipped);
-                           counted
+                           a JSON document that cannot be parsed, a null in a Parquet file, or bytes that are not
+                           UTF-8: an error (default), skipped, or bytes replaced by U+FFFD (a
+                           document that still cannot be parsed is skipped); counted
       --include-hidden     include files in folders whose name, or folder name, begins with a dot
       --skip-binary        skip files that are neither text nor tokens, and print their number
-      --text-field NAME    the field of JSON objects that holds the text (default text)
+      --text-field NAME    the field of JSON objects, or the column of Parquet files, that holds the text (default
+                           text); a column in a struct: STRUCT.FIELD
       --threads N          default: one per core
       --shard-tokens N     tokens per shard file, a multiple of 65536 (default 67108864)
       --overwrite          replace a dataset in DIR that was built from other input
@@ -158,7 +159,7 @@ void print_remarks(const data::BuildReport& report, std::ostream& out) {
   const data::Manifest& m = report.manifest;
   if (report.shards_kept > 0) out << "  " << report.shards_kept << " shards kept from an unfinished run\n";
   if (m.source_empty_documents > 0) out << "  " << m.source_empty_documents << " empty documents left out\n";
-  if (m.bad_lines_left_out > 0) out << "  " << m.bad_lines_left_out << " bad JSON documents left out\n";
+  if (m.bad_lines_left_out > 0) out << "  " << m.bad_lines_left_out << " bad documents left out\n";
   if (m.bad_places > 0) {
     out << "  " << m.bad_places << " places that are not UTF-8 " << (m.bad_lines == "skip" ? "left out" : "replaced")
         << "\n";
@@ -209,7 +210,8 @@ data::BuildOptions build_options(Arguments& given) {
   }
   if (options.inputs.empty()) {
     throw input_error(given.command(),
-                      "no input; give text files, folders, JSONL files, files of tokens or - for standard input");
+                      "no input; give text files, folders, JSONL or Parquet files, files of tokens or - for ",
+                      "standard input");
   }
   if (options.out.empty())
     throw input_error(given.command(), "option --out is missing; give the dataset's folder: --out DIR");

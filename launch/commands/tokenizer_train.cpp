@@ -39,7 +39,7 @@ const char* const kTokenizerTrainHelp =
       --min-frequency N    bytes-bpe: rarer pairs are not merged (default 2)
       --sentences N        sentencepiece: lines to train on, sampled at random (default 1000000)
       --format FORMAT      auto (default: detected per file), text, jsonl or json-array
-      --text-field NAME    the field of JSON objects that holds the text (default text)
+      --text-field NAME    the field of JSON objects or column of Parquet files that holds the text (default text)
       --bad-lines WHAT     stop (default), skip or replace, as for ashlar data build
       --skip-binary        skip files that are not text
       --include-hidden     include hidden files of folders
@@ -95,7 +95,7 @@ int run_tokenizer_train(Words words, Session& session) {
                          static_cast<double>(trained.text_bytes) / 1e6, seconds);
   if (trained.hidden_files > 0)
     out << "  " << trained.hidden_files << " hidden files left out (--include-hidden includes them)\n";
-  if (trained.bad_lines > 0) out << "  " << trained.bad_lines << " bad JSON documents left out\n";
+  if (trained.bad_lines > 0) out << "  " << trained.bad_lines << " bad documents left out\n";
   if (trained.bad_places > 0)
     out << "  " << trained.bad_places << " places that are not UTF-8 "
         << (wanted.bad_lines == data::BadLines::kSkip ? "left out" : "replaced") << "\n";

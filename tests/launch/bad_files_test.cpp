@@ -132,7 +132,7 @@ TEST(BadFiles, WhatIsLeftOutIsCounted) {
       0);
   const ShellResult built = ashlar("data build in --out o --bad-lines skip --validation 0");
   EXPECT_EQ(built.code, 0) << built.err;
-  EXPECT_NE(built.out.find("  1 bad JSON documents left out\n"), std::string::npos) << built.out;
+  EXPECT_NE(built.out.find("  1 bad documents left out\n"), std::string::npos) << built.out;
   EXPECT_NE(built.out.find("  1 hidden files left out (--include-hidden includes them)\n"), std::string::npos)
       << built.out;
   const ShellResult inspected = ashlar("data inspect o --tokens 0");
