@@ -61,7 +61,7 @@ std::string joined(const Parts& parts, size_t choice, const std::string& delimit
   return parts.context(choice) + delimiter + parts.continuation(choice);
 }
 
-/// Returns how many tokens the prompts begin with, or from the other end end with, in common.
+/// Returns the number of tokens that all prompts begin with in common, or with `at_end` end with.
 int64_t common_tokens(std::span<const std::vector<int32_t>> prompts, bool at_end) {
   size_t common = prompts[0].size();
   for (const std::vector<int32_t>& prompt : prompts) {
@@ -91,8 +91,7 @@ std::vector<Record> records_of(const CoreTask& task, int64_t limit) {
   if (limit > 0 && limit < std::ssize(records)) records.resize(static_cast<size_t>(limit));
   if (const int64_t least = task.shots + 1; std::ssize(records) < least)
     throw input_error("tasks", kCoreName, "/", task.label, " takes ", task.shots,
-                      " of the other records as examples: ", "expected at least ", least, " records, got ",
-                      records.size(),
+                      " of the other records as examples: expected at least ", least, " records, got ", records.size(),
                       std::ssize(in_file) < least ? str_cat(" in ", printable(task.file.string()), "; get it again")
                                                   : std::string("; raise --limit"));
   return records;
@@ -148,7 +147,8 @@ class CoreEncoder {
     ++cropped_;
     if (request.scored >= rule_.max_length)
       throw input_error("tasks", place, ": ", request.scored, " tokens are scored, expected fewer than ",
-                        rule_.max_length, ", the longest sequence of the model; raise --sequence-length");
+                        rule_.max_length,
+                        ", the longest sequence of the model; raise --sequence-length, or leave core out");
     request.tokens.erase(request.tokens.begin(), request.tokens.begin() + excess);
   }
 

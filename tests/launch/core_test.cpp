@@ -5,15 +5,18 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/base/strings.h"
 #include "core/io/json.h"
 #include "launch/tasks/core_texts.h"
 #include "launch/tasks/evaluation.h"
+#include "launch/tasks/fetch.h"
 #include "launch/tasks/python_random.h"
 #include "launch/tasks/yaml_list.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/scratch_dir.h"
 
 namespace ashlar::testing {
 namespace {
@@ -185,6 +188,22 @@ TEST(Core, TheLargestMeanWinsAndCoreIsTheMeanOfCentered) {
   EXPECT_EQ(core.records, 5);
   EXPECT_NEAR(core.metrics[0].value, 0.15, 1e-12);
   EXPECT_NEAR(core.metrics[0].error, 0.25, 1e-12);
+}
+
+// The archive has the folder eval_bundle, so it is unpacked beside the folders of other tasks.
+TEST(Core, FetchedArchiveIsUnpackedAndRead) {
+  const ScratchDir scratch;
+  std::vector<std::string> told;
+  const auto unpacks = [&](const std::vector<std::string>& words) {
+    if (words[0] == "unzip")
+      fs::copy(str_cat(kBundle, "/eval_bundle"), fs::path(words.back()) / "eval_bundle", fs::copy_options::recursive);
+    return 0;
+  };
+  tasks::fetch(tasks::task_named("test", "core"), scratch.path() / "data", unpacks,
+               [&](const std::string& line) { told.push_back(line); });
+  ASSERT_EQ(told.size(), 3U);
+  EXPECT_THAT(told[2], HasSubstr("36 records in"));
+  EXPECT_EQ(tasks::read_core_tasks(scratch.path() / "data").size(), 6U);
 }
 
 class CoreRuns : public ::testing::Test {
