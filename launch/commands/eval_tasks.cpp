@@ -13,6 +13,7 @@
 #include "launch/config/run_config.h"
 #include "launch/hf/hf_checkpoint.h"
 #include "launch/inference/model_loading.h"
+#include "launch/tasks/core_bundle.h"
 #include "launch/training/clock.h"
 #include "parallel/checkpoint/find.h"
 #include "parallel/checkpoint/load.h"
@@ -45,6 +46,9 @@ TaskArguments parse_task_arguments(std::span<const std::string> words) {
   a.batch_size = arguments.integer("--batch", 0, 1, 1 << 20);
   a.load = take_load_options(arguments, "; usage: ashlar eval CHECKPOINT --tasks NAME,NAME [options]");
   for (const std::string& name : a.tasks.names) tasks::task_named("eval", name);
+  if (a.with_template && a.tasks.names == std::vector<std::string>{tasks::kCoreName})
+    throw input_error("eval",
+                      "--add-bos-token: core has a begin token before each text, and no other template; remove it");
   return a;
 }
 
@@ -112,19 +116,12 @@ std::string json_of(const TaskArguments& a, const inference::LoadedModel& m,
   j["shots"] = a.tasks.shots;
   j["seconds"] = seconds;
   for (const training::TaskScore& score : scores) j["tasks"][score.task] = to_json(score);
-  if (const auto core = tasks::partial_core(scores))
-    j["core_partial"] = {{"value", core->value}, {"tasks", core->tasks}, {"of", tasks::kCoreTasks}};
   return j.dump(2) + "\n";
 }
 
 std::string text_of(const inference::LoadedModel& m, std::span<const training::TaskScore> scores, double seconds) {
   std::string text;
-  for (const training::TaskScore& score : scores) text += training::to_line(score) + "\n";
-  if (const auto core = tasks::partial_core(scores))
-    text += absl::StrFormat(
-        "partial CORE %.4f: mean of (acc - guessing) / (1 - guessing) over %d of its %d tasks, with these prompts; "
-        "compare it with itself alone\n",
-        core->value, core->tasks, tasks::kCoreTasks);
+  for (const std::string& line : training::to_lines(scores)) text += line + "\n";
   return text + absl::StrFormat("in %.1f s (%s)\n", seconds, m.checkpoint.string());
 }
 

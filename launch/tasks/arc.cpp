@@ -21,9 +21,7 @@ Document arc_document(const Record& r) {
 Task arc_easy() {
   return {.name = "arc_easy",
           .metric = Metric::kChoiceNorm,
-          .baseline = 0.25,
           .records = 2376,
-          .in_core = true,
           .source = &kArcSource,
           .files = {kEasyFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kEasyFile); },
@@ -33,9 +31,7 @@ Task arc_easy() {
 Task arc_challenge() {
   return {.name = "arc_challenge",
           .metric = Metric::kChoiceNorm,
-          .baseline = 0.25,
           .records = 1172,
-          .in_core = true,
           .source = &kArcSource,
           .files = {kChallengeFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kChallengeFile); },

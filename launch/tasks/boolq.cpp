@@ -22,9 +22,7 @@ Document boolq_document(const Record& r) {
 Task boolq() {
   return {.name = "boolq",
           .metric = Metric::kChoice,
-          .baseline = 0.62,  // the share of yes
           .records = 3270,
-          .in_core = true,
           .source = &kBoolqSource,
           .files = {kBoolqFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kBoolqFile); },

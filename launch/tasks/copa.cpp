@@ -41,9 +41,7 @@ Document copa_document(const Record& r) {
 Task copa() {
   return {.name = "copa",
           .metric = Metric::kChoice,
-          .baseline = 0.5,
           .records = 100,
-          .in_core = true,
           .source = &kCopaSource,
           .files = {kCopaFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kCopaFile); },

@@ -8,6 +8,7 @@
 
 #include "core/base/strings.h"
 #include "data/digest.h"
+#include "launch/tasks/core_texts.h"
 #include "parallel/comm/try_on_all_ranks.h"
 
 namespace ashlar::tasks {
@@ -43,12 +44,13 @@ Document document_of(const Task& task, const EvaluationOptions& options, const R
 }
 
 /// Returns a JSON object: the task, the number of the record, and the scores of its choices.
-std::string sample_line(std::string_view task, size_t record, const Document& document,
+std::string sample_line(std::string_view task, Metric metric, size_t record, const Document& document,
                         std::span<const training::SequenceScore> scores) {
   nlohmann::ordered_json j;
   j["task"] = task;
   j["record"] = record;
   j["gold"] = document.gold;
+  if (metric == Metric::kMeanChoice || metric == Metric::kGreedy) j["scored"] = document.lengths;
   for (const training::SequenceScore& score : scores) {
     j["log_prob"].push_back(score.log_prob);
     j["greedy"].push_back(score.greedy);
@@ -65,18 +67,21 @@ Evaluation::Evaluation(const EvaluationOptions& options, const EncodeRule& rule,
     const Task& task = task_named("tasks", name);
     if (std::ranges::find(tasks, &task) != tasks.end())
       throw input_error("tasks", "task ", name, " is given twice; name it once");
+    if (options.shots > 0 && task.document == nullptr)
+      throw input_error("tasks", "--shots ", options.shots, ": ", name,
+                        " takes its examples as its core.yaml says; remove --shots or ", name);
     if (options.shots > 0 && task.examples == nullptr)
       throw input_error("tasks", "--shots ", options.shots, ": ", name,
-                        " is scored without examples only, since the harness draws them with Python's random numbers; ",
+                        " is scored without examples only, since the harness draws them from training splits; ",
                         "of the tasks, mmlu has a fixed list of examples; remove --shots or ", name);
     tasks.push_back(&task);
   }
   for (const Task* task : tasks) require_files(*task, options.data);
-  for (const Task* task : tasks) tasks_.push_back(load(*task, options, rule));
+  for (const Task* task : tasks) task->document == nullptr ? load_core(options, rule) : load(*task, options, rule);
 }
 
-Evaluation::Loaded Evaluation::load(const Task& task, const EvaluationOptions& options, const EncodeRule& rule) {
-  Loaded loaded{.task = &task, .documents = {}, .requests = {}};
+void Evaluation::load(const Task& task, const EvaluationOptions& options, const EncodeRule& rule) {
+  Loaded loaded{.name = std::string(task.name), .metric = task.metric};
   std::vector<Record> records = task.read(options.data);
   if (records.empty())
     throw damaged_error("tasks", task.name, ": its file has no record; fetch it again (ashlar data fetch ", task.name,
@@ -89,13 +94,34 @@ Evaluation::Loaded Evaluation::load(const Task& task, const EvaluationOptions& o
                              "; the published file has ", task.records));
   for (const Record& record : records) {
     loaded.documents.push_back(document_of(task, options, record));
-    for (const Question& choice : loaded.documents.back().choices) {
+    for (const Question& choice : loaded.documents.back().choices)
       loaded.requests.push_back(encode(rule, choice, record.place));
-      const std::vector<int32_t>& tokens = loaded.requests.back().tokens;
-      fingerprint_ = data::digest_of(std::as_bytes(std::span(tokens)), fingerprint_).low;
-    }
   }
-  return loaded;
+  add(std::move(loaded));
+}
+
+void Evaluation::load_core(const EvaluationOptions& options, const EncodeRule& rule) {
+  const std::vector<CoreTask> tasks = read_core_tasks(options.data);
+  if (tasks.empty())
+    throw damaged_error("tasks", "core: its core.yaml has no task; fetch it again (ashlar data fetch core)");
+  if (std::ssize(tasks) != kCoreTasks)
+    notes_.push_back(str_cat("core: core.yaml has ", tasks.size(), " tasks; the published one has ", kCoreTasks));
+  if (options.limit > 0) notes_.push_back(str_cat("core: at most ", options.limit, " records of each task (--limit)"));
+  for (const CoreTask& task : tasks) {
+    CoreTexts texts = core_texts(task, rule, options.limit);
+    notes_.insert(notes_.end(), texts.notes.begin(), texts.notes.end());
+    add({.name = str_cat(kCoreName, "/", task.label),
+         .metric = task.kind == CoreKind::kLanguageModeling ? Metric::kGreedy : Metric::kMeanChoice,
+         .core_baseline = task.baseline,
+         .documents = std::move(texts.documents),
+         .requests = std::move(texts.requests)});
+  }
+}
+
+void Evaluation::add(Loaded loaded) {
+  for (const training::ScoreRequest& request : loaded.requests)
+    fingerprint_ = data::digest_of(std::as_bytes(std::span(request.tokens)), fingerprint_).low;
+  tasks_.push_back(std::move(loaded));
 }
 
 int64_t Evaluation::requests() const {
@@ -105,29 +131,40 @@ int64_t Evaluation::requests() const {
 }
 
 std::optional<std::vector<training::TaskScore>> Evaluation::run(training::Engine& engine, const Progress& progress) {
-  std::vector<training::TaskScore> results;
+  std::vector<training::TaskScore> results, of_core;
   for (const Loaded& loaded : tasks_) {
-    const std::string name(loaded.task->name);
-    const auto scores =
-        training::score_sequences(engine, loaded.requests, limits_, [&](int64_t done) { return progress(name, done); });
+    const auto scores = training::score_sequences(engine, loaded.requests, limits_,
+                                                  [&](int64_t done) { return progress(loaded.name, done); });
     if (!scores) return std::nullopt;
     for (const training::SequenceScore& score : *scores)
       if (std::isnan(score.log_prob))
         throw comm::AllRanksError(
             ExitCode::kNonFinite, "tasks",
-            str_cat(name, ": a log probability is not a number: the logits are not finite in ",
+            str_cat(loaded.name, ": a log probability is not a number: the logits are not finite in ",
                     name_of(engine.options().dtype), "; use a wider dtype or another checkpoint"));
-    std::span<const training::SequenceScore> rest = *scores;
-    for (size_t i = 0; samples_ && i < loaded.documents.size(); ++i) {
-      const size_t n = loaded.documents[i].choices.size();
-      samples_(sample_line(name, i, loaded.documents[i], rest.first(n)));
-      rest = rest.subspan(n);
-    }
-    results.push_back({.task = name,
-                       .records = std::ssize(loaded.documents),
-                       .metrics = metrics_of(loaded.task->metric, loaded.documents, *scores)});
+    results.push_back(score_of(loaded, *scores));
+    if (loaded.core_baseline) of_core.push_back(results.back());
   }
+  if (!of_core.empty()) results.push_back(core_score(of_core));
   return results;
+}
+
+training::TaskScore Evaluation::score_of(const Loaded& loaded, std::span<const training::SequenceScore> scores) const {
+  std::span<const training::SequenceScore> rest = scores;
+  for (size_t i = 0; samples_ && i < loaded.documents.size(); ++i) {
+    const size_t n = loaded.documents[i].choices.size();
+    samples_(sample_line(loaded.name, loaded.metric, i, loaded.documents[i], rest.first(n)));
+    rest = rest.subspan(n);
+  }
+  training::TaskScore result{.task = loaded.name,
+                             .records = std::ssize(loaded.documents),
+                             .metrics = metrics_of(loaded.metric, loaded.documents, scores)};
+  if (const auto& guess = loaded.core_baseline) {
+    const training::TaskMetric& acc = result.metrics.front();
+    result.metrics.push_back(
+        {.name = "centered", .value = (acc.value - *guess) / (1 - *guess), .error = acc.error / (1 - *guess)});
+  }
+  return result;
 }
 
 std::vector<training::TaskMetric> metrics_of(Metric metric, std::span<const Document> documents,
@@ -139,16 +176,15 @@ std::vector<training::TaskMetric> metrics_of(Metric metric, std::span<const Docu
     scores = scores.subspan(mine.size());
     std::vector<double> of_choices, norms;
     for (const training::SequenceScore& score : mine) of_choices.push_back(score.log_prob);
-    if (metric == Metric::kLastWord) {
-      log_probs.push_back(of_choices.front());
-      right.push_back(mine.front().greedy);
-      continue;
-    }
-    right.push_back(largest(of_choices) == document.gold);
-    if (metric != Metric::kChoiceNorm) continue;
-    for (size_t i = 0; i < of_choices.size(); ++i)
+    // A choice without tokens has 0 / 0, which is not a number: largest() returns it if it is the first one.
+    for (size_t i = 0; i < document.lengths.size(); ++i)
       norms.push_back(of_choices[i] / static_cast<double>(document.lengths[i]));
+    log_probs.push_back(of_choices.front());
     right_norm.push_back(largest(norms) == document.gold);
+    if (metric == Metric::kLastWord || metric == Metric::kGreedy)
+      right.push_back(mine.front().greedy);
+    else
+      right.push_back(largest(metric == Metric::kMeanChoice ? norms : of_choices) == document.gold);
   }
   std::vector<training::TaskMetric> metrics = {share("acc", right)};
   if (metric == Metric::kChoiceNorm) metrics.push_back(share("acc_norm", right_norm));
@@ -161,16 +197,17 @@ std::vector<training::TaskMetric> metrics_of(Metric metric, std::span<const Docu
   return metrics;
 }
 
-std::optional<PartialCore> partial_core(std::span<const training::TaskScore> scores) {
-  PartialCore core;
-  for (const training::TaskScore& score : scores) {
-    const Task& task = task_named("tasks", score.task);
-    if (!task.in_core) continue;
-    core.value += (score.metrics.front().value - task.baseline) / (1 - task.baseline);
-    ++core.tasks;
+training::TaskScore core_score(std::span<const training::TaskScore> tasks) {
+  training::TaskScore core{.task = kCoreName, .records = 0, .metrics = {{.name = "core"}}};
+  const auto n = static_cast<double>(tasks.size());
+  double squares = 0;
+  for (const training::TaskScore& task : tasks) {
+    const training::TaskMetric& centered = task.metrics.back();
+    core.records += task.records;
+    core.metrics[0].value += centered.value / n;
+    squares += centered.error * centered.error;
   }
-  if (core.tasks < 2) return std::nullopt;
-  core.value /= static_cast<double>(core.tasks);
+  core.metrics[0].error = std::sqrt(squares) / n;
   return core;
 }
 

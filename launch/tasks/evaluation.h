@@ -17,7 +17,7 @@ namespace ashlar::tasks {
 struct EvaluationOptions {
   std::vector<std::string> names;
   std::filesystem::path data;                              ///< folder of the task files
-  int64_t limit = 0;                                       ///< records of each task, its first ones; 0: all
+  int64_t limit = 0;                                       ///< records of each task, the first ones; 0: all
   int64_t shots = 0;                                       ///< solved examples before each question
   std::function<void(const std::string& line)> samples{};  ///< gets a JSON object for each record scored; may be empty
 };
@@ -38,11 +38,16 @@ class Evaluation final : public training::TaskEvaluation {
 
  private:
   struct Loaded {
-    const Task* task;
-    std::vector<Document> documents;
-    std::vector<training::ScoreRequest> requests;  ///< of all choices of the documents
+    std::string name;
+    Metric metric;
+    std::optional<double> core_baseline{};  ///< accuracy of guessing of a task of CORE
+    std::vector<Document> documents{};
+    std::vector<training::ScoreRequest> requests{};  ///< of all choices of the documents
   };
-  Loaded load(const Task& task, const EvaluationOptions& options, const EncodeRule& rule);
+  void load(const Task& task, const EvaluationOptions& options, const EncodeRule& rule);
+  void load_core(const EvaluationOptions& options, const EncodeRule& rule);
+  void add(Loaded loaded);
+  training::TaskScore score_of(const Loaded& loaded, std::span<const training::SequenceScore> scores) const;
 
   training::ScoreLimits limits_;
   std::function<void(const std::string& line)> samples_;
@@ -55,13 +60,8 @@ class Evaluation final : public training::TaskEvaluation {
 std::vector<training::TaskMetric> metrics_of(Metric metric, std::span<const Document> documents,
                                              std::span<const training::SequenceScore> scores);
 
-/// The mean of (acc - baseline) / (1 - baseline) over those tasks of CORE that were evaluated.
-struct PartialCore {
-  double value = 0;
-  int64_t tasks = 0;
-};
-inline constexpr int64_t kCoreTasks = 22;
-/// Nothing if fewer than two tasks of CORE were evaluated.
-std::optional<PartialCore> partial_core(std::span<const training::TaskScore> scores);
+/// Returns CORE: the mean of the metric "centered" over its tasks, and its standard error as if the tasks were
+/// independent.
+training::TaskScore core_score(std::span<const training::TaskScore> tasks);
 
 }  // namespace ashlar::tasks

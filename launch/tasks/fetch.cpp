@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 std::string by_hand(const Task& task, const fs::path& data) {
   return str_cat("get ", comma_list(task.source->addresses),
                  " where there is a network (licence: ", task.source->licence, "), and put or unpack it into ",
-                 printable((data / task.source->folder).string()));
+                 printable(folder_of_addresses(task, data).string()));
 }
 
 bool is_archive(std::string_view name) { return name.ends_with(".zip") || name.ends_with(".tar"); }
@@ -56,9 +56,10 @@ void run_or_throw(const Task& task, const fs::path& data, const std::vector<std:
                     by_hand(task, data));
 }
 
-void check_records(const Task& task, const fs::path& data) {
+/// Returns the number of records.
+int64_t checked_records(const Task& task, const fs::path& data) {
   const auto found = std::ssize(task.read(data));
-  if (found == task.records) return;
+  if (task.records == 0 || found == task.records) return found;
   throw damaged_error("fetch", task.name, ": ", printable((data / task.source->folder).string()), " has ", found,
                       " records, expected the published ", task.records, "; remove the folder and fetch it again");
 }
@@ -83,8 +84,8 @@ bool has_files(const Task& task, const fs::path& data) {
 std::vector<std::string> task_list(const fs::path& data) {
   std::vector<std::string> lines;
   for (const Task& task : all_tasks()) {
-    lines.push_back(str_cat(task.name, ": ", task.records, " records, licence ", task.source->licence,
-                            has_files(task, data) ? ", present" : ", absent"));
+    lines.push_back(str_cat(task.name, ": ", task.records == 0 ? "" : str_cat(task.records, " records, "), "licence ",
+                            task.source->licence, has_files(task, data) ? ", present" : ", absent"));
     for (const std::string_view address : task.source->addresses) lines.push_back(str_cat("  from  ", address));
     for (const std::string_view file : task.files) lines.push_back(str_cat("  to    ", (data / file).string()));
   }
@@ -109,32 +110,32 @@ void fetch(const Task& task, const fs::path& data, const RunProgram& run,
            const std::function<void(const std::string&)>& tell) {
   const fs::path folder = data / task.source->folder;
   if (has_files(task, data)) {
-    check_records(task, data);
-    return tell(str_cat(task.name, ": present in ", printable(folder.string()), ", ", task.records, " records"));
+    const int64_t records = checked_records(task, data);
+    return tell(str_cat(task.name, ": present in ", printable(folder.string()), ", ", records, " records"));
   }
   std::error_code none;
   if (fs::exists(folder, none))
     throw input_error("fetch", task.name, ": ", printable(folder.string()), " exists without ", comma_list(task.files),
                       "; move it away, or complete it by hand: ", by_hand(task, data));
   const PartialFolder partial(data);
-  const fs::path unpacked = partial.path() / task.source->folder;
-  io::create_directories(unpacked);
+  const fs::path unpacked = partial.path() / task.source->folder, into = folder_of_addresses(task, partial.path());
+  io::create_directories(into);
   for (const std::string_view address : task.source->addresses) {
     const std::string name(address.substr(address.rfind('/') + 1));
     const std::string file = ((is_archive(name) ? partial.path() : unpacked) / name).string();
     run_or_throw(task, data,
                  {"curl", "--fail", "--location", "--silent", "--show-error", "--output", file, std::string(address)},
                  run, tell);
-    if (name.ends_with(".zip")) run_or_throw(task, data, {"unzip", "-q", file, "-d", unpacked.string()}, run, tell);
-    if (name.ends_with(".tar")) run_or_throw(task, data, {"tar", "-xf", file, "-C", unpacked.string()}, run, tell);
+    if (name.ends_with(".zip")) run_or_throw(task, data, {"unzip", "-q", file, "-d", into.string()}, run, tell);
+    if (name.ends_with(".tar")) run_or_throw(task, data, {"tar", "-xf", file, "-C", into.string()}, run, tell);
   }
   require_files(task, partial.path());
-  check_records(task, partial.path());
+  const int64_t records = checked_records(task, partial.path());
   sync_all(unpacked);
   fs::rename(unpacked, folder, none);
   if (none) throw io::system_error("fetch", "rename", unpacked, none.value());
   io::sync_directory(data);
-  tell(str_cat(task.name, ": ", task.records, " records in ", printable(folder.string())));
+  tell(str_cat(task.name, ": ", records, " records in ", printable(folder.string())));
 }
 
 }  // namespace ashlar::tasks

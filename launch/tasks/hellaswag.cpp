@@ -44,9 +44,7 @@ Task hellaswag() {
   return {
       .name = "hellaswag",
       .metric = Metric::kChoiceNorm,
-      .baseline = 0.25,
       .records = 10042,
-      .in_core = true,
       .source = &kHellaSwagSource,
       .files = {"hellaswag/hellaswag_val.jsonl"},
       .read = [](const std::filesystem::path& data) { return read_json_lines(data / "hellaswag/hellaswag_val.jsonl"); },

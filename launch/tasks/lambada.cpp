@@ -23,9 +23,7 @@ Document lambada_document(const Record& r) {
 Task lambada() {
   return {.name = "lambada",
           .metric = Metric::kLastWord,
-          .baseline = 0,
           .records = 5153,
-          .in_core = true,
           .source = &kLambadaSource,
           .files = {kLambadaFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kLambadaFile); },

@@ -84,7 +84,6 @@ Document mmlu_document(const Record& r) {
 Task mmlu() {
   return {.name = "mmlu",
           .metric = Metric::kChoice,
-          .baseline = 0.25,
           .records = 14042,
           .source = &kMmluSource,
           .files = {"mmlu/data/test", "mmlu/data/dev"},

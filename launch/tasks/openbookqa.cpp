@@ -17,9 +17,7 @@ constexpr const char* kOpenBookFile = "openbookqa/OpenBookQA-V1-Sep2018/Data/Mai
 Task openbookqa() {
   return {.name = "openbookqa",
           .metric = Metric::kChoiceNorm,
-          .baseline = 0.25,
           .records = 500,
-          .in_core = true,
           .source = &kOpenBookSource,
           .files = {kOpenBookFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kOpenBookFile); },

@@ -51,9 +51,7 @@ Document piqa_document(const Record& r) {
 Task piqa() {
   return {.name = "piqa",
           .metric = Metric::kChoiceNorm,
-          .baseline = 0.5,
           .records = 1838,
-          .in_core = true,
           .source = &kPiqaSource,
           .files = {"piqa/valid.jsonl", "piqa/valid-labels.lst"},
           .read = piqa_records,

@@ -1,5 +1,6 @@
 #include "launch/tasks/records.h"
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -14,10 +15,6 @@ namespace ashlar::tasks {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-
-std::string place_of(const std::filesystem::path& path, const char* unit, size_t number) {
-  return str_cat(printable(path.string()), ", ", unit, " ", number);
-}
 
 Error damaged(const std::string& place, std::string_view problem) {
   return damaged_error("tasks", place, ": ", problem,
@@ -77,11 +74,27 @@ nlohmann::json parsed(std::string_view text, const std::string& place) {
   return value;
 }
 
+/// Calls `take` with each row of a file of comma-separated values and the row's place.
+void read_csv_rows(const std::filesystem::path& path,
+                   const std::function<void(const std::vector<std::string>& row, const std::string& place)>& take) {
+  const std::string text = io::read_text_file(path, kMostBytes);
+  CsvReader reader(text);
+  while (const auto row = reader.next()) {
+    const std::string place = place_of(path, "line", reader.line());
+    if (reader.unclosed()) throw damaged(place, "a quoted value has no closing quote");
+    take(*row, place);
+  }
+}
+
 void require_object(const nlohmann::json& value, const std::string& place) {
   if (!value.is_object()) throw damaged(place, str_cat("expected a JSON object, got ", std::string(value.type_name())));
 }
 
 }  // namespace
+
+std::string place_of(const std::filesystem::path& path, const char* unit, size_t number) {
+  return str_cat(printable(path.string()), ", ", unit, " ", number);
+}
 
 Record make_record(nlohmann::json value, std::string place) {
   return {.value = std::make_shared<const nlohmann::json>(std::move(value)), .place = std::move(place)};
@@ -126,16 +139,29 @@ std::vector<Record> read_json_array(const std::filesystem::path& path) {
 }
 
 std::vector<Record> read_csv(const std::filesystem::path& path, size_t columns) {
-  const std::string text = io::read_text_file(path, kMostBytes);
-  CsvReader reader(text);
   std::vector<Record> records;
-  while (const auto row = reader.next()) {
-    const std::string place = place_of(path, "line", reader.line());
-    if (reader.unclosed()) throw damaged(place, "a quoted value has no closing quote");
-    if (row->size() != columns)
-      throw damaged(place, str_cat("expected ", columns, " comma-separated values, got ", row->size()));
-    records.push_back(make_record(*row, place));
-  }
+  read_csv_rows(path, [&](const std::vector<std::string>& row, const std::string& place) {
+    if (row.size() != columns)
+      throw damaged(place, str_cat("expected ", columns, " comma-separated values, got ", row.size()));
+    records.push_back(make_record(row, place));
+  });
+  return records;
+}
+
+std::vector<Record> read_csv_table(const std::filesystem::path& path) {
+  std::vector<Record> records;
+  std::vector<std::string> names;
+  read_csv_rows(path, [&](const std::vector<std::string>& row, const std::string& place) {
+    if (names.empty()) {
+      names = row;
+      return;
+    }
+    if (row.size() != names.size())
+      throw damaged(place, str_cat("expected ", names.size(), " comma-separated values, got ", row.size()));
+    nlohmann::json value;
+    for (size_t i = 0; i < row.size(); ++i) value[names[i]] = row[i];
+    records.push_back(make_record(std::move(value), place));
+  });
   return records;
 }
 

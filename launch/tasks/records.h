@@ -19,6 +19,8 @@ struct Record {
   std::string place;
 };
 Record make_record(nlohmann::json value, std::string place);
+/// Returns the place of a record of a file: "'FILE', line 3".
+std::string place_of(const std::filesystem::path& path, const char* unit, size_t number);
 
 /// Reads a file with a JSON object on each line. Throws a damaged-data error that names the line.
 std::vector<Record> read_json_lines(const std::filesystem::path& path);
@@ -26,6 +28,8 @@ std::vector<Record> read_json_lines(const std::filesystem::path& path);
 std::vector<Record> read_json_array(const std::filesystem::path& path);
 /// Reads a file of comma-separated values without a header (RFC 4180), with `columns` values in each row.
 std::vector<Record> read_csv(const std::filesystem::path& path, size_t columns);
+/// Reads a file of comma-separated values whose first row names the columns. A record is an object: column to text.
+std::vector<Record> read_csv_table(const std::filesystem::path& path);
 /// Reads the lines of a text file.
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 

@@ -8,9 +8,7 @@
 
 namespace ashlar::tasks {
 
-namespace {
-
-std::vector<int32_t> ids_of(const EncodeRule& rule, const std::string& text, const std::string& place) {
+std::vector<int32_t> tokens_of(const EncodeRule& rule, const std::string& text, const std::string& place) {
   std::vector<int32_t> ids;
   try {
     rule.with_template ? rule.tokenizer.encode_with_template(text, ids) : rule.tokenizer.encode(text, ids);
@@ -22,8 +20,6 @@ std::vector<int32_t> ids_of(const EncodeRule& rule, const std::string& text, con
   return ids;
 }
 
-}  // namespace
-
 training::ScoreRequest encode(const EncodeRule& rule, const Question& question, const std::string& place) {
   const std::string context(strip_right(question.context));
   const std::string continuation = question.context.substr(context.size()) + question.continuation;
@@ -33,11 +29,11 @@ training::ScoreRequest encode(const EncodeRule& rule, const Question& question, 
     if (rule.prefix_id < 0)
       throw input_error("tasks", place, ": the context is empty, and the model's tokenizer has neither a begin token ",
                         "nor an end token; choose another task");
-    request.tokens = ids_of(rule, continuation, place);
+    request.tokens = tokens_of(rule, continuation, place);
     request.tokens.insert(request.tokens.begin(), rule.prefix_id);
   } else {
-    before = ids_of(rule, context, place).size();
-    request.tokens = ids_of(rule, context + continuation, place);
+    before = tokens_of(rule, context, place).size();
+    request.tokens = tokens_of(rule, context + continuation, place);
     // The context has no token of its own, so nothing predicts the first one.
     if (before == 0)
       throw input_error("tasks", place, ": the context ", printable(question.context),

@@ -16,6 +16,9 @@ struct EncodeRule {
   int32_t prefix_id = -1;      ///< the token before a continuation without context
 };
 
+/// Returns the tokens of a text, after the template if the rule says so. `place` names the record in errors.
+std::vector<int32_t> tokens_of(const EncodeRule& rule, const std::string& text, const std::string& place);
+
 /// Returns the tokens of a question, as lm-evaluation-harness makes them: white space at the end of the context moves
 /// to the continuation; context and continuation are encoded together, and those tokens count as continuation that
 /// lengthen the encoding of the context; what is longer than max_length + 1 tokens is cut on the left. `place` names

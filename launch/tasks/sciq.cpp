@@ -28,7 +28,6 @@ Document sciq_document(const Record& r) {
 Task sciq() {
   return {.name = "sciq",
           .metric = Metric::kChoiceNorm,
-          .baseline = 0.25,
           .records = 1000,
           .source = &kSciqSource,
           .files = {kSciqFile},

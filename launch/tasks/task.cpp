@@ -8,8 +8,8 @@
 namespace ashlar::tasks {
 
 const std::vector<Task>& all_tasks() {
-  static const std::vector<Task> tasks = {arc_challenge(), arc_easy(),   boolq(), copa(), hellaswag(), lambada(),
-                                          mmlu(),          openbookqa(), piqa(),  sciq(), winogrande()};
+  static const std::vector<Task> tasks = {arc_challenge(), arc_easy(), boolq(),      copa(), core(), hellaswag(),
+                                          lambada(),       mmlu(),     openbookqa(), piqa(), sciq(), winogrande()};
   return tasks;
 }
 
@@ -17,6 +17,10 @@ const Task& task_named(std::string_view where, std::string_view name) {
   for (const Task& task : all_tasks())
     if (task.name == name) return task;
   throw input_error(where, "task ", printable(name), ": expected one of ", comma_list(all_tasks(), &Task::name));
+}
+
+std::filesystem::path folder_of_addresses(const Task& task, const std::filesystem::path& data) {
+  return task.source->archive_has_folder ? data : data / task.source->folder;
 }
 
 void require_files(const Task& task, const std::filesystem::path& data) {
@@ -27,7 +31,7 @@ void require_files(const Task& task, const std::filesystem::path& data) {
                       ", which does not exist; `ashlar data fetch ", task.name, " --task-data ",
                       printable(data.string()), "` gets it, or get ", comma_list(task.source->addresses),
                       " (licence: ", task.source->licence, ") and put or unpack it into ",
-                      printable((data / task.source->folder).string()));
+                      printable(folder_of_addresses(task, data).string()));
   }
 }
 

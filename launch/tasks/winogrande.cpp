@@ -34,9 +34,7 @@ Document winogrande_document(const Record& r) {
 Task winogrande() {
   return {.name = "winogrande",
           .metric = Metric::kChoice,
-          .baseline = 0.5,
           .records = 1267,
-          .in_core = true,
           .source = &kWinograndeSource,
           .files = {kWinograndeFile},
           .read = [](const std::filesystem::path& data) { return read_json_lines(data / kWinograndeFile); },

@@ -96,10 +96,12 @@ class Scoring {
 }  // namespace
 
 std::vector<ScoreInput> score_inputs(std::span<const ScoreRequest> requests) {
-  std::vector<size_t> order(requests.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  for (const ScoreRequest& r : requests)
-    ASHLAR_CHECK(r.scored > 0 && r.scored < std::ssize(r.tokens), r.scored, " of ", r.tokens.size(), " tokens");
+  std::vector<size_t> order;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const ScoreRequest& r = requests[i];
+    ASHLAR_CHECK(r.scored >= 0 && r.scored < std::ssize(r.tokens), r.scored, " of ", r.tokens.size(), " tokens");
+    if (r.scored > 0) order.push_back(i);
+  }
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {
     const auto x = input_of(requests[a]), y = input_of(requests[b]);
     return x.size() != y.size() ? x.size() > y.size() : std::ranges::lexicographical_compare(x, y);

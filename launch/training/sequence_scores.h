@@ -14,7 +14,7 @@ namespace ashlar::training {
 /// A text of which the last `scored` tokens are predicted, each from the tokens before it.
 struct ScoreRequest {
   std::vector<int32_t> tokens;
-  int64_t scored = 0;  ///< at least 1, less than tokens.size()
+  int64_t scored = 0;  ///< less than tokens.size(); 0: no token, and log_prob 0
 };
 
 /// log_prob: sum of the log probabilities of the scored tokens. greedy: each of them is the model's first choice.
@@ -29,9 +29,9 @@ struct ScoreInput {
   std::vector<size_t> requests;
 };
 
-/// Merges requests with equal inputs. The longest inputs come first, so that the inputs of a batch have similar lengths
-/// and a batch that does not fit into memory fails at once. Equal lengths are in the order of their tokens, so that
-/// continuations of the same context are neighbours.
+/// Merges requests with equal inputs; those without scored tokens have none. The longest inputs come first, so that the
+/// inputs of a batch have similar lengths and a batch that does not fit into memory fails at once. Equal lengths are in
+/// the order of their tokens, so that continuations of the same context are neighbours.
 std::vector<ScoreInput> score_inputs(std::span<const ScoreRequest> requests);
 
 /// A forward pass of all replicas: each computes `slots` micro-batches of `rows` inputs, padded to `length` tokens.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,8 @@ struct TaskScore {
   std::vector<TaskMetric> metrics;
 };
 
-/// Returns one line: the task, its number of records, and each metric with its standard error.
-std::string to_line(const TaskScore& score);
+/// Returns a line for each task, aligned: its name, its number of records, and each metric with its standard error.
+std::vector<std::string> to_lines(std::span<const TaskScore> scores);
 
 /// Evaluates the current weights on tasks. An interface, so that training does not depend on what a task is.
 class TaskEvaluation {

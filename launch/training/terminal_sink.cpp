@@ -98,7 +98,7 @@ std::vector<std::string> to_lines(const TasksEvent& e) {
   if (!e.scores)
     return {str_cat("step ", e.step, "  the evaluation on tasks was interrupted; its scores are not written")};
   std::vector<std::string> lines;
-  for (const TaskScore& score : *e.scores) lines.push_back(str_cat("step ", e.step, "  ", to_line(score)));
+  for (const std::string& line : to_lines(*e.scores)) lines.push_back(str_cat("step ", e.step, "  ", line));
   return lines;
 }
 

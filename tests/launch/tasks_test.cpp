@@ -44,7 +44,7 @@ TEST(Tasks, PromptsAreTheHarnesss) {
       EXPECT_EQ(document.gold, row["target"]) << line;
     }
   }
-  EXPECT_EQ(seen.size(), tasks::all_tasks().size());
+  EXPECT_EQ(seen.size(), tasks::all_tasks().size() - 1) << "all but core (core_test.cpp)";
 }
 
 TEST(Tasks, TextsArePythons) {
@@ -131,11 +131,6 @@ TEST(Tasks, MetricsOfAHandfulOfScores) {
   const auto last = tasks::metrics_of(tasks::Metric::kLastWord, words, of_words);
   EXPECT_NEAR(last[0].value, 0.5, 1e-12);
   EXPECT_NEAR(last[1].value, std::exp(2.0), 1e-12);
-  const auto core = tasks::partial_core(std::vector<training::TaskScore>{
-      {"piqa", 1, {{"acc", 0.75, 0}}}, {"hellaswag", 1, {{"acc", 0.25, 0}}}, {"sciq", 1, {{"acc", 1, 0}}}});
-  ASSERT_TRUE(core);
-  EXPECT_NEAR(core->value, 0.25, 1e-12);
-  EXPECT_EQ(core->tasks, 2);
 }
 
 class TaskRuns : public ::testing::Test {
