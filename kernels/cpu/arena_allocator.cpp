@@ -86,8 +86,7 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
   if (cap_bytes_ > 0) {
     if (size > cap_bytes_ || !segments_.empty()) {
       throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
-                           " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_,
-                           "; choose a smaller train.micro_batch or model");
+                           " bytes with ", used_bytes_, " in use and a limit of ", cap_bytes_);
     }
     if (map_segment(cap_bytes_)) return;
   } else {
@@ -100,7 +99,7 @@ void ArenaAllocator::add_segment(int64_t size, int64_t requested_bytes) {
   const int reason = errno;
   throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
                        used_bytes_, " in use, the system refused to reserve address space (", std::strerror(reason),
-                       "); choose a smaller train.micro_batch or model: ", memory_state_text());
+                       "): ", memory_state_text());
 }
 
 void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
@@ -109,8 +108,7 @@ void ArenaAllocator::check_left(int64_t bytes, int64_t requested_bytes) {
   ++num_system_calls_;
   if (bytes <= left) return;
   throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes, " bytes with ",
-                       used_bytes_, " in use, the system has ", left,
-                       " bytes left; choose a smaller train.micro_batch or model");
+                       used_bytes_, " in use, the system has ", left, " bytes left");
 }
 
 void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t requested_bytes) {
@@ -123,7 +121,7 @@ void ArenaAllocator::commit(Segment& segment, int64_t end_bytes, int64_t request
     const int reason = errno;
     throw resource_error("memory", "out of memory for ", name_of(kind_), ": asked for ", requested_bytes,
                          " bytes with ", used_bytes_, " in use, the system refused the memory (", std::strerror(reason),
-                         "); choose a smaller train.micro_batch or model: ", memory_state_text());
+                         "): ", memory_state_text());
   }
   poison(segment.base + segment.committed_bytes, end - segment.committed_bytes);
   segment.committed_bytes = end;

@@ -75,7 +75,10 @@ class Configurations {
     for (const char* key : {"tensor", "pipeline", "data", "expert", "sequence_parallel", "schedule", "virtual_stages"})
       all.push_back(str_cat("mesh.", key, "=default"));
     for (const std::string& word : layout.overrides()) all.push_back(word);
-    if (num_micro_batches > 0) all.push_back(str_cat("train.global_batch=", num_micro_batches * micro_batch));
+    if (num_micro_batches > 0) {  // both keys: a derived micro-batch would grow with the global batch
+      all.push_back(str_cat("train.global_batch=", num_micro_batches * micro_batch));
+      all.push_back(str_cat("train.micro_batch=", micro_batch));
+    }
     return config_of_steps(kCheckLayout, file_, all, *session_, layout.ranks());
   }
 

@@ -315,8 +315,8 @@ int run_verify(Words words, Session& session) {
   session.status.clear();
   for (const std::string& line : report.damage) session.err << on_one_line(line) << "\n";
   if (!report.damage.empty()) {
-    session.err << on_one_line(directory) << ": damaged, " << report.damage.size() << " places listed above"
-                << std::endl;
+    session.err << on_one_line(directory) << ": damaged, " << report.damage.size()
+                << (report.damage.size() == 1 ? " place listed above" : " places listed above") << std::endl;
     return static_cast<int>(ExitCode::kDamagedData);
   }
   session.out << on_one_line(directory) << ": valid; " << report.files << " files, " << size_text(report.bytes) << ", "

@@ -13,13 +13,20 @@
 namespace ashlar::launch {
 
 const char* const kPlotHelp =
-    "ashlar plot RUN... [--key loss] [--x step|tokens|time] [--smooth N] [--log] [--ascii] [--svg FILE]\n"
+    "ashlar plot RUN... [--key loss] [--x step|tokens|time] [--smooth N] [--log] [--ascii] [--height N]\n"
+    "                [--svg FILE]\n"
     "\n"
-    "A metric of runs over steps, tokens, or the time of the steps (without validation and saves), in 80x24 "
-    "characters.\n"
-    "Validation losses are marked. --key: any number of metrics.jsonl, such as grad_norm, lr, tokens_per_sec or, with\n"
-    "log.stats_every, stats/blocks.0/output_rms. --smooth N: means of the last N points. --log: logarithmic values.\n"
-    "--ascii: no Braille patterns. --svg FILE writes a standalone SVG file instead.\n";
+    "A metric of runs over steps, tokens, or the time of the steps (without validation and saves). Validation losses\n"
+    "are marked. The picture has 80 columns and 22 lines.\n"
+    "\n"
+    "  --key KEY    a number of metrics.jsonl, such as grad_norm, lr, tokens_per_sec or, with log.stats_every,\n"
+    "               stats/blocks.0/output_rms (default: loss)\n"
+    "  --x AXIS     step (default), tokens or time\n"
+    "  --smooth N   means of the last N points\n"
+    "  --log        logarithmic values\n"
+    "  --ascii      no Braille patterns\n"
+    "  --height N   lines of the picture\n"
+    "  --svg FILE   writes a standalone SVG file instead\n";
 
 int run_plot_command(Words words, Session& session) {
   Arguments arguments("plot", words);
@@ -29,6 +36,7 @@ int run_plot_command(Words words, Session& session) {
   options.smooth = arguments.integer("--smooth", 1, 1, 1'000'000);
   options.log = arguments.flag("--log");
   const bool ascii = arguments.flag("--ascii");
+  const int64_t height = arguments.integer("--height", 22, 8, 200);
   const std::optional<std::string> svg = arguments.option("--svg");
   const std::vector<std::string> paths = arguments.positionals();
   if (paths.empty() || paths.size() > 26)
@@ -50,8 +58,11 @@ int run_plot_command(Words words, Session& session) {
     session.log.info(str_cat("wrote ", printable(*svg)));
     return 0;
   }
-  session.out << runs::draw_in_terminal(
-      curves, {.y_title = options.key, .x_title = x_title, .ascii = ascii, .log = options.log});
+  session.out << runs::draw_in_terminal(curves, {.y_title = options.key,
+                                                 .x_title = x_title,
+                                                 .height = static_cast<int>(height),
+                                                 .ascii = ascii,
+                                                 .log = options.log});
   return 0;
 }
 

@@ -18,8 +18,10 @@ const char* const kReportHelp =
     "ashlar report RUN... [-o FILE]\n"
     "\n"
     "Writes one HTML page (default: report.html) about runs, which needs no network: curves of losses, gradient norm,\n"
-    "learning rate, throughput, memory, wait for data and expert load over steps, tokens or time; layouts; the\n"
-    "configurations with the published models that share a value; the events. Runs can be hidden, curves read under\n"
+    "learning rate, throughput, memory, wait for data, saves and expert load over steps, tokens or time; the plan "
+    "beside\n"
+    "what was measured; samples of text (log.sample); the mesh coordinates of each rank; the configurations with the\n"
+    "published models that share a value; the events. Runs can be hidden, curves read under\n"
     "the pointer and shown on a logarithmic scale.\n";
 
 namespace {

@@ -1,9 +1,11 @@
 #include "launch/commands/subcommands.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "data/read/batch_stream.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/session.h"
@@ -219,8 +221,9 @@ std::unique_ptr<training::TaskEvaluation> tasks_of_run(const ResolvedRun& run, S
   return evaluation;
 }
 
-/// Logs the plan of the run, memory and time, before anything is allocated. A plan that cannot be made stops no run.
-void log_plan(const ResolvedRun& resolved, Session& session) {
+/// Plans memory and time of the run before anything is allocated, and logs both. A plan that cannot be made stops no
+/// run.
+training::RunPlan plan_run(const ResolvedRun& resolved, Session& session) {
   const config::RunConfig& c = resolved.resolved.config;
   try {
     int64_t data_bytes = 0;
@@ -230,16 +233,19 @@ void log_plan(const ResolvedRun& resolved, Session& session) {
     const plan::Planned planned = plan::plan_of(
         {.run = c, .device = target.kind, .data_bytes = data_bytes, .program_bytes = training::resident_bytes()},
         target);
-    session.log.info(plan::memory_line(planned, target));
-    session.log.info(plan::time_line(planned, target));
+    for (const std::string& line : plan::start_lines(planned, target)) session.log.info(line);
+    return {.text = str_cat("plan: ", absl::StrJoin(plan::report(planned, target, 0), "\n"), "\n"),
+            .json = plan::to_json(planned, target, 0).dump()};
   } catch (const std::exception& error) {
     session.log.warn(str_cat("the plan of this run could not be made: ", error.what()));
+    return {};
   }
 }
 
 ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memory, Session& session) {
   const config::RunSection& run = resolved.resolved.config.run;
-  if (session.bootstrap.control().rank() == 0) log_plan(resolved, session);
+  training::RunPlan planned;
+  if (session.bootstrap.control().rank() == 0) planned = plan_run(resolved, session);
   watch::HangOptions hang{.after_seconds = run.hang_after == 0 ? 0 : std::max(run.hang_after, kStartSeconds),
                           .starting = true,
                           .stall_seconds = run.stall_after,
@@ -262,6 +268,7 @@ ExitCode train(ResolvedRun& resolved, bool restart, training::MemoryLedger memor
                              .cores = session.cores.machine,
                              .sample = std::move(sample),
                              .tasks = std::move(on_tasks),
+                             .plan = std::move(planned),
                              .restart = restart,
                              .reserved_activations = reserved});
   hang.after_seconds = run.hang_after;

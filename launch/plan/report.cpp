@@ -1,6 +1,7 @@
 #include "launch/plan/report.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
@@ -52,8 +53,41 @@ std::vector<std::string> memory_report(const Planned& planned, const Target& tar
   return lines;
 }
 
+/// "1.23 s (1.05 s to 1.41 s)" of `steps` steps.
+std::string times_text(const StepTime& t, double steps) {
+  return str_cat(duration_text(steps * t.seconds), " (", duration_text(steps * t.low), " to ",
+                 duration_text(steps * t.high), ")");
+}
+
+std::string time_line(const Planned& planned, const Target& target) {
+  if (!planned.time) return str_cat("time unknown: ", planned.no_time);
+  const StepTime& t = *planned.time;
+  std::string text = str_cat("a step takes ", times_text(t, 1), " on ", target.name());
+  const int64_t steps = planned.run.train.steps;
+  if (steps > 0) text += str_cat("; ", steps, " steps take ", times_text(t, static_cast<double>(steps)));
+  return text;
+}
+
+constexpr size_t kStartColumns = 100;
+
+/// " activations kept 1.1 GB, weights 12.3 MB, ...": the largest parts, at most four and as many as `columns` hold.
+std::string largest_parts(const MemoryPlan& m, size_t columns) {
+  constexpr size_t kMost = 4;
+  constexpr std::string_view kMore = ", ...";
+  std::vector<MemoryPart> parts = m.parts;
+  std::ranges::stable_sort(parts, std::greater(), &MemoryPart::bytes);
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = str_cat(i == 0 ? " " : ", ", parts[i].name, " ", human_bytes(parts[i].bytes));
+    const size_t rest = i + 1 == parts.size() ? 0 : kMore.size();
+    if (i > 0 && (i == kMost || text.size() + part.size() + rest > columns)) return str_cat(text, kMore);
+    text += part;
+  }
+  return text;
+}
+
 std::vector<std::string> time_report(const Planned& planned, const Target& target, double price) {
-  std::vector<std::string> lines = {time_line(planned, target).substr(std::string_view("plan: ").size())};
+  std::vector<std::string> lines = {time_line(planned, target)};
   if (!planned.time) return lines;
   const StepTime& t = *planned.time;
   std::vector<std::vector<std::string>> rows;
@@ -67,8 +101,9 @@ std::vector<std::string> time_report(const Planned& planned, const Target& targe
   lines.push_back(absl::StrFormat("%.0f tokens/s, %.3g flop a step, %.1f%% of the peak of %s", t.tokens_per_second(),
                                   t.model_flops, 100 * t.share_of_peak(), target.name()));
   if (planned.run.mesh.pipeline > 1)
-    lines.push_back(absl::StrFormat("bubble %.1f%% of the time (%s, %d micro-batches)", 100 * t.bubble,
-                                    std::string(pipeline::name_of(planned.run.mesh.schedule)), t.micro_batches));
+    lines.push_back(absl::StrFormat("bubble %.1f%% of the time (%s, %d %s)", 100 * t.bubble,
+                                    std::string(pipeline::name_of(planned.run.mesh.schedule)), t.micro_batches,
+                                    t.micro_batches == 1 ? "micro-batch" : "micro-batches"));
   if (price > 0 && planned.run.train.steps > 0)
     lines.push_back(absl::StrFormat("cost %.0f: %.4g hours of %d ranks at %g an hour each",
                                     price * hours_of(planned) * static_cast<double>(planned.ranks()), hours_of(planned),
@@ -78,25 +113,25 @@ std::vector<std::string> time_report(const Planned& planned, const Target& targe
 
 }  // namespace
 
-std::string memory_line(const Planned& planned, const Target& target) {
-  std::string text = str_cat("plan: memory ", total_text(planned, target));
-  if (planned.ranks() > 1) text += str_cat(" on rank ", planned.memory.worst().rank, ", which needs most");
-  bool first = true;
-  for (const MemoryPart& part : planned.memory.parts)
-    text += str_cat(std::exchange(first, false) ? " = " : " + ", part.name, " ", human_bytes(part.bytes));
-  return text + (fits(planned, target) ? "" : "; this does not fit: see ashlar plan");
-}
-
-std::string time_line(const Planned& planned, const Target& target) {
-  if (!planned.time) return str_cat("plan: time unknown: ", planned.no_time);
+std::vector<std::string> start_lines(const Planned& planned, const Target& target) {
+  const MemoryPlan& m = planned.memory;
+  std::vector<std::string> lines = {str_cat("plan: ", fits(planned, target) ? "" : "does not fit: ", "memory ",
+                                            human_bytes(m.bytes),
+                                            target.capacity > 0 ? str_cat(" of ", human_bytes(target.capacity)) : "",
+                                            planned.ranks() > 1 ? str_cat(", rank ", m.worst().rank) : "", ":")};
+  lines.back() += largest_parts(m, kStartColumns - lines.back().size());
+  if (m.one_sided_bytes > m.bytes)
+    lines.push_back(
+        str_cat("plan: up to ", human_bytes(m.one_sided_bytes), " if all tokens go to the experts of one rank"));
+  if (!planned.time) {
+    lines.push_back(str_cat("plan: time unknown: ", planned.no_time));
+    return lines;
+  }
   const StepTime& t = *planned.time;
-  const auto steps = static_cast<double>(planned.run.train.steps);
-  std::string text = str_cat("plan: a step takes ", duration_text(t.seconds), " (", duration_text(t.low), " to ",
-                             duration_text(t.high), ") on ", target.name());
-  if (steps > 0)
-    text += str_cat("; ", planned.run.train.steps, " steps take ", duration_text(steps * t.seconds), " (",
-                    duration_text(steps * t.low), " to ", duration_text(steps * t.high), ")");
-  return text;
+  lines.push_back(str_cat("plan: a step takes ", times_text(t, 1)));
+  if (const int64_t steps = planned.run.train.steps; steps > 0)
+    lines.back() += str_cat("; ", steps, " steps ", times_text(t, static_cast<double>(steps)));
+  return lines;
 }
 
 std::vector<std::string> report(const Planned& planned, const Target& target, double price) {

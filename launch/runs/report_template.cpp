@@ -12,6 +12,7 @@ body{background:var(--page);color:var(--text);font:14px/1.45 sans-serif;margin:1
 h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .6rem;border-bottom:1px solid var(--faint);
 vertical-align:top;overflow-wrap:anywhere}tr.differs td{background:var(--panel);font-weight:600}
+.text{white-space:pre-wrap;font-family:monospace}
 small{opacity:.75;display:block;font-weight:400}
 #charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(520px,1fr));gap:1rem}
 figure{margin:0;background:var(--panel);padding:.6rem;border-radius:6px}figcaption{display:flex;justify-content:space-between}
@@ -24,6 +25,7 @@ svg{width:100%;display:block}svg text{fill:var(--text);font-size:11px}.grid{stro
 <h2>Curves</h2><p>x axis <select id="x"><option value="0">steps<option value="1">tokens<option value="2">time of steps (s)
 </select> <label>mean of <select id="smooth"><option>1<option>5<option>20<option>100</select> points</label></p>
 <div id="charts"></div>
+<div id="more"></div>
 <h2>Configuration</h2><p><label><input type="checkbox" id="only"> only keys that differ</label></p><table id="config"></table>
 <h2>Events</h2><table id="events"></table>
 <script type="application/json" id="data">@DATA@</script>
@@ -136,6 +138,34 @@ for(const run of runs){
   make("small",{},cells[0],run.path);
   for(const problem of run.problems)make("small",{},cells[0],problem);
 }
+function section(title,note,heads,rows){
+  if(!rows.length)return [];
+  make("h2",{},id("more"),title);
+  if(note)make("p",{},id("more"),note);
+  const table=make("table",{},id("more"));
+  row(table,heads,"th");
+  return rows.map(cells=>row(table,cells));
+}
+const all=(key,cells)=>runs.flatMap(run=>(run[key]||[]).map(x=>cells(run,x)));
+section("Plan and measured","Medians over the steps since the last start, and the highest memory.",
+  ["run","","planned","measured","difference"],all("plan",(run,p)=>[run.name,...p]));
+const seconds=v=>v<100?+v.toPrecision(3)+" s":Math.round(v)+" s";
+section("Time",null,["run","steps","of it, wait for data","saves","validations"],runs.filter(r=>r.spent.steps>0).map(run=>{
+  const t=run.spent,of=(s,n)=>n?seconds(s)+" in "+n:"-";
+  return [run.name,seconds(t.steps),seconds(t.data_wait)+" ("+(100*t.data_wait/t.steps).toPrecision(2)+"%)",
+    of(t.saves,t.num_saves),of(t.validations,t.num_validations)];
+}));
+const samples=all("samples",(run,s)=>({run,s}));
+section("Samples","Continuations of log.sample at validations; the prompt is bold.",["run","step","text"],
+  samples.map(x=>[x.run.name,x.s.step,""])).forEach((cells,i)=>{
+  cells[2].className="text";
+  make("b",{},cells[2],samples[i].s.prompt);
+  cells[2].append(samples[i].s.text);
+});
+const several=runs.filter(run=>run.num_ranks>1);
+section("Ranks",several.some(r=>r.num_ranks>r.ranks.length)?"The first 64 ranks of each run.":null,
+  ["run","rank","stage (pipeline)","replica (data)","expert","tensor"],
+  several.flatMap(run=>run.ranks.map(c=>[run.name,...c])));
 function drawConfig(){
   id("config").replaceChildren();
   row(id("config"),["key",...runs.map(r=>r.name)],"th");

@@ -84,6 +84,23 @@ class MetricsReader {
   Point at_;
 };
 
+PlannedRun plan_in(const json& plan, int64_t step) {
+  const auto part = [&](const char* key) {
+    const auto at = plan.find(key);
+    return at != plan.end() && at->is_object() ? *at : json::object();
+  };
+  const json memory = part("memory"), time = part("time");
+  return {.step = step,
+          .device = text_of(plan, "device"),
+          .memory_bytes = number_or(memory, "bytes", 0),
+          .capacity_bytes = number_or(plan, "capacity_bytes", 0),
+          .step_seconds = number_or(time, "step_seconds", 0),
+          .low_seconds = number_or(time, "low", 0),
+          .high_seconds = number_or(time, "high", 0),
+          .tokens_per_second = number_or(time, "tokens_per_second", 0),
+          .bubble = number_or(time, "bubble", 0)};
+}
+
 bool add_event(RunFolder& run, const json& row) {
   if (text_of(row, "event").empty()) return false;
   const auto whole = [&](const char* key) { return static_cast<int64_t>(number_or(row, key, -1)); };
@@ -94,7 +111,12 @@ bool add_event(RunFolder& run, const json& row) {
                         .code = whole("code"),
                         .signal = text_of(row, "signal"),
                         .text = text_of(row, "text"),
-                        .version = text_of(row, "version")});
+                        .version = text_of(row, "version"),
+                        .prompt = text_of(row, "prompt"),
+                        .ms = number_or(row, "ms", -1),
+                        .val_loss = number_or(row, "val_loss", -1)});
+  if (const auto plan = row.find("plan"); plan != row.end() && plan->is_object())
+    run.plan = plan_in(*plan, run.events.back().step);
   return true;
 }
 

@@ -24,7 +24,17 @@ struct RunEvent {
   double time = 0;
   std::string kind;  ///< start, resume, save, warning, note, end, error
   int64_t step = -1, steps = -1, code = -1;
-  std::string signal, text, version;
+  std::string signal, text, version, prompt;
+  double ms = -1, val_loss = -1;  ///< of a save
+};
+
+/// The plan that the last start of a run made (the `plan` of its line in events.jsonl).
+struct PlannedRun {
+  int64_t step = 0;  ///< steps completed at that start
+  std::string device;
+  double memory_bytes = 0, capacity_bytes = 0;  ///< capacity 0: unknown
+  /// 0 without a measured device.
+  double step_seconds = 0, low_seconds = 0, high_seconds = 0, tokens_per_second = 0, bubble = 0;
 };
 
 enum class RunState : uint8_t {
@@ -48,6 +58,7 @@ struct RunFolder {
   std::vector<std::string> problems;      ///< what could not be read, one line each
   std::map<std::string, Series> metrics;  ///< by key, ascending steps; nested keys as stats/NAME/grad_rms
   std::vector<RunEvent> events;
+  std::optional<PlannedRun> plan;    ///< nothing in runs of a version that did not write it
   std::optional<int64_t> committed;  ///< step in committed.json
   int64_t checkpoints = 0;           ///< number of checkpoint directories
   double last_time = 0;              ///< last change of the metrics, in seconds since 1970

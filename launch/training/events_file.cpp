@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/io/json.h"
 #include "launch/version/version.h"
 
 namespace ashlar::training {
@@ -39,6 +40,7 @@ void EventsFile::start(const StartEvent& e) {
                                    {"device", std::string(name_of(e.config.run.device))},
                                    {"dtype", std::string(name_of(e.config.run.dtype))}};
   if (!e.changes.empty()) fields["changes"] = e.changes;
+  if (const auto plan = io::try_parse_json(e.plan)) fields["plan"] = *plan;
   append(e.step > 0 ? "resume" : "start", fields);
 }
 

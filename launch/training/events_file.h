@@ -15,8 +15,8 @@ namespace ashlar::training {
 /// Writes `events.jsonl`: what happened to a run beside its steps, over all its starts; never rewritten. Each line is a
 /// JSON object with `time` (seconds since 1970), `event` and:
 ///
-///   start, resume   step, version, commit, compilers, ranks, device, dtype; resume: changes (texts), of configuration
-///                   and data
+///   start, resume   step, version, commit, compilers, ranks, device, dtype; plan (an object of `ashlar plan --json`);
+///                   resume: changes (texts), of configuration and data
 ///   save            step, ms; val_loss of a step that was validated; best (steps, the best first), with
 ///                   checkpoint.keep_best; the last save, which the end implies, has no line
 ///   sample          step, prompt, text (log.sample)

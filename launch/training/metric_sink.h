@@ -26,6 +26,7 @@ struct StartEvent {
   double peak_flops = 0;             ///< peak FLOP/s of all ranks; `mfu` is relative to it
   int64_t step = 0;                  ///< steps completed; 0: the run is new
   std::vector<std::string> changes;  ///< what differs from the checkpoint that the run resumes from
+  std::string plan;                  ///< JSON object of the plan (RunPlan); empty: none was made
 };
 
 /// A completed step. `mfu` and `mfu_causal` are negative when no peak is known.

@@ -45,7 +45,8 @@ Reports::Reports(Run& run, RunStart& start, int64_t cores)
                                       .ranks = run_.ranks.size(),
                                       .peak_flops = peak_flops_,
                                       .step = start.progress.step,
-                                      .changes = std::move(start.changes)});
+                                      .changes = std::move(start.changes),
+                                      .plan = std::move(start.plan)});
 }
 
 void Reports::watch_slow_ranks(int64_t cores) {

@@ -28,6 +28,12 @@ struct WeightedDataset;
 
 namespace ashlar::training {
 
+/// The plan that was made of a run before its start. Empty without one.
+struct RunPlan {
+  std::string text;  ///< lines of start.txt
+  std::string json;  ///< an object, for events.jsonl
+};
+
 /// Arguments of a trainer. References must outlive it.
 struct TrainerArgs {
   const config::Resolved& resolved;             ///< the same on all ranks
@@ -42,6 +48,7 @@ struct TrainerArgs {
   /// (all ranks) Returns a text that the model generates, at each validation; empty: none (log.sample).
   std::function<std::string(Engine&)> sample;
   std::unique_ptr<TaskEvaluation> tasks;  ///< for train.eval_tasks; null without
+  RunPlan plan;                           ///< of rank 0
   bool restart = false;                   ///< starts over: the old run directory is renamed after all checks
   /// Bytes of activations that this rank reserves before the first step, for mesh.expert_reserve.
   int64_t reserved_activations = 0;

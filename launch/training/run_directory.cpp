@@ -124,9 +124,9 @@ void RunDirectory::check_can_be_set_aside() const {
   if (!holds_more_than_locks(path_)) return;
   const fs::path dir = fs::canonical(path_), here = fs::current_path();
   if (leads_through(path_, dir)) {
-    throw input_error("run.dir", "--restart renames the run directory: expected a path that does not pass through an ",
-                      "entry of that directory, as DIR/checkpoints/.. does, got ", printable(path_.string()),
-                      "; set run.dir = ", printable(dir.string()));
+    throw input_error(
+        "run.dir", "--restart renames the run directory, so its path may not lead through a folder inside ",
+        "it, as DIR/checkpoints/.. does, got ", printable(path_.string()), "; set run.dir = ", printable(dir.string()));
   }
   if (!holds(dir, here)) return;
   const bool root = dir == dir.root_path();

@@ -161,7 +161,8 @@ RunStart start_run(Run& run, Saving& saving, TrainerArgs& args) {
   run.recorder().enter(watch::Phase::kLoading);
   const std::optional<Progress> restored = args.restart ? std::nullopt : restore(run, saving, start.changes);
   start.restored = restored.has_value();
-  start.text = start_text(args.resolved, run.engine->optimizer()->options());
+  start.text = start_text(args.resolved, run.engine->optimizer()->options()) + args.plan.text;
+  start.plan = std::move(args.plan.json);
   if (restored) start.progress = *restored;
   if (run.tuning && !args.restart) run.tuning->reuse(restored ? saving.kept(Tuning::kMetadataKey) : "");
   if (!restored) initialize(run, saving);

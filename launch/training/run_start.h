@@ -29,6 +29,7 @@ struct RunStart {
   std::unique_ptr<EventsFile> events;            ///< rank 0 only
   std::unique_ptr<LogFile> log;                  ///< rank 0 only
   std::vector<std::string> changes;              ///< StartEvent::changes, on rank 0
+  std::string plan;                              ///< StartEvent::plan, on rank 0
   std::optional<StartsOver> starts_over;         ///< rank 0 only
   std::unique_ptr<TaskEvaluation> tasks;         ///< null without train.eval_tasks
   int64_t tasks_step = -1;                       ///< step of the last evaluation on tasks in metrics.jsonl; -1: none

@@ -37,7 +37,7 @@ std::vector<std::string> start_lines(const config::RunConfig& c, const DataFacts
                           human_count(static_cast<double>(step_tokens)), ", ", c.train.steps, " steps ",
                           human_count(static_cast<double>(step_tokens) * static_cast<double>(c.train.steps)), " (",
                           absl::StrFormat("%.3g", epochs), epochs == 1 ? " epoch)" : " epochs)"));
-  lines.push_back(str_cat("run: ", printable(c.run.dir), " (start.txt has derived values and parameters)"));
+  lines.push_back(str_cat("run: ", printable(c.run.dir), " (start.txt has derived values, parameters and the plan)"));
   return lines;
 }
 

@@ -186,5 +186,16 @@ TEST(WithoutMpirun, MpiIsNeverStarted) {
   EXPECT_NE(started.code, 0) << "else the line above proves nothing";
 }
 
+// The micro-batch of a configuration without train.micro_batch follows from its global batch and mesh. The check must
+// give every layout the same one.
+TEST(CheckLayoutCommand, TakesTheSameMicroBatchesOnEveryLayout) {
+  const testing::RunFixture run;
+  const testing::ShellResult r = run.ashlar(
+      "launch -np 2 check-layout tiny.toml train.micro_batch=default model.n_layers=2 --meshes data=2 --meshes "
+      "pipeline=2");
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("2 of 2 layouts equal one rank"));
+}
+
 }  // namespace
 }  // namespace ashlar

@@ -135,6 +135,8 @@ TEST(PlotCommand, DrawsWithin80Columns) {
     }
     EXPECT_LE(count, 24);
   }
+  const std::string low = run.ashlar("plot a --height 10").out;
+  EXPECT_EQ(std::count(low.begin(), low.end(), '\n'), 10);
   EXPECT_THAT(run.ashlar("plot a").out, HasSubstr("\xe2\xa0")) << "Braille";
   const std::string both = run.ashlar("plot a b").out;
   // The first row of the plot holds the highest value: b's validation, which the letter B marks.
@@ -184,6 +186,39 @@ TEST(ReportCommand, HoldsAllRunsAndNeedsNothingElse) {
   expect_one_error(run.ashlar("report"), "expected 1 to 50 run directories");
   expect_one_error(run.ashlar("report old nowhere -o other.html"), "nothing of that name");
   EXPECT_FALSE(fs::exists(run.dir() / "other.html"));
+}
+
+TEST(ReportCommand, PutsThePlanBesideTheStepsAfterTheLastStart) {
+  const RunFixture run;
+  fs::create_directories(run.dir() / "planned");
+  run.write("planned/metrics.jsonl", metrics_of(3, 20) + "{\"step\":20,\"save_ms\":250}\n");
+  run.write("planned/events.jsonl",
+            R"({"time":1,"event":"start","step":0,"plan":{"device":"d","memory":{"bytes":1},"time":{"step_seconds":9}}}
+{"time":2,"event":"sample","step":10,"prompt":"<b>","text":"</script>"}
+{"time":3,"event":"save","step":10,"ms":250,"val_loss":5}
+{"time":4,"event":"resume","step":10,"plan":{"device":"d","memory":{"bytes":1},"capacity_bytes":0,)"
+            R"("time":{"step_seconds":0.4,"low":0.3,"high":0.6,"tokens_per_second":250}}}
+)");
+  ASSERT_EQ(run.ashlar("report planned -o page.html").code, 0);
+  const json data = data_of(run.read("page.html")).at("runs")[0];
+  EXPECT_THAT(data.at("plan"), ElementsAre(json({"time of a step", "400 ms (300 to 600)", "500 ms", "+25.0%"}),
+                                           json({"tokens per second", "250", "200", "-20.0%"})));
+  EXPECT_EQ(data.at("samples")[0].at("text"), "</script>");
+  EXPECT_EQ(data.at("spent").at("saves"), 0.25);
+  EXPECT_EQ(data.at("spent").at("steps"), 10);
+  EXPECT_EQ(data.at("events").size(), 3u) << "samples have a table of their own";
+  EXPECT_EQ(data.at("events")[1].at("text"), "training waited 250 ms, val_loss 5");
+}
+
+TEST(ReportCommand, NamesTheMeshCoordinatesOfEachRank) {
+  const RunFixture run;
+  ASSERT_EQ(run.ashlar("launch -np 4 train tiny.toml train.steps=6 mesh.pipeline=2 vocab.pad_to=2 mesh.tensor=2").code,
+            0);
+  ASSERT_EQ(run.ashlar("report run -o page.html").code, 0);
+  const json data = data_of(run.read("page.html")).at("runs")[0];
+  EXPECT_THAT(data.at("ranks"),
+              ElementsAre(json({0, 0, 0, 0, 0}), json({1, 0, 0, 0, 1}), json({2, 1, 0, 0, 0}), json({3, 1, 0, 0, 1})));
+  EXPECT_EQ(data.at("plan").back()[0], "bubble; measured: the busiest rank waits");
 }
 
 TEST(PlotAxis, HasRoundTicks) {

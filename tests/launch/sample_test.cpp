@@ -56,7 +56,7 @@ TEST(Sample, IsTheSameOnAnyMesh) {
   const std::vector<std::string> expected = samples(run, "one");
   int n = 0;
   for (const char* mesh : {"-np 2 train:mesh.tensor=2", "-np 2 train:mesh.data=2", "-np 2 train:mesh.pipeline=2",
-                           "-np 4 train:mesh.pipeline=2 mesh.data=2"}) {
+                           "-np 4 train:mesh.pipeline=2 mesh.data=2", "-np 4 train:mesh.pipeline=2 mesh.tensor=2"}) {
     const std::string way = mesh, dir = "m" + std::to_string(++n);
     const size_t colon = way.find(':');
     const ShellResult r =
@@ -64,6 +64,16 @@ TEST(Sample, IsTheSameOnAnyMesh) {
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(samples(run, dir), expected) << mesh;
   }
+}
+
+TEST(Sample, OfExpertsIsTheSameWhereverTheyLie) {
+  const RunFixture run;
+  const std::string words = kWords + kSample + "dropout.resid=0 dropout.attn=0 moe.experts=4 moe.top_k=2 ";
+  ASSERT_EQ(run.ashlar("train " + words + "run.dir=one").code, 0);
+  const ShellResult r = run.ashlar("launch -np 2 train " + words + "mesh.expert=2 run.dir=two");
+  ASSERT_EQ(r.code, 0) << r.err;
+  ASSERT_FALSE(samples(run, "one").empty());
+  EXPECT_EQ(samples(run, "two"), samples(run, "one"));
 }
 
 TEST(Sample, WhatCannotBeDoneIsAnError) {
