@@ -20,18 +20,24 @@ std::vector<int64_t> qk_norm_shape(const ModelConfig& c, int64_t heads, int64_t 
   return {heads * head_dim};
 }
 
+namespace {
+
+int64_t window_of(const ModelConfig& c, int64_t layer) {
+  const bool full = c.attn.last_layer_full && layer + 1 == c.n_layers;
+  return full ? -1 : c.attn.window_cycle[static_cast<size_t>(layer) % c.attn.window_cycle.size()];
+}
+
+}  // namespace
+
 std::vector<int64_t> layer_windows(const ModelConfig& c) {
   std::vector<int64_t> windows;
-  for (int64_t i = 0; i < c.n_layers; ++i) {
-    const bool full = c.attn.last_layer_full && i + 1 == c.n_layers;
-    windows.push_back(full ? -1 : c.attn.window_cycle[static_cast<size_t>(i) % c.attn.window_cycle.size()]);
-  }
+  for (int64_t i = 0; i < c.n_layers; ++i) windows.push_back(window_of(c, i));
   return windows;
 }
 
 LayerHeads layer_heads(const ModelConfig& c, int64_t layer) {
   LayerHeads heads{.n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim};
-  const bool full = layer_windows(c).at(static_cast<size_t>(layer)) < 0;
+  const bool full = window_of(c, layer) < 0;
   if (full) {
     heads.n_kv_heads = c.attn.global_n_kv_heads.value_or(c.n_kv_heads);
     heads.head_dim = c.attn.global_head_dim.value_or(c.head_dim);
