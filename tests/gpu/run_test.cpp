@@ -273,8 +273,7 @@ TEST_F(GpuRun, TheBundleRunsFromAnyFolder) {
                                 " " ASHLAR_SOURCE_DIR "/tests/gpu/bundle.sh " + shell_quote(file));
   ASSERT_EQ(packed.code, 0) << packed.err;
   EXPECT_LT(std::filesystem::file_size(file), uint64_t{38} << 20);
-  const auto result =
-      run_shell("cd " + shell_quote(scratch_.path()) + " && tar xf bundle.tar.xz && ashlar-gpu/run.sh");
+  const auto result = run_shell("cd " + shell_quote(scratch_.path()) + " && tar xf bundle.tar.xz && ashlar-gpu/run.sh");
   if (result.code == 3) {
     EXPECT_THAT(result.out, StartsWith("no GPU: "));
   } else {
