@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/strings/str_replace.h"
+#include "core/base/strings.h"
 
 namespace ashlar::data {
 namespace {

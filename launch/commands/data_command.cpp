@@ -283,8 +283,8 @@ int run_inspect(Words words, Session& session) {
         << m.special_tokens << "\n";
   }
   if (!m.bad_lines.empty()) {
-    out << "  --bad-lines " << m.bad_lines << ": " << m.bad_lines_left_out << " JSON documents left out, "
-        << m.bad_places << " places that are not UTF-8\n";
+    out << "  --bad-lines " << m.bad_lines << ": " << m.bad_lines_left_out << " documents left out, " << m.bad_places
+        << " places that are not UTF-8\n";
   }
   const data::Fingerprint print = dataset.fingerprint();
   out << "  fingerprint tokenizer " << print.tokenizer << ", tokens " << print.tokens << "\n";

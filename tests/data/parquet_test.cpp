@@ -266,8 +266,9 @@ TEST_F(ParquetInput, ThatIsDamagedAnywhereIsAnErrorAtMost) {
     const std::string good = read_all(fixture(name));
     Texts texts;
     for (size_t i = 0; i < good.size(); ++i) {
-      if (good.size() < 400 || i % 13 == 0)
+      if (good.size() < 400 || i % 13 == 0) {
         EXPECT_FALSE(reads(put("cut", good.substr(0, i)), column_of(name), texts)) << name << " " << i;
+      }
       if (i % 3 > 0) continue;
       std::string bad = good;
       if (i % 2 == 0) bad.erase(i, 1);
@@ -275,7 +276,9 @@ TEST_F(ParquetInput, ThatIsDamagedAnywhereIsAnErrorAtMost) {
       const bool whole = reads(put("bad", bad), column_of(name), texts);
       ++(whole ? read : errors);
       // With checksums no damage of a page goes unseen.
-      if (whole && name == "plain_none_v1") EXPECT_EQ(texts, expected) << i;
+      if (whole && name == "plain_none_v1") {
+        EXPECT_EQ(texts, expected) << i;
+      }
     }
   }
   EXPECT_GT(errors, 1500);
