@@ -18,7 +18,12 @@ namespace {
 using nlohmann::json;
 using pipeline::ActionKind;
 
-constexpr int64_t kComputeThread = 1, kDataThread = 2, kFirstLane = 3;
+constexpr int64_t kComputeThread = 0, kDataThread = 1, kFirstLane = 2;
+
+/// Ids of processes and threads are shown beside their names. Those of threads must be unique over all processes, and a
+/// thread with the id of its process is taken for the main thread.
+int64_t pid_of(int64_t rank) { return 1000 * (rank + 1); }
+int64_t tid_of(int64_t rank, int64_t thread) { return pid_of(rank) + thread; }
 
 std::string quoted(const std::string& text) { return json(text).dump(-1, ' ', true, json::error_handler_t::replace); }
 
@@ -58,7 +63,8 @@ class Writer {
 
   void name_of_process(const char* what, int64_t rank, int64_t thread, const std::string& args) {
     begin_event();
-    absl::StrAppendFormat(&text_, R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{%s}})", what, rank, thread, args);
+    absl::StrAppendFormat(&text_, R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{%s}})", what, pid_of(rank),
+                          tid_of(rank, thread), args);
   }
   void name_thread(int64_t rank, int64_t thread, const std::string& name) {
     name_of_process("thread_name", rank, thread, str_cat("\"name\":", quoted(name)));
@@ -68,8 +74,8 @@ class Writer {
              const std::string& args = "") {
     begin_event();
     absl::StrAppendFormat(
-        &text_, R"({"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"cat":"%s","name":%s,"args":{%s}})", rank, thread,
-        us(time.begin), static_cast<double>(time.length()) / 1e3, category, quoted(name), args);
+        &text_, R"({"ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f,"cat":"%s","name":%s,"args":{%s}})", pid_of(rank),
+        tid_of(rank, thread), us(time.begin), static_cast<double>(time.length()) / 1e3, category, quoted(name), args);
   }
 
   void write_rank(int64_t index, const RankTrace& rank) {
@@ -156,7 +162,7 @@ class Writer {
     const auto add = [&](const char* phase, int64_t rank, int64_t at, const char* more) {
       begin_event();
       absl::StrAppendFormat(&text_, R"({"ph":"%s","pid":%d,"tid":%d,"ts":%.3f,"cat":"pipeline","name":"%s","id":%d%s})",
-                            phase, rank, kComputeThread, us(at), name, arrows_, more);
+                            phase, pid_of(rank), tid_of(rank, kComputeThread), us(at), name, arrows_, more);
     };
     add("s", from.rank, std::max(from.slice->time.begin, from.slice->time.end - 1), "");
     add("f", to.rank, std::min(arrival, std::max(time.begin, time.end - 1)), R"(,"bp":"e")");

@@ -263,9 +263,10 @@ std::vector<json> checked_events(const std::string& text) {
   return events;
 }
 
-int64_t number_of(const std::vector<json>& events, int64_t pid, const std::string& category, const std::string& name) {
+int64_t number_of(const std::vector<json>& events, int64_t rank, const std::string& category, const std::string& name) {
   return std::ranges::count_if(events, [&](const json& e) {
-    return e.at("pid") == pid && e.value("cat", "") == category && e.at("name").get<std::string>().starts_with(name);
+    return e.at("pid") == 1000 * (rank + 1) && e.value("cat", "") == category &&
+           e.at("name").get<std::string>().starts_with(name);
   });
 }
 
@@ -284,9 +285,9 @@ TEST(ChromeTrace, HasAProcessForEachRankAndArrowsBetweenStages) {
   for (const json& e : events)
     if (e.at("name") == "activation") activation.push_back(e);
   ASSERT_THAT(activation, SizeIs(4));
-  EXPECT_EQ(activation[0].at("pid"), 0);
+  EXPECT_EQ(activation[0].at("pid"), 1000);
   EXPECT_NEAR(activation[0].at("ts"), 10e3, 0.01) << "the end of F0 on stage 0";
-  EXPECT_EQ(activation[1].at("pid"), 1);
+  EXPECT_EQ(activation[1].at("pid"), 2000);
   EXPECT_NEAR(activation[1].at("ts"), 10e3, 0.01) << "stage 1 has what it waited for";
 }
 
