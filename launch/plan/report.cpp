@@ -124,7 +124,8 @@ std::vector<std::string> start_lines(const Planned& planned, const Target& targe
     lines.push_back(
         str_cat("plan: up to ", human_bytes(m.one_sided_bytes), " if all tokens go to the experts of one rank"));
   if (!planned.time) {
-    lines.push_back(str_cat("plan: time unknown: ", planned.no_time));
+    const std::string why = str_cat("plan: time unknown: ", planned.no_time);
+    lines.push_back(why.size() <= kStartColumns ? why : "plan: time unknown; start.txt and ashlar plan say why");
     return lines;
   }
   const StepTime& t = *planned.time;

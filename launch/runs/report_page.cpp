@@ -130,7 +130,7 @@ std::vector<PlanRow> plan_and_measured(const RunFolder& run) {
   rows.push_back({.what = "time of a step",
                   .planned = planned_ms > 0 ? absl::StrFormat("%.4g ms (%.4g to %.4g)", planned_ms,
                                                               1e3 * plan.low_seconds, 1e3 * plan.high_seconds)
-                                            : "unknown: the device was not measured (ashlar bench device)",
+                                            : "unknown (start.txt says why)",
                   .measured = absl::StrFormat("%.4g ms", ms),
                   .difference = difference_text(planned_ms, ms)});
   if (const std::vector<double> rates = values_after(run.series("tokens_per_sec"), plan.step); !rates.empty())

@@ -1,3 +1,6 @@
+#include <nlohmann/json.hpp>
+
+#include "core/base/strings.h"
 #include "launch/tasks/python_text.h"
 #include "launch/tasks/task.h"
 
@@ -26,10 +29,19 @@ std::string without_marks(std::string_view raw) {
   return replace_all(std::move(out), "  ", " ");
 }
 
+/// The right ending: a number in the published file, the digits as a text in Hugging Face's copy of it.
+int64_t label_of(const Record& r) {
+  const nlohmann::json& value = value_at(r, {"label"});
+  if (!value.is_string()) return integer_at(r, {"label"});
+  const auto label = parse_number<int64_t>(value.get<std::string>());
+  if (!label) throw bad_record(r, str_cat("label ", value.dump(), ": expected a number"));
+  return *label;
+}
+
 Document hellaswag_document(const Record& r) {
   const std::string context = without_marks(text_at(r, {"activity_label"}) + ": " + text_at(r, {"ctx_a"}) + " " +
                                             capitalize(text_at(r, {"ctx_b"})));
-  Document document{.gold = integer_at(r, {"label"})};
+  Document document{.gold = label_of(r)};
   for (const std::string_view i : {"0", "1", "2", "3"}) {
     const std::string ending = without_marks(text_at(r, {"endings", i}));
     document.choices.push_back({.context = context, .continuation = " " + ending});

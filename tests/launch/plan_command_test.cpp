@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -98,6 +99,47 @@ TEST_F(PlanCommand, TrainPlansWhatItsAllocatorsReportAtTheEnd) {
     const nlohmann::json event = nlohmann::json::parse(planned_line(events.substr(line), "{"));
     EXPECT_NEAR(event.at("plan").at("memory").at("bytes").get<double>(), planned_bytes(plan, "total"), 1e5);
   }
+}
+
+TEST_F(PlanCommand, TrainSaysInAFewWordsWhyATimeIsUnknown) {
+  std::filesystem::create_directories(run_.dir() / "cache/ashlar");
+  run_.write("cache/ashlar/device.toml", R"(title = "a CPU without a measured link between ranks"
+source = "made for this test"
+kind = "cpu"
+capacity = 8000000000
+threads = 1
+launch_gap = 5e-08
+ranks_per_node = 2
+[bf16]
+peak = 2e+11
+sustained = 1e+11
+half_terms = 0.0
+streaming = 1e+10
+[fp32]
+peak = 1e+11
+sustained = 9e+10
+half_terms = 0.0
+streaming = 4e+10
+[memory]
+bandwidth = 1e+10
+optimizer = 2e+10
+[[attention]]
+dtype = "fp32"
+head_dim = 32
+tokens = 128
+forward = 6e+10
+backward = 6e+10
+[[attention]]
+dtype = "bf16"
+head_dim = 32
+tokens = 128
+forward = 6e+10
+backward = 6e+10
+)");
+  const ShellResult r = run_.ashlar("launch -np 2 train tiny.toml train.steps=6 mesh.pipeline=2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("plan: time unknown; start.txt and ashlar plan say why\n"));
+  EXPECT_THAT(run_.read("run/start.txt"), HasSubstr("expected [intra], the link between two ranks"));
 }
 
 TEST_F(PlanCommand, PlansWithinSecondsAModelThatNoMachineHereCouldHold) {

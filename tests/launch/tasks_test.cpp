@@ -47,6 +47,15 @@ TEST(Tasks, PromptsAreTheHarnesss) {
   EXPECT_EQ(seen.size(), tasks::all_tasks().size() - 1) << "all but core (core_test.cpp)";
 }
 
+TEST(Tasks, HellaSwagsLabelMayBeAText) {
+  const tasks::Task& task = tasks::task_named("test", "hellaswag");
+  nlohmann::json record = {{"activity_label", "a"}, {"ctx_a", "b"}, {"ctx_b", "c"}, {"endings", {"d", "e", "f", "g"}}};
+  record["label"] = "2";
+  EXPECT_EQ(task.document(tasks::make_record(record, "line 1")).gold, 2);
+  record["label"] = "two";
+  EXPECT_THROW(task.document(tasks::make_record(record, "line 1")), Error);
+}
+
 TEST(Tasks, TextsArePythons) {
   EXPECT_EQ(tasks::strip("\x1f \xc2\xa0 a b\n\xe2\x80\x83"), "a b");
   EXPECT_EQ(tasks::capitalize("\xc3\xa9T\xc3\x89 of JAN"), "\xc3\x89t\xc3\xa9 of jan");
