@@ -130,13 +130,15 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/tasks", {"launch/training"}},
       {"launch/layout_check", {"launch/config", "launch/training"}},
+      {"launch/manual", {"launch/config", "launch/version"}},
+      {"launch/packaging", {}},
       {"launch/gguf", {"launch/hf"}},
       {"launch/runs", {"launch/config", "launch/training"}},
       {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/commands",
-       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check", "launch/plan",
-        "launch/runs", "launch/tasks", "launch/terminal", "launch/training", "launch/version", "launch/watch",
-        "launch/zoo"}},
+       {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
+        "launch/manual", "launch/packaging", "launch/plan", "launch/runs", "launch/tasks", "launch/terminal",
+        "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }
