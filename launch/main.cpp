@@ -17,6 +17,7 @@
 #include "core/base/printable.h"
 #include "core/io/line_writer.h"
 #include "launch/commands/commands.h"
+#include "launch/packaging/bundled_mpi.h"
 #include "launch/terminal/status_line.h"
 #include "launch/terminal/terminal.h"
 #include "launch/training/clock.h"
@@ -159,6 +160,7 @@ int run(const std::vector<std::string>& words, ashlar::watch::SignalWatch& signa
 int main(int argc, char** argv) {
   fill_closed_streams();
   ashlar::launch::report_what_nobody_catches();
+  ashlar::packaging::use_bundled_mpi();
   ashlar::watch::SignalWatch signals;  // before any thread exists
   std::signal(SIGPIPE, SIG_IGN);       // a closed pipe becomes a failed write, reported by the writer
   std::signal(SIGXFSZ, SIG_IGN);

@@ -16,6 +16,7 @@
 #include "launch/commands/session.h"
 #include "launch/commands/subcommands.h"
 #include "launch/cpu_threads.h"
+#include "launch/manual/exit_codes.h"
 #include "launch/terminal/terminal.h"
 #include "launch/version/version.h"
 #include "launch/world.h"
@@ -29,11 +30,13 @@ namespace {
 struct Command {
   const char* name;
   const char* summary;
-  const char* help;  ///< null: the command prints its help itself
+  const char* help;
   int (*run)(Words words, Session& session);
   bool by_all_ranks = false;     ///< otherwise only rank 0 runs it, and the others wait
   bool handles_signals = false;  ///< the command handles signals; otherwise a signal ends it at once
   const char* memory_advice = "close other programs, or use a machine with more memory";
+  const char* more_help = "";  ///< follows `help`
+  bool prints_help = false;    ///< `run` prints the help itself
 };
 
 constexpr const char* kTrainingMemory =
@@ -62,8 +65,12 @@ int run_with_advice(const Command& command, Words words, Session& session) {
 const char* const kBenchHelp =
     R"(ashlar bench gemm [--device NAME] [--shapes gpt2|char|experts|all] [--dtype fp32|bf16|fp64|all] [--threads N]
                   [--json]
-ashlar bench kernels [--device NAME] | attention [--threads N]
+ashlar bench kernels [--device NAME] [--dtype fp32|bf16|fp64|all] [--shapes gpt2|char|all] [--threads N] [--json]
+                  [--isa baseline|avx2|avx512] [--only NAME] [--seconds S]
+ashlar bench attention [--dtype fp32|bf16|fp64|all] [--isa baseline|avx2|avx512] [--dropout P] [--threads N]
+                  [--seconds S]
 ashlar bench comm [--device cpu|cuda] [--dtype fp32|bf16|fp64] [--largest BYTES] [--seconds S] [--json]
+                  [--deterministic] [--chunk-bytes BYTES] [--in-flight N] [--direct-bytes BYTES]
 ashlar bench step CONFIG [section.key=value ...] [--steps N] [--warmup N] [--compare section.key=A,B] [--json]
 ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--json]
 ashlar bench tokenizer TOKENIZER FILE... [--seconds S]
@@ -120,9 +127,18 @@ const Command kCommands[] = {
     {"upcycle", "a dense model as a checkpoint of one with experts", kUpcycleHelp, run_upcycle_command, false, false,
      kOneTensorMemory},
     {"export", "a checkpoint as a Hugging Face model", kExportHelp, run_export_command, true, false, kOneTensorMemory},
-    {"data", "build, inspect and verify token datasets", nullptr, run_data_command, false, false,
-     "use fewer --threads"},
-    {"tokenizer", "inspect and train tokenizers; encode and decode text", nullptr, run_tokenizer_command},
+    {.name = "data",
+     .summary = "build, inspect and verify token datasets",
+     .help = kDataHelp,
+     .run = run_data_command,
+     .memory_advice = "use fewer --threads",
+     .prints_help = true},
+    {.name = "tokenizer",
+     .summary = "inspect and train tokenizers; encode and decode text",
+     .help = kTokenizerHelp,
+     .run = run_tokenizer_command,
+     .more_help = kTokenizerTrainHelp,
+     .prints_help = true},
     {"zoo", "published models, their options, and comparison of a configuration with them", kZooHelp, run_zoo_command},
     {"params", "parameter counts and flops of a configuration", kParamsHelp, run_params_command},
     {"check-layout", "prove that layouts compute what one rank computes", kCheckLayoutHelp, run_check_layout_command,
@@ -139,6 +155,8 @@ const Command kCommands[] = {
     {"bench", "measure kernels and training steps as a share of this machine's peak", kBenchHelp, run_bench, true,
      false, "measure something smaller: --shapes, --largest, train.micro_batch, the model"},
     {"launch", "run a command on many ranks: the mpirun line that works here", kLaunchHelp, run_launch_command},
+    {"man", "the manual page", kManHelp, run_man_command},
+    {"completions", "words completed in bash, zsh or fish", kCompletionsHelp, run_completions_command},
 };
 
 const Command& find_command(const std::string& name) {
@@ -157,13 +175,25 @@ void print_overview(std::ostream& out) {
   out << "ashlar " << version() << ": pretraining of decoder-only transformers\n\nusage: ashlar COMMAND ...\n\n";
   for (const Command& c : kCommands)
     out << "  " << c.name << std::string(14 - std::string(c.name).size(), ' ') << c.summary << "\n";
-  out << "\nashlar COMMAND --help says more. Exit codes: 0 done, 2 input, 3 damaged data, 4 non-finite, 5 peer lost,\n"
-         "6 memory or disk, 70 bug, 75 SIGUSR1, 76 SIGTERM, 77 SIGINT.\n";
+  out << "\nashlar COMMAND --help says more. Exit codes: ";
+  for (const manual::ExitCodeText& row : manual::kExitCodes)
+    out << (&row == manual::kExitCodes                         ? ""
+            : std::string_view(row.in_short).starts_with("6 ") ? ",\n"
+                                                               : ", ")
+        << row.in_short;
+  out << ".\n";
 }
 
 bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
 }  // namespace
+
+std::vector<manual::CommandText> command_texts() {
+  std::vector<manual::CommandText> texts;
+  for (const Command& c : kCommands)
+    texts.push_back({.name = c.name, .summary = c.summary, .help = str_cat(c.help, c.more_help)});
+  return texts;
+}
 
 void check_command(const std::string& name) { find_command(name); }
 
@@ -208,7 +238,7 @@ int run_command(const std::vector<std::string>& words, watch::SignalWatch& signa
   }
   const Command& found = find_command(words[0]);
   const Words rest(words.data() + 1, words.size() - 1);
-  if (found.help != nullptr && std::ranges::any_of(rest, is_help)) {
+  if (!found.prints_help && std::ranges::any_of(rest, is_help)) {
     session.out << found.help;
     return 0;
   }

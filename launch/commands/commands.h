@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "launch/manual/command_text.h"
 #include "launch/terminal/status_line.h"
 #include "launch/watch/signals.h"
 #include "parallel/comm/bootstrap.h"
@@ -13,6 +14,9 @@ namespace ashlar::launch {
 /// Runs `ashlar WORDS...` and returns its exit code. A table in commands.cpp lists the subcommands.
 int run_command(const std::vector<std::string>& words, watch::SignalWatch& signals, comm::Bootstrap& bootstrap,
                 Log& log, terminal::StatusLine& status);
+
+/// Names, summaries and help texts of all subcommands, in the order of `ashlar --help`.
+std::vector<manual::CommandText> command_texts();
 
 /// Throws an input error if there is no subcommand of that name.
 void check_command(const std::string& name);

@@ -19,11 +19,8 @@
 #include "launch/training/clock.h"
 
 namespace ashlar::launch {
-namespace {
 
-using data::Part;
-
-constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies token datasets
+const char* const kDataHelp = R"(ashlar data: builds, inspects and verifies token datasets
 
   ashlar data build INPUT... --out DIR [options]
       INPUT: text files (one document each), folders (all files below except hidden ones, sorted), JSON lines (one
@@ -69,6 +66,10 @@ constexpr const char* kHelp = R"(ashlar data: builds, inspects and verifies toke
       list: where the files of each task of `eval --tasks` are published, their licence, and where they belong in DIR
       (default task-data). TASK: downloads them with curl and compares the number of records with the published one
 )";
+
+namespace {
+
+using data::Part;
 
 /// Returns the only positional argument, a directory.
 std::string only_directory(Arguments& given) {
@@ -329,7 +330,7 @@ int run_verify(Words words, Session& session) {
 int run_data_command(Words words, Session& session) {
   return run_subcommand(
       "data", {{"build", run_build}, {"inspect", run_inspect}, {"verify", run_verify}, {"fetch", run_data_fetch}},
-      kHelp, words, session);
+      kDataHelp, words, session);
 }
 
 }  // namespace ashlar::launch

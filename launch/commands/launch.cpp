@@ -25,6 +25,7 @@
 #include "launch/commands/restarts.h"
 #include "launch/commands/session.h"
 #include "launch/cpu_threads.h"
+#include "launch/packaging/bundled_mpi.h"
 #include "parallel/comm/bootstrap.h"
 
 namespace ashlar::launch {
@@ -56,6 +57,7 @@ ranks, which then save; after SIGTERM they have about a second.
 namespace {
 
 std::string find_mpirun() {
+  if (const fs::path bundled = packaging::bundled_mpi(); !bundled.empty()) return (bundled / "bin/mpirun").string();
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {

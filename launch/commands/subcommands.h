@@ -53,9 +53,11 @@ extern const char* const kExportHelp;
 /// `ashlar data build|inspect|verify ...`. The exit code is 3 when `verify` finds damage.
 int run_data_command(Words words, Session& session);
 int run_data_fetch(Words words, Session& session);
+extern const char* const kDataHelp;
 
 /// `ashlar tokenizer info|encode|decode|train ...`: encode and decode read Session::in.
 int run_tokenizer_command(Words words, Session& session);
+extern const char* const kTokenizerHelp;
 
 /// `ashlar tokenizer train INPUT... --out DIR [options]`: learns a tokenizer from a corpus.
 int run_tokenizer_train(Words words, Session& session);
@@ -113,6 +115,14 @@ extern const char* const kTraceHelp;
 /// mpirun.
 int run_launch_command(Words words, Session& session);
 extern const char* const kLaunchHelp;
+
+/// `ashlar man`: prints the manual page as mdoc (launch/manual).
+int run_man_command(Words words, Session& session);
+extern const char* const kManHelp;
+
+/// `ashlar completions bash|zsh|fish`: prints a script that completes the words of this program in a shell.
+int run_completions_command(Words words, Session& session);
+extern const char* const kCompletionsHelp;
 
 /// `ashlar bench gemm [--json] [--device NAME] [--threads N] [--shapes gpt2|char|experts|all] [--dtype
 /// fp32|bf16|fp64|all] [--seconds S]`: the three matrix products (forward, dgrad, wgrad) of the linear layers of GPT-2

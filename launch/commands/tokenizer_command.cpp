@@ -10,9 +10,8 @@
 #include "launch/commands/session.h"
 
 namespace ashlar::launch {
-namespace {
 
-constexpr const char* kTokenizerHelp = R"(ashlar tokenizer: inspects, uses and trains tokenizers
+const char* const kTokenizerHelp = R"(ashlar tokenizer: inspects, uses and trains tokenizers
 
   TOKENIZER is a file or folder: tokenizer.json (BPE, Unigram), vocab.json with merges.txt, a SentencePiece .model, or a
   tiktoken file (.tiktoken; an unpublished one needs "pattern" and "special" in about.json beside it). An unsupported
@@ -26,6 +25,8 @@ constexpr const char* kTokenizerHelp = R"(ashlar tokenizer: inspects, uses and t
   ashlar tokenizer decode TOKENIZER < IDS
       the text of ids, separated by white space or commas
 )";
+
+namespace {
 
 std::unique_ptr<data::FormTokenizer> open_only(Arguments& given) {
   const std::vector<std::string> names = given.positionals();

@@ -9,6 +9,8 @@ namespace ashlar::launch {
 std::string_view version();
 /// Commit of the source, with "+changes" if files under version control differ; "unknown" if the build had no git.
 std::string_view commit();
+/// Date of that commit, e.g. "November 27, 2026"; empty if the build had no git.
+std::string_view commit_date();
 /// Compilers of this program with their versions.
 std::string_view compilers();
 /// What `ashlar --version` prints.

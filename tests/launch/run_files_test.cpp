@@ -71,7 +71,8 @@ TEST(RunFiles, NameTheProgramThatWroteThem) {
   const RunFixture run;
   const std::string text = run.ashlar("--version").out;
   EXPECT_THAT(text,
-              MatchesRegex("ashlar [0-9.]+ \\(commit ([0-9a-f]{12}(\\+changes)?|unknown); [A-Za-z]+ [0-9.]+.*\\)\n"));
+              MatchesRegex("ashlar [0-9.]+ \\(commit ([0-9a-f]{12}(\\+changes)?|unknown); [A-Za-z]+ [0-9.]+[^\n]*\\)\n"
+                           "MPI [0-9.]+[^\n]*, HDF5 [0-9.]+, (no )?CUDA kernels[^\n]*\n"));
 }
 
 }  // namespace

@@ -137,14 +137,16 @@ const std::map<std::string, std::set<std::string>>& within() {
       {"launch/inference", {"launch/config", "launch/training"}},
       {"launch/tasks", {"launch/training"}},
       {"launch/layout_check", {"launch/config", "launch/training"}},
+      {"launch/manual", {"launch/config", "launch/version"}},
+      {"launch/packaging", {}},
       {"launch/gguf", {"launch/hf"}},
       {"launch/runs", {"launch/config", "launch/training"}},
       {"launch/plan", {"launch/config", "launch/training"}},
       {"launch/new_config", {"launch/config", "launch/plan", "launch/training", "launch/zoo"}},
       {"launch/commands",
        {"launch", "launch/config", "launch/gguf", "launch/hf", "launch/inference", "launch/layout_check",
-        "launch/new_config", "launch/plan", "launch/runs", "launch/tasks", "launch/terminal", "launch/trace",
-        "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
+        "launch/manual", "launch/new_config", "launch/packaging", "launch/plan", "launch/runs", "launch/tasks",
+        "launch/terminal", "launch/trace", "launch/training", "launch/version", "launch/watch", "launch/zoo"}},
   };
   return table;
 }
