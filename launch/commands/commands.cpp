@@ -143,6 +143,7 @@ const Command kCommands[] = {
     {"params", "parameter counts and flops of a configuration", kParamsHelp, run_params_command},
     {"check-layout", "prove that layouts compute what one rank computes", kCheckLayoutHelp, run_check_layout_command,
      true, false, "use a smaller model, train.sequence_length or train.micro_batch: rank 0 holds the whole model"},
+    {"new", "a complete configuration for a number of parameters, by published rules", kNewHelp, run_new_command},
     {"plan", "memory and time of a run before it starts, and which mesh", kPlanHelp, run_plan_command},
     {"explain", "what a configuration key means", kExplainHelp, run_explain_command},
     {"runs", "the runs in a directory: model, steps, losses, state", kRunsHelp, run_runs_command},

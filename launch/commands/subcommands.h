@@ -76,6 +76,11 @@ extern const char* const kCheckLayoutHelp;
 int run_params_command(Words words, Session& session);
 extern const char* const kParamsHelp;
 
+/// `ashlar new --params 124M --data DIR [--like FAMILY] [--tokens N] [-np N] [--device NAME] [--out FILE] [--force]`:
+/// writes a complete configuration by published rules (launch/new_config) whose plan fits. Rank 0 writes and prints.
+int run_new_command(Words words, Session& session);
+extern const char* const kNewHelp;
+
 /// `ashlar plan CONFIG|RUN_DIR [section.key=value ...] [-np N] [--device NAME] [--price P] [--meshes] [--sweep K=A,B]
 /// [--json]`: predicts memory and time of a run by a dry run and the rates of a device (launch/plan). Nothing is
 /// allocated. Rank 0 prints.
