@@ -9,8 +9,8 @@
 
 namespace ashlar {
 
-/// Exit codes of the process. They are part of the user interface: README.md documents them, and they are never
-/// renumbered.
+/// Exit codes of the process. They are part of the user interface: launch/guide/when-it-fails.md documents them, and
+/// they are never renumbered.
 enum class ExitCode : int {
   kDone = 0,
   kInput = 2,        ///< bad configuration, arguments or input; the user can correct it
