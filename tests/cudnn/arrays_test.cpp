@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "kernels/cuda/attention/cudnn_attention.h"
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::arrays_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -171,4 +171,4 @@ TEST_F(CudnnArrays, ACaseSurvivesItsText) {
 }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::arrays_test

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "tests/cudnn/host_planner.h"
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::choice_test {
 namespace {
 
 using ::testing::AllOf;
@@ -331,4 +331,4 @@ TEST_F(CudnnChoice, AnswersThatAreNoneAreDamage) {
 }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::choice_test

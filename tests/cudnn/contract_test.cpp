@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::contract_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(CudnnContract, EachKnownBadVersionHasASource) {
 }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::contract_test

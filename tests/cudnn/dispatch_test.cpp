@@ -12,7 +12,7 @@
 #include "tests/cudnn/host_planner.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::dispatch_test {
 namespace {
 
 using emulated::CudaBackend;
@@ -169,4 +169,4 @@ TEST_F(CudnnDispatch, ResultsThatDifferOnTheDeviceAreRefused) {
 }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::dispatch_test

@@ -9,7 +9,7 @@
 #include "kernels/cuda/attention/cudnn_functions.h"
 #include "tests/cudnn/devices.h"
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::plans_test {
 namespace {
 
 using testing::a100;
@@ -107,4 +107,4 @@ TEST_F(CudnnPlans, ADescriptionThatIsNoneIsRefused) { EXPECT_THROW(make_planner(
 TEST_F(CudnnPlans, WithoutADeviceThereIsNoHandle) { EXPECT_THROW(make_planner(90), Error); }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::plans_test

@@ -10,7 +10,7 @@
 #include "kernels/make_backend.h"
 #include "tests/cudnn/host_planner.h"
 
-namespace ashlar::cudnn {
+namespace ashlar::cudnn::self_test_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST_F(CudnnSelfTest, TellsTheMemoryThatItTakes) {
 }
 
 }  // namespace
-}  // namespace ashlar::cudnn
+}  // namespace ashlar::cudnn::self_test_test
