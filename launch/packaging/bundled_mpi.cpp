@@ -38,6 +38,7 @@ void use_bundled_mpi() {
   setenv("OPAL_PREFIX", folder.c_str(), 1);
   // Its libraries PMIx and hwloc would load the machine's plugins, which are of other versions; they need none.
   setenv("PMIX_MCA_mca_base_component_disable_dlopen", "1", 1);
+  setenv("PMIX_MCA_pcompress_base_silence_warning", "1", 1);
   setenv("HWLOC_PLUGINS_PATH", (folder / "lib").c_str(), 1);
 }
 

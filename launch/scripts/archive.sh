@@ -104,7 +104,7 @@ END
 #!/bin/sh
 # Open MPI's mpirun, which is told where it is.
 here=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)/mpi
-export OPAL_PREFIX=$here PMIX_MCA_mca_base_component_disable_dlopen=1 HWLOC_PLUGINS_PATH=$here/lib
+export OPAL_PREFIX=$here PMIX_MCA_mca_base_component_disable_dlopen=1 PMIX_MCA_pcompress_base_silence_warning=1 HWLOC_PLUGINS_PATH=$here/lib
 exec "$here/bin/mpirun" "$@"
 END
   chmod +x "$top"/bin/{ashlar,mpirun}

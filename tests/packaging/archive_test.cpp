@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -117,6 +118,7 @@ path = "data"
       archive.ashlar("launch -np 2 train tiny.toml run.dir=two", "LD_DEBUG=files LD_DEBUG_OUTPUT=" + shell_quote(log));
   EXPECT_EQ(launched.code, 0) << launched.out << launched.err;
   EXPECT_THAT(launched.err, HasSubstr((archive.top() / "mpi/bin/mpirun").string()));
+  EXPECT_EQ(std::count(launched.err.begin(), launched.err.end(), '\n'), 1) << launched.err;  // no complaint of Open MPI
   EXPECT_THAT(testing::slurp(archive.work() / "two/metrics.jsonl"), HasSubstr("\"step\":2"));
 
   const ShellResult loaded = run_shell("cat " + shell_quote(archive.work().string()) + "/loaded.*");

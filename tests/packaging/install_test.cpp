@@ -45,5 +45,16 @@ TEST(Install, PutsEveryFileInItsUsualPlaceAndTheProgramRunsThere) {
   EXPECT_THAT(folders, ::testing::ElementsAre("some")) << "nothing beside the prefix";
 }
 
+// The recipes name the version of the project, which CMakeLists.txt has.
+TEST(Recipes, NameThisVersion) {
+  const std::string said = run_shell(shell_quote(ASHLAR_BINARY) + " --version").out;
+  const std::string version = said.substr(7, said.find(' ', 7) - 7);
+  EXPECT_THAT(version, ::testing::ContainsRegex("^[0-9]+\\.[0-9]+\\.[0-9]+$"));
+  const std::string folder = ASHLAR_SOURCE_DIR "/launch/packaging/";
+  EXPECT_THAT(testing::slurp(folder + "recipe.yaml"), ::testing::HasSubstr("version: \"" + version + "\"\n"));
+  EXPECT_THAT(testing::slurp(folder + "ashlar.def"),
+              ::testing::HasSubstr("archive=ashlar-" + version + "-x86_64-linux.tar.gz\n\n%files"));
+}
+
 }  // namespace
 }  // namespace ashlar::packaging
