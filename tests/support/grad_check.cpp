@@ -68,14 +68,17 @@ GradCheckResult check_gradients(const Ctx& ctx, const GradCheckProblem& problem,
     for (int64_t k = 0; k < count; ++k) {
       const int64_t i = k * n / count;
       const double kept = x[i];
-      const auto at = [&](double moved) {
+      const auto set = [&](double moved) {
         x[i] = moved;
         ctx.backend.write(x.data(), value.mut_view(), ctx.stream);
+      };
+      const auto at = [&](double moved) {
+        set(moved);
         return scalar_of(silent, problem);
       };
       const double up = at(kept + h), down = at(kept - h);
       const double numeric = (up - down) / (2 * h);
-      at(kept);
+      set(kept);
       const double error = std::abs(analytic[i] - numeric) / std::max(1.0, std::abs(numeric));
       ++out.checked;
       if (!(error <= out.worst)) {
