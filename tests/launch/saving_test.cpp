@@ -20,6 +20,7 @@
 #include "parallel/comm/self_comm.h"
 #include "tests/launch/run_fixture.h"
 #include "tests/support/long_form.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::testing {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(Saving, AKillDuringASaveLeavesANewestGoodCheckpointOfTheUnbrokenRun) {
       "train tiny.toml model.d_model=96 model.d_ff=384 model.n_heads=4 vocab.pad_to=256 train.eval_every=0 "
       "train.steps=40 checkpoint.every=1 ";
   ASSERT_EQ(run_.ashlar(words + "run.dir=whole checkpoint.keep=1000").code, 0);
-  const int kills = long_form() ? 500 : 8;
+  const int kills = long_form() ? 500 : under_address_sanitizer() ? 3 : 8;
   int during = 0, nothing_yet = 0, runs = 0;
   std::map<int64_t, int> seen;  // newest good steps
   for (int done = 0; done < kills;) {
