@@ -351,7 +351,7 @@ TEST_F(DeferredTrainer, MeasuresAgainForAnotherLibraryAndSaysSo) {
 // Room for experts that get more than their share is asked for before the first step.
 TEST_F(DeferredTrainer, EndsAtItsStartWithoutTheRoomItReserves) {
   reserved_ = int64_t{1} << 55;
-  const End end = train({"train.steps=6"}, std::nullopt);
+  const End end = train({"train.steps=6", str_cat("train.global_batch=", 4 * ranks_.size())}, std::nullopt);
   EXPECT_EQ(end.code, ExitCode::kResource);
   EXPECT_THAT(end.error, HasSubstr("out of memory for activations"));
   EXPECT_THAT(end.error, HasSubstr("a lower mesh.expert_reserve asks for less"));

@@ -73,7 +73,7 @@ class Completions : public ::testing::Test {
 
 TEST_F(Completions, OfBash) {
   write("bash");
-  EXPECT_THAT(bash("ashlar tr"), ElementsAre("train"));
+  EXPECT_THAT(bash("ashlar trai"), ElementsAre("train"));
   EXPECT_THAT(bash("ashlar --v"), ElementsAre("--version"));
   EXPECT_THAT(bash("ashlar tokenizer "), ::testing::IsSupersetOf({"info", "encode", "decode", "train", "tiny.toml"}));
   EXPECT_THAT(bash("ashlar data build --fo"), ElementsAre("--format"));
@@ -83,7 +83,7 @@ TEST_F(Completions, OfBash) {
   EXPECT_THAT(bash("ashlar bench comm --dtype "), ElementsAre("fp32", "bf16", "fp64"));
   EXPECT_THAT(bash("ashlar bench comm --in"), ElementsAre("--in-flight"));
   EXPECT_THAT(bash("ashlar train ti"), ElementsAre("tiny.toml"));
-  EXPECT_THAT(bash("ashlar launch -np 2 --restarts 3 tra"), ElementsAre("train"));
+  EXPECT_THAT(bash("ashlar launch -np 2 --restarts 3 trai"), ElementsAre("train"));
   EXPECT_THAT(bash("ashlar launch --re"), ElementsAre("--restarts"));
   EXPECT_THAT(bash("ashlar launch -np 2 train --res"), ElementsAre("--restart"));
 }
@@ -114,7 +114,7 @@ TEST_F(Completions, OfKeysInBashWithOtherWordBreaks) {
 TEST_F(Completions, OfZsh) {
   if (!installed("zsh")) GTEST_SKIP() << "zsh is not installed";
   write("zsh");
-  EXPECT_THAT(zsh("ashlar tr"), Contains("train"));
+  EXPECT_THAT(zsh("ashlar trai"), Contains("train"));
   EXPECT_THAT(zsh("ashlar data build --bad-lines "), UnorderedElementsAre("stop", "skip", "replace"));
   EXPECT_THAT(zsh("ashlar launch -np 2 train tiny.toml mesh.sc"), Contains("mesh.schedule="));
   EXPECT_THAT(zsh("ashlar train tiny.toml mesh.schedule="),
@@ -125,10 +125,10 @@ TEST_F(Completions, OfZsh) {
 TEST_F(Completions, OfFish) {
   if (!installed("fish")) GTEST_SKIP() << "fish is not installed";
   write("fish");
-  EXPECT_THAT(fish("ashlar tr"), ElementsAre("train"));
+  EXPECT_THAT(fish("ashlar trai"), ElementsAre("train"));
   EXPECT_THAT(fish("ashlar data build --bad-lines "), UnorderedElementsAre("stop", "skip", "replace"));
   EXPECT_THAT(fish("ashlar tokenizer en"), ElementsAre("encode"));
-  EXPECT_THAT(fish("ashlar launch -np 2 tra"), ElementsAre("train"));
+  EXPECT_THAT(fish("ashlar launch -np 2 trai"), ElementsAre("train"));
   EXPECT_THAT(fish("ashlar launch -np 2 train tiny.toml mesh.sc"), ElementsAre("mesh.schedule="));
   EXPECT_THAT(fish("ashlar train tiny.toml mesh.schedule=z"), ElementsAre("mesh.schedule=zb-h1"));
 }

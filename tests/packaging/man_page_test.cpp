@@ -69,16 +69,16 @@ TEST(ManPage, PleasesMandoc) {
   EXPECT_EQ(judged.out, "");
 }
 
-TEST(ManPage, ExitCodesAreThoseOfTheReadme) {
-  std::ifstream file(ASHLAR_SOURCE_DIR "/README.md");
-  const std::string readme(std::istreambuf_iterator<char>(file), {});
+TEST(ManPage, ExitCodesAreThoseOfTheGuide) {
+  std::ifstream file(ASHLAR_SOURCE_DIR "/launch/guide/when-it-fails.md");
+  const std::string guide(std::istreambuf_iterator<char>(file), {});
   const std::string page = printed(output("man"));
   std::string table = "| exit code | meaning |\n|---|---|\n";
   for (const manual::ExitCodeText& row : manual::kExitCodes) {
     table += str_cat("| ", row.codes, " | ", row.meaning, " |\n");
     EXPECT_THAT(page, HasSubstr(str_cat(".It ", row.codes, "\n", row.meaning, "\n")));
   }
-  EXPECT_THAT(readme, HasSubstr(table + "\n"));
+  EXPECT_THAT(guide, HasSubstr(table + "\n"));
 }
 
 }  // namespace
