@@ -2,8 +2,8 @@
 
 namespace ashlar::manual {
 
-/// Exit codes with the same meaning, as in launch/guide/when-it-fails.md: their numbers (ExitCode), the meaning, and the
-/// short form of `ashlar --help`.
+/// Exit codes with the same meaning, as in launch/guide/when-it-fails.md: their numbers (ExitCode), the meaning, and
+/// the short form of `ashlar --help`.
 struct ExitCodeText {
   const char* codes;
   const char* meaning;
