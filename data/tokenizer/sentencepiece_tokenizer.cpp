@@ -21,7 +21,7 @@
 namespace ashlar::data {
 namespace {
 
-constexpr size_t kLongText = size_t{1} << 20;
+constexpr size_t kPieceText = size_t{1} << 20;
 
 bool ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -217,8 +217,8 @@ void SentencePieceTokenizer::encode_all(std::string_view text, std::vector<int32
 void SentencePieceTokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   // A long text is split, since the library uses about 50 bytes of memory per byte of text, and its time grows faster
   // than linearly.
-  while (splittable_ && text.size() > kLongText) {
-    size_t split = kLongText;
+  while (splittable_ && text.size() > kPieceText) {
+    size_t split = kPieceText;
     const auto good = [&] {
       return text[split] == ' ' && ascii_letter(text[split - 1]) && ascii_letter(text[split + 1]);
     };

@@ -6,7 +6,7 @@ namespace ashlar::comm {
 
 namespace {
 
-std::string_view text_of(std::span<const std::byte> bytes) {
+std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -43,7 +43,7 @@ void barrier(ControlPlane& ranks) { ranks.reduce({.label = "barrier"}).wait(); }
 
 std::vector<std::byte> gather_bytes(ControlPlane& ranks, std::span<const std::byte> bytes) {
   std::vector<std::string> texts;
-  ranks.gather({.label = "gather_bytes", .mine = text_of(bytes), .all = texts}).wait();
+  ranks.gather({.label = "gather_bytes", .mine = as_text(bytes), .all = texts}).wait();
   std::vector<std::byte> all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     ASHLAR_CHECK(texts[rank].size() == bytes.size(), "rank ", rank, " gives ", texts[rank].size(), " bytes, rank ",
@@ -66,7 +66,7 @@ std::vector<std::string> unite_texts(ControlPlane& ranks, std::vector<std::strin
 }
 
 void broadcast_bytes(ControlPlane& ranks, std::span<std::byte> bytes, int root) {
-  std::string text(text_of(bytes));
+  std::string text(as_text(bytes));
   const auto size = static_cast<int64_t>(bytes.size());
   ranks.broadcast({.label = "broadcast_bytes", .text = text, .root = root, .size = size}).wait();
   const std::span<const std::byte> all = std::as_bytes(std::span(text));

@@ -23,8 +23,6 @@ struct Block {
   bool in_use = false;
 };
 
-int64_t bytes_of(const ConstView& view) { return view.size() * size_of(view.dtype); }
-
 template <typename View>
 View at(View view, char* data) {
   const int64_t size = view.size();
@@ -110,7 +108,7 @@ class StagedComm::StagedOperation final : public Operation {
   };
 
   char* block_for(const ConstView& view) {
-    Block& block = shared_->acquire(std::max<int64_t>(bytes_of(view), 1));
+    Block& block = shared_->acquire(std::max<int64_t>(view.size() * size_of(view.dtype), 1));
     blocks_.push_back(&block);
     return block.data;
   }

@@ -10,6 +10,7 @@
 #include "data/sources/datatrove_tokens.h"
 #include "tests/data/dataset_fixture.h"
 #include "tests/data/input_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::data {
@@ -20,15 +21,13 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::string kFixtures = ASHLAR_SOURCE_DIR "/tests/data/fixtures/";
-
 class DatatroveInput : public ::testing::Test {
  protected:
   /// A build with the tokenizer of the fixtures, below a folder of the name that they give it.
   BuildOptions options(const std::vector<std::string>& inputs, const std::string& out = "o") {
     const std::string tokenizer = dir_.file("pythia_neox/tokenizer.json");
     fs::create_directories(dir_.file("pythia_neox"));
-    fs::copy(kFixtures + "tokenizers/pythia_neox.json", tokenizer, fs::copy_options::overwrite_existing);
+    fs::copy(kFixtures / "tokenizers/pythia_neox.json", tokenizer, fs::copy_options::overwrite_existing);
     BuildOptions o;
     o.inputs = inputs;
     o.out = dir_.file(out);
@@ -42,7 +41,7 @@ class DatatroveInput : public ::testing::Test {
   /// A copy of a folder of fixtures.
   std::string copied(const std::string& name) {
     const std::string to = dir_.file(name);
-    fs::copy(kFixtures + "datatrove/" + name, to, fs::copy_options::recursive);
+    fs::copy(kFixtures / "datatrove" / name, to, fs::copy_options::recursive);
     return to;
   }
   std::string error_of(const BuildOptions& o) {
@@ -68,7 +67,7 @@ class DatatroveInput : public ::testing::Test {
 };
 
 TEST_F(DatatroveInput, HasTheDocumentsOfItsIndex) {
-  const auto expected = nlohmann::json::parse(read_all(kFixtures + "datatrove/documents.json"));
+  const auto expected = nlohmann::json::parse(read_all((kFixtures / "datatrove/documents.json").string()));
   for (const std::string name : {"plain", "merged"}) {
     const BuildOptions o = options({copied(name)}, name + "-set");
     build_dataset(o);
@@ -123,10 +122,10 @@ TEST_F(DatatroveInput, OfAnotherTokenizerIsRefused) {
   build_dataset(o);
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("plain.ds.loss"), HasSubstr("taken to be --tokenizer ")));
   // A path is opened.
-  write_all(plain + "/plain.ds.metadata", kFixtures + "tokenizers/smollm_digits.json|2\n538\n538 T");
+  write_all(plain + "/plain.ds.metadata", (kFixtures / "tokenizers/smollm_digits.json").string() + "|2\n538\n538 T");
   o.out = dir_.file("o");
   EXPECT_THAT(error_of(o), HasSubstr("is another one; give the files of the tokenizer that made the ids"));
-  write_all(plain + "/plain.ds.metadata", kFixtures + "tokenizers/pythia_neox.json|2\n538\n538 T");
+  write_all(plain + "/plain.ds.metadata", (kFixtures / "tokenizers/pythia_neox.json").string() + "|2\n538\n538 T");
   build_dataset(o);
 }
 

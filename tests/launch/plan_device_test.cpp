@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "launch/plan/device.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/scratch_dir.h"
 #include "tests/support/shell.h"
 #include "tests/support/thrown.h"
@@ -97,6 +98,7 @@ TEST(PlanDevice, ThisMachineIsReadFromTheCacheFolder) {
 
 /// Two ranks measure themselves and the link between them; what they write is what plan reads.
 TEST(PlanDevice, BenchDeviceWritesAFileThatIsRead) {
+  if (ashlar::testing::under_address_sanitizer()) GTEST_SKIP() << "minutes of kernels that the suite kernels runs";
   const ashlar::testing::ScratchDir dir;
   const std::string binary = ashlar::testing::shell_quote(ASHLAR_BINARY), out = dir.file("new/device.toml");
   const ashlar::testing::ShellResult r = ashlar::testing::run_shell(

@@ -20,6 +20,7 @@
 #include "launch/terminal/terminal.h"
 #include "launch/training/run_status.h"
 #include "tests/launch/run_fixture.h"
+#include "tests/support/sanitizers.h"
 
 namespace ashlar::terminal {
 namespace {
@@ -178,7 +179,10 @@ void expect_whole_lines(const testing::RunFixture& run, const OnTerminal& shown,
   }
 }
 
-const std::string kLong = "train tiny.toml train.steps=2000 train.eval_every=500 log.every=100 checkpoint.every=1000 ";
+const std::string kLong =
+    testing::under_address_sanitizer()
+        ? "train tiny.toml train.steps=600 train.eval_every=150 log.every=30 checkpoint.every=300 "
+        : "train tiny.toml train.steps=2000 train.eval_every=500 log.every=100 checkpoint.every=1000 ";
 
 TEST(Terminal, ShowsTheLineOfARunAndErasesIt) {
   const testing::RunFixture run;

@@ -22,6 +22,7 @@
 #include "parallel/checkpoint/save.h"
 #include "tests/parallel/checkpoint_fixture.h"
 #include "tests/support/long_form.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/scratch_dir.h"
 
 namespace ashlar::checkpoint {
@@ -35,6 +36,7 @@ using ::ashlar::testing::patch;
 using ::ashlar::testing::ScratchDir;
 using ::ashlar::testing::slurp;
 using ::ashlar::testing::state_at;
+using ::ashlar::testing::under_address_sanitizer;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -201,7 +203,7 @@ TEST_F(CheckpointDamage, LoadingTheNewestReadsEachByteOnceAndFindsDamageInAnyChu
 
 TEST_F(CheckpointDamage, EveryFlippedBitIsFoundByTheReadThatUsesIt) {
   std::mt19937_64 random(20240607);
-  const int trials = long_form() ? 5000 : 200;
+  const int trials = long_form() ? 5000 : under_address_sanitizer() ? 60 : 200;
   int partial_damage = 0;
   for (int trial = 0; trial < trials; ++trial) {
     const auto [file, byte] = random_byte(random, trial);
@@ -219,7 +221,7 @@ TEST_F(CheckpointDamage, EveryFlippedBitIsFoundByTheReadThatUsesIt) {
 
 TEST_F(CheckpointDamage, EveryTruncationIsFound) {
   std::mt19937_64 random(20240608);
-  const int trials = long_form() ? 5000 : 200;
+  const int trials = long_form() ? 5000 : under_address_sanitizer() ? 60 : 200;
   for (int trial = 0; trial < trials; ++trial) {
     const auto [file, length] = random_byte(random, trial);
     fs::resize_file(newest_ / file, static_cast<uintmax_t>(length));
