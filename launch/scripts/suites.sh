@@ -83,8 +83,15 @@ run_suite() {
     return
   fi
   for ranks in $counts; do
-    run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
+    run_on "$ranks" "$suite" "$label" "$executable" "$budget" "$@"
   done
+}
+
+# run_on RANKS SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: runs a suite on this number of ranks.
+run_on() {
+  local ranks=$1 label=$3 executable=$4 budget=$5
+  shift 5
+  run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
 }
 
 # run_command LABEL BUDGET COMMAND...: runs COMMAND, which runs a GoogleTest executable, and counts its tests.
@@ -155,36 +162,36 @@ run_half() {
   run_suite "$@"
 }
 
-# run_pairs: runs the commands in the array `pairs`: all halves at once, since they mostly wait, and whole suites two at
-# a time. An entry is run_suite or run_half with its arguments, separated by newlines; halves come first. The output of
-# an entry is printed when it has ended.
-run_pairs() {
+# run_jobs: runs the commands in the array `jobs`: all halves at once, since they mostly wait, and others three at a time:
+# with two, the cores are idle for a sixth of the time. An entry is run_half, run_suite or run_on with its arguments,
+# separated by newlines; halves come first. The output of an entry is printed when it has ended.
+run_jobs() {
   local pid finished=0 started=0 busy=0 slot numbers passed failed skipped
   declare -A slots=()
-  while [ "$finished" -lt ${#pairs[@]} ]; do
-    while [ "$started" -lt ${#pairs[@]} ]; do
-      if [[ ${pairs[$started]} == run_suite* ]]; then
-        [ "$busy" -lt 2 ] || break
+  while [ "$finished" -lt ${#jobs[@]} ]; do
+    while [ "$started" -lt ${#jobs[@]} ]; do
+      if [[ ${jobs[$started]} != run_half* ]]; then
+        [ "$busy" -lt 3 ] || break
         busy=$((busy + 1))
       fi
       (
         total_passed=0 total_failed=0 total_skipped=0
-        mapfile -t words <<<"${pairs[$started]}"
+        mapfile -t words <<<"${jobs[$started]}"
         "${words[@]}"
-        echo "$total_passed $total_failed $total_skipped" >"$suites_dir/pair-$started.totals"
-      ) >"$suites_dir/pair-$started.out" 2>&1 &
+        echo "$total_passed $total_failed $total_skipped" >"$suites_dir/job-$started.totals"
+      ) >"$suites_dir/job-$started.out" 2>&1 &
       slots[$!]=$started
       started=$((started + 1))
     done
     wait -n -p pid || true
     slot=${slots[$pid]}
-    if [[ ${pairs[$slot]} == run_suite* ]]; then busy=$((busy - 1)); fi
-    cat "$suites_dir/pair-$slot.out"
+    if [[ ${jobs[$slot]} != run_half* ]]; then busy=$((busy - 1)); fi
+    cat "$suites_dir/job-$slot.out"
     numbers='0 1 0'
-    if [ -s "$suites_dir/pair-$slot.totals" ]; then
-      numbers=$(cat "$suites_dir/pair-$slot.totals")
+    if [ -s "$suites_dir/job-$slot.totals" ]; then
+      numbers=$(cat "$suites_dir/job-$slot.totals")
     else
-      printf 'was not run to its end: %s\n' "${pairs[$slot]//$'\n'/ }" >>"$suites_dir/failed"
+      printf 'was not run to its end: %s\n' "${jobs[$slot]//$'\n'/ }" >>"$suites_dir/failed"
     fi
     read -r passed failed skipped <<<"$numbers"
     total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))

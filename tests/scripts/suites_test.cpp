@@ -191,11 +191,11 @@ TEST_F(RankSuites, MissingArgumentsOrMpirunAreSaid) {
   EXPECT_THAT(missing.err, HasSubstr("install openmpi-bin"));
 }
 
-TEST_F(Suites, PairsRunTwoAtATimeAndAreAllCounted) {
-  std::string pairs = "pairs=()\n";
+TEST_F(Suites, JobsRunSideBySideAndAreAllCounted) {
+  std::string jobs = "jobs=()\n";
   for (const char* name : {"one", "two", "three"}) {
     const std::string path = scratch_.file(std::string("test_") + name);
-    // Each waits until another is there: two at a time, or never.
+    // Each waits until another is there.
     testing::write_program(
         path, "xml=${1#--gtest_output=xml:}\ntouch " + shell_quote(scratch_.file("ready-")) + "$$\n" +
                   "for i in $(seq 100); do [ $(ls " + shell_quote(scratch_.path().string()) +
@@ -204,10 +204,10 @@ TEST_F(Suites, PairsRunTwoAtATimeAndAreAllCounted) {
                   (std::string(name) == "two"
                        ? testcase("B", "completed", "<failure message=\"f:1&#x0A;no\" type=\"\">") + "exit 1\n"
                        : ""));
-    pairs +=
-        "pairs+=(\"$(printf '%s\\n' run_suite " + std::string(name) + " " + name + " " + shell_quote(path) + " -)\")\n";
+    jobs +=
+        "jobs+=(\"$(printf '%s\\n' run_suite " + std::string(name) + " " + name + " " + shell_quote(path) + " -)\")\n";
   }
-  calls_ = pairs + "run_pairs\n";
+  calls_ = jobs + "run_jobs\n";
   const ShellResult result = run();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("two C.B\n"));
@@ -219,34 +219,35 @@ TEST_F(Suites, HalvesRunEveryTestOnce) {
   testing::write_program(path, "xml=${1#--gtest_output=xml:}\n" +
                                    testcase("T$GTEST_SHARD_INDEX.$GTEST_TOTAL_SHARDS", "completed") +
                                    "[ $GTEST_SHARD_INDEX = 0 ] || exit 1\n");
-  std::string pairs = "pairs=()\n";
+  std::string jobs = "jobs=()\n";
   for (const char* half : {"0", "1"})
-    pairs += "pairs+=(\"$(printf '%s\\n' run_half " + std::string(half) + " half half-" + half + " " +
-             shell_quote(path) + " -)\")\n";
-  calls_ = pairs + "run_pairs\n";
+    jobs += "jobs+=(\"$(printf '%s\\n' run_half " + std::string(half) + " half half-" + half + " " + shell_quote(path) +
+            " -)\")\n";
+  calls_ = jobs + "run_jobs\n";
   const ShellResult result = run();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.out, HasSubstr("half-1 ended with code 1"));
   EXPECT_THAT(result.out, ::testing::EndsWith("\n2 passed, 1 failed, 0 skipped\n")) << result.out << result.err;
 }
 
-TEST_F(Suites, HalvesRunBesideTwoOthers) {
-  // Each waits until four are there.
+TEST_F(Suites, HalvesRunBesideThreeOthers) {
+  // Each waits until five are there.
   const std::string path = scratch_.file("test_any"), folder = shell_quote(scratch_.path().string());
   testing::write_program(path, "xml=${1#--gtest_output=xml:}\ntouch " + folder + "/ready-$$\n" +
                                    "for i in $(seq 100); do [ $(ls " + folder +
-                                   " | grep -c ready-) -ge 4 ] && break; sleep 0.05; done\n[ $i -lt 100 ] || exit 1\n" +
+                                   " | grep -c ready-) -ge 5 ] && break; sleep 0.05; done\n[ $i -lt 100 ] || exit 1\n" +
                                    testcase("A", "completed"));
-  std::string pairs = "pairs=()\n";
-  for (const char* entry : {"run_half 0 half", "run_half 1 other", "run_suite one", "run_suite two"}) {
+  std::string jobs = "jobs=()\n";
+  for (const char* entry :
+       {"run_half 0 half", "run_half 1 other", "run_suite one", "run_suite two", "run_suite three"}) {
     const std::string label = entry;
-    pairs += "pairs+=(\"$(printf '%s\\n' " + label + " " + label.substr(label.find_last_of(' ') + 1) + " " +
-             shell_quote(path) + " -)\")\n";
+    jobs += "jobs+=(\"$(printf '%s\\n' " + label + " " + label.substr(label.find_last_of(' ') + 1) + " " +
+            shell_quote(path) + " -)\")\n";
   }
-  calls_ = pairs + "run_pairs\n";
+  calls_ = jobs + "run_jobs\n";
   const ShellResult result = run();
   EXPECT_EQ(result.code, 0) << result.out;
-  EXPECT_THAT(result.out, ::testing::EndsWith("\n4 passed, 0 failed, 0 skipped\n")) << result.out << result.err;
+  EXPECT_THAT(result.out, ::testing::EndsWith("\n5 passed, 0 failed, 0 skipped\n")) << result.out << result.err;
 }
 
 TEST_F(Suites, WarningsOfTheProgramAreShown) {
