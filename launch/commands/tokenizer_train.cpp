@@ -16,7 +16,7 @@ namespace {
 using data::SourceFormat;
 using data::TokenizerKind;
 
-constexpr std::pair<std::string_view, TokenizerKind> kKinds[] = {
+constexpr std::pair<std::string_view, TokenizerKind> kTokenizerKinds[] = {
     {"bytes-bpe", TokenizerKind::kBytesBpe},
     {"sentencepiece-bpe", TokenizerKind::kSentencePieceBpe},
     {"sentencepiece-unigram", TokenizerKind::kSentencePieceUnigram}};
@@ -54,7 +54,7 @@ int run_tokenizer_train(Words words, Session& session) {
   while (const auto token = given.option("--special")) special.push_back(*token);
   if (!special.empty()) wanted.special_tokens = special;
   std::ostream& out = session.out;
-  wanted.kind = given.choice("--kind", wanted.kind, kKinds);
+  wanted.kind = given.choice("--kind", wanted.kind, kTokenizerKinds);
   wanted.format = given.choice("--format", wanted.format, kTextFormats);
   wanted.out = given.option("--out").value_or("");
   wanted.text_field = given.option("--text-field").value_or(wanted.text_field);

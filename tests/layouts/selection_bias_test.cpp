@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSavedStep = 3, kSteps = 7;
+constexpr int64_t kSavedStep = 3, kTrainedSteps = 7;
 
 /// Biases that move fast, and a balance from counts of the step before.
 model::ModelConfig biased() {
@@ -78,13 +78,13 @@ TEST(SelectionBias, ContinuesOnItsMeshAndOnAnother) {
     train(a.engine, 0, kSavedStep);
     const std::filesystem::path saved = dir.path() / name_of(from);
     save(a, saved);
-    const std::vector<double> stayed = train(a.engine, kSavedStep, kSteps);
+    const std::vector<double> stayed = train(a.engine, kSavedStep, kTrainedSteps);
     const auto buffers = buffers_of(a);
     for (const mesh::MeshShape& to : long_form() ? shapes : std::vector{shapes.front(), shapes.back()}) {
       SCOPED_TRACE(str_cat("from ", name_of(from), " to ", name_of(to)));
       OnMesh b(to, biased(), DType::kFloat64, {});
       load(b, saved);
-      const std::vector<double> moved = train(b.engine, kSavedStep, kSteps);
+      const std::vector<double> moved = train(b.engine, kSavedStep, kTrainedSteps);
       for (size_t i = 0; i < moved.size(); ++i)
         EXPECT_NEAR(moved[i], stayed[i], to == from ? 0 : 1e-9 * stayed[i]) << i << " steps later";
       for (const auto& [name, values] : buffers_of(b)) {
