@@ -24,15 +24,15 @@ std::vector<std::string> samples(const RunFixture& run, const std::string& dir) 
   return texts;
 }
 
-const std::string kWords =
+const std::string kSampleWords =
     "tiny.toml run.dtype=fp64 train.steps=8 train.eval_every=4 checkpoint.every=4 checkpoint.keep=9 vocab.pad_to=2 ";
 const std::string kSample = "'log.sample=\"the wall\"' log.sample_tokens=20 ";
 
 /// The text is that of `generate` from the checkpoint of the step, and nothing of the training changes by a bit.
 TEST(Sample, IsThatOfGenerateAndChangesNothing) {
   const RunFixture run;
-  ASSERT_EQ(run.ashlar("train " + kWords + "run.dir=without").code, 0);
-  const ShellResult r = run.ashlar("train " + kWords + kSample + "run.dir=with");
+  ASSERT_EQ(run.ashlar("train " + kSampleWords + "run.dir=without").code, 0);
+  const ShellResult r = run.ashlar("train " + kSampleWords + kSample + "run.dir=with");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(run.exact_metrics("with"), run.exact_metrics("without"));
   const std::vector<std::string> texts = samples(run, "with");
@@ -51,7 +51,7 @@ TEST(Sample, IsThatOfGenerateAndChangesNothing) {
 
 TEST(Sample, IsTheSameOnAnyMesh) {
   const RunFixture run;
-  const std::string words = kWords + kSample + "dropout.resid=0 dropout.attn=0 ";
+  const std::string words = kSampleWords + kSample + "dropout.resid=0 dropout.attn=0 ";
   ASSERT_EQ(run.ashlar("train " + words + "run.dir=one").code, 0);
   const std::vector<std::string> expected = samples(run, "one");
   int n = 0;
@@ -68,7 +68,7 @@ TEST(Sample, IsTheSameOnAnyMesh) {
 
 TEST(Sample, OfExpertsIsTheSameWhereverTheyLie) {
   const RunFixture run;
-  const std::string words = kWords + kSample + "dropout.resid=0 dropout.attn=0 moe.experts=4 moe.top_k=2 ";
+  const std::string words = kSampleWords + kSample + "dropout.resid=0 dropout.attn=0 moe.experts=4 moe.top_k=2 ";
   ASSERT_EQ(run.ashlar("train " + words + "run.dir=one").code, 0);
   const ShellResult r = run.ashlar("launch -np 2 train " + words + "mesh.expert=2 run.dir=two");
   ASSERT_EQ(r.code, 0) << r.err;
@@ -78,14 +78,15 @@ TEST(Sample, OfExpertsIsTheSameWhereverTheyLie) {
 
 TEST(Sample, WhatCannotBeDoneIsAnError) {
   const RunFixture run;
-  const ShellResult r =
-      run.ashlar("launch -np 2 train " + kWords + kSample + "mesh.tensor=2 mesh.sequence_parallel=true run.dir=s");
+  const ShellResult r = run.ashlar("launch -np 2 train " + kSampleWords + kSample +
+                                   "mesh.tensor=2 mesh.sequence_parallel=true run.dir=s");
   EXPECT_EQ(r.code, kInput);
   EXPECT_THAT(r.err, HasSubstr("log.sample: expected mesh.sequence_parallel = false"));
-  const ShellResult alone = run.ashlar("train " + kWords + "log.sample_tokens=20 run.dir=s");
+  const ShellResult alone = run.ashlar("train " + kSampleWords + "log.sample_tokens=20 run.dir=s");
   EXPECT_EQ(alone.code, kInput);
   ASSERT_EQ(run.ashlar("data build text.txt --out letters --tokenizer characters").code, 0);
-  const ShellResult foreign = run.ashlar("train " + kWords + "data.path=letters 'log.sample=\"\u4e16\"' run.dir=s");
+  const ShellResult foreign =
+      run.ashlar("train " + kSampleWords + "data.path=letters 'log.sample=\"\u4e16\"' run.dir=s");
   EXPECT_EQ(foreign.code, kInput);
   EXPECT_THAT(foreign.err, HasSubstr("the characters tokenizer of the data cannot encode it"));
 }
