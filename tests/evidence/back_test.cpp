@@ -1,5 +1,5 @@
-// The predictions of SPEED.md against the only steps of their kind that are published: LLM.Q's on one H100, in LLM.Q's own
-// configuration. The rates of roofline.h are frozen by it. And that what is predicted fits into its card.
+// The predictions of SPEED.md against the only steps of their kind that are published: LLM.Q's on one H100, in LLM.Q's
+// own configuration. The rates of roofline.h are frozen by it. And that what is predicted fits into its card.
 #include <gtest/gtest.h>
 
 #include <cmath>

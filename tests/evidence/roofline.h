@@ -14,8 +14,8 @@ inline constexpr double kElement = 2, kWide = 4;  ///< bytes of an element in bf
 /// Launches of a step beside those of blocks: embedding, head, loss in chunks, norm and update; counted, rounded up.
 inline constexpr int64_t kLaunchesBesideBlocks = 20;
 
-/// Rates that a prediction rests on: of an H100 SXM, as others have measured them (where: at the head of SPEED.md). They
-/// are frozen: back_test.cpp holds that with them LLM.Q's four steps come out as LLM.Q measured them.
+/// Rates that a prediction rests on: of an H100 SXM, as others have measured them (where: at the head of SPEED.md).
+/// They are frozen: back_test.cpp holds that with them LLM.Q's four steps come out as LLM.Q measured them.
 struct Rates {
   std::string name;
   double peak = 989.4e12;        ///< bf16 flop/s without sparsity
@@ -27,16 +27,16 @@ struct Rates {
   double attention_forward[2] = {};
   double attention_backward[2] = {};  ///< of five products
   double backward_products = 5;       ///< that ours makes
-  /// Bytes that backward writes and reads again for each query and key, seen or not: of cuDNN's deterministic backward on
-  /// Hopper, which keeps the gradients of scores (dP) in a workspace.
+  /// Bytes that backward writes and reads again for each query and key, seen or not: of cuDNN's deterministic backward
+  /// on Hopper, which keeps the gradients of scores (dP) in a workspace.
   double score_bytes = 0;
 };
 /// Our kernels: mma.sync, at kOwnAttention of FlashAttention-2's rates, seven products backward.
 Rates own_attention();
 /// cuDNN's attention with its deterministic backward, which a run with equal bits needs.
 Rates cudnn_attention();
-/// Share of FlashAttention-2's rates that our attention reaches, by the instructions that it issues for each tensor core
-/// product (6 to 7, FlashAttention-2 about 3.3): estimated, with what it may be at least and at most.
+/// Share of FlashAttention-2's rates that our attention reaches, by the instructions that it issues for each tensor
+/// core product (6 to 7, FlashAttention-2 about 3.3): estimated, with what it may be at least and at most.
 inline constexpr double kOwnAttention = 0.78, kOwnAttentionLeast = 0.65, kOwnAttentionMost = 1.0;
 
 /// A GPU by what a prediction needs. Rates of products are those of an H100, which an H200 has too.
@@ -64,8 +64,8 @@ std::vector<Shape> shapes();
 /// The four that LLM.Q has measured, in its configuration.
 std::vector<Shape> rival_shapes();
 
-/// Bytes that a run of the shape takes on its card, as `ashlar plan` finds them: by a dry run, with 1.5e9 for the driver
-/// and its libraries.
+/// Bytes that a run of the shape takes on its card, as `ashlar plan` finds them: by a dry run, with 1.5e9 for the
+/// driver and its libraries.
 double memory_of(const Shape& shape);
 inline bool fits(const Shape& shape) { return memory_of(shape) <= shape.card.memory; }
 
@@ -89,8 +89,8 @@ struct Prediction {
 };
 Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a_block);
 
-/// Tokens/s that may come out: each rate varied alone within what is known of it, and the largest error of the back-test;
-/// the effects on the step's time are added as independent ones (root of the sum of squares).
+/// Tokens/s that may come out: each rate varied alone within what is known of it, and the largest error of the
+/// back-test; the effects on the step's time are added as independent ones (root of the sum of squares).
 struct Interval {
   double low = 0, high = 0;
 };

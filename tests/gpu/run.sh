@@ -26,7 +26,8 @@ END
 
 refuse() { printf 'run.sh: %s\n' "$1" >&2 && exit 2; }
 
-# NAME SECONDS PROGRAM ARGS, in the order in which they run; WORK and RESULTS stand for folders.
+# NAME SECONDS PROGRAM ARGS, in the order in which they run; WORK and RESULTS stand for folders. ASHLAR_GPU_LIMIT is the
+# limit of each instead, for tests.
 parts='conformance 60 gpu_conformance RESULTS/conformance
 kernels 360 gpu_kernels --gtest_brief=1
 nccl_2 60 nccl.sh 2
@@ -151,6 +152,7 @@ part() {
 trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT HUP
 
 while read -r name seconds program arguments; do
+  seconds=${ASHLAR_GPU_LIMIT:-$seconds}
   if [ -n "$only" ]; then
     [[ " $only " == *" $name "* ]] || continue
   elif [ -e "$results/$name.json" ] && [ ! -e "$results/$name.again" ]; then

@@ -136,6 +136,21 @@ TEST_F(GpuRun, WhatWasWrittenBeforeASignalIsKept) {
   EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("status": "passed")"));
 }
 
+// One that hangs, with what it has started, and does not end when it is told to.
+TEST_F(GpuRun, APartThatHangsIsStoppedAtItsLimitAndTheOthersRun) {
+  make_bundle("echo G; exit 0", "echo '34 kernels equal, 0 differ'");
+  testing::write_program(folder_ / "bin/gpu_kernels",
+                         "trap '' TERM; echo '12 of 90 suites passed'; sleep 300 & while :; do sleep 300; done");
+  const auto result = run_shell("ASHLAR_GPU_LIMIT=1 " + shell_quote(folder_ / "run.sh") + " --only kernels,bench_own");
+  EXPECT_EQ(result.code, 1) << result.out << result.err;
+  const std::string kernels = text_of(folder_ / "results/kernels.json");
+  EXPECT_THAT(kernels, HasSubstr(R"("status": "cut off")"));
+  EXPECT_THAT(kernels, HasSubstr(R"("says": "12 of 90 suites passed")"));
+  EXPECT_THAT(text_of(folder_ / "results/bench_own.json"), HasSubstr(R"("status": "passed")"));
+  const auto kept = run_shell("tar xzOf " + shell_quote(folder_ / "results.tar.gz") + " results/kernels.log");
+  EXPECT_EQ(kept.out, "12 of 90 suites passed\n");
+}
+
 TEST_F(GpuRun, LibrariesOfWheelsAreFound) {
   make_bundle("echo G; exit 0", "exit 0");
   const std::filesystem::path wheels = folder_ / "venv/lib/python3.12/site-packages/nvidia";
@@ -153,8 +168,8 @@ TEST_F(GpuRun, LibrariesOfWheelsAreFound) {
     EXPECT_THAT(result.out, HasSubstr(line + (where.empty() ? "/" : where)));
 }
 
-/// A stand-in for nvidia-smi, which writes one line while the GPU rests and `busy` after it where it is asked for lines.
-/// It knows the reasons by one name alone.
+/// A stand-in for nvidia-smi, which writes one line while the GPU rests and `busy` after it where it is asked for
+/// lines. It knows the reasons by one name alone.
 void make_nvidia_smi(const std::filesystem::path& folder, const std::string& busy, const std::string& reasons) {
   write_program_in_folder(folder / "nvidia-smi", "case $* in *" + reasons + R"(.active*) ;; *) exit 2 ;; esac
 case $* in *"-i 0 "*) ;; *) exit 2 ;; esac

@@ -1,6 +1,6 @@
 // A stand-in for NVIDIA's management library: one GPU, with readings of its own. Names and numbers are those of the API
-// reference; ASHLAR_STAND_IN_NVML = "MHZ MILLIWATTS REASONS" sets what it says, "broken" makes it not start. The driver is
-// ASHLAR_STAND_IN_DRIVER, or 580.65.06.
+// reference; ASHLAR_STAND_IN_NVML = "MHZ MILLIWATTS REASONS" sets what it says, "broken" makes it not start. The driver
+// is ASHLAR_STAND_IN_DRIVER, or 580.65.06.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
