@@ -1,6 +1,7 @@
 #include "tests/evidence/expert_roofline.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "parallel/model/flops.h"
@@ -254,6 +255,32 @@ Prediction predict(const ExpertRun& run, const ExpertRates& r, int64_t launches_
   p.tokens_per_second = s.N / s.t * micro_batches / p.seconds;
   p.share_of_peak = flops.total_causal() * p.tokens_per_second / r.rates.peak;
   return p;
+}
+
+Interval interval(const ExpertRun& run, const ExpertRates& rates, int64_t launches_of_a_block) {
+  const auto scaled = [&](const std::function<double&(ExpertRates&)>& rate, double factor) {
+    ExpertRates r = rates;
+    rate(r) *= factor;
+    return predict(run, r, launches_of_a_block, 1).seconds;
+  };
+  const auto doubt = [&](const std::function<double&(ExpertRates&)>& rate, double least, double most) {
+    return std::pair(scaled(rate, least), scaled(rate, most));
+  };
+  const bool own = rates.rates.backward_products > 5;
+  const int d = run.model.head_dim <= 64 ? 0 : 1;
+  const double least = own ? kOwnAttentionLeast / kOwnAttention : 0.9,
+               most = own ? kOwnAttentionMost / kOwnAttention : 1.1;
+  const Prediction p = predict(run, rates, launches_of_a_block, 1);
+  return interval_of(p.tokens_per_second * p.seconds, p.seconds,
+                     {doubt([](ExpertRates& r) -> double& { return r.rates.products; },
+                            kProductsLeast / Rates().products, kProductsMost / Rates().products),
+                      doubt([](ExpertRates& r) -> double& { return r.grouped; }, 0.85, 1.15),
+                      doubt([](ExpertRates& r) -> double& { return r.rates.copy; }, kCopyLeast, kCopyMost),
+                      doubt([](ExpertRates& r) -> double& { return r.link; }, 0.75, 1.15),
+                      doubt([](ExpertRates& r) -> double& { return r.host_wait; }, 3, 0.5),
+                      doubt([](ExpertRates& r) -> double& { return r.rates.launch_gap; }, 5.0 / 3, 2.0 / 3),
+                      doubt([d](ExpertRates& r) -> double& { return r.rates.attention_forward[d]; }, least, most),
+                      doubt([d](ExpertRates& r) -> double& { return r.rates.attention_backward[d]; }, least, most)});
 }
 
 RankMemory memory_of_a_rank(const ExpertRun& run, double load) {

@@ -49,6 +49,9 @@ std::vector<PublishedExperts> published_experts();
 /// the rank that has the most, divided by the mean over ranks: all wait for it. Recomputed work has lines of its own.
 Prediction predict(const ExpertRun& run, const ExpertRates& rates, int64_t launches_of_a_block, double load);
 
+/// Like `interval` of a shape, at balance: also of grouped products, links and what the host takes.
+Interval interval(const ExpertRun& run, const ExpertRates& rates, int64_t launches_of_a_block);
+
 /// Bytes of a micro-batch's rows that leave a rank in one direction, at balance.
 double crossing_bytes(const ExpertRun& run);
 

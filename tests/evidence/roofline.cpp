@@ -194,24 +194,28 @@ Interval interval(const Shape& shape, const Rates& rates, int64_t launches_of_a_
     };
   };
   const bool own = rates.backward_products > 5;
-  struct Doubt {
-    std::function<void(Shape&, Rates&)> worse, better;
-  };
-  const Doubt doubts[] = {
-      {[](Shape&, Rates& r) { r.products = 680e12; }, [](Shape&, Rates& r) { r.products = 745e12; }},
-      {[](Shape&, Rates& r) { r.products_half_k = 192; }, [](Shape&, Rates& r) { r.products_half_k = 96; }},
-      {[](Shape& s, Rates&) { s.card.copy *= 0.93; }, [](Shape& s, Rates&) { s.card.copy *= 1.03; }},
-      {[](Shape&, Rates& r) { r.launch_gap = 2.5e-6; }, [](Shape&, Rates& r) { r.launch_gap = 1e-6; }},
-      {attention(own ? kOwnAttentionLeast / kOwnAttention : 0.9),
-       attention(own ? kOwnAttentionMost / kOwnAttention : 1.1)}};
+  const auto faster = [](Shape& s, Rates&) { s.card.copy *= kCopyMost; };
+  const auto slower = [](Shape& s, Rates&) { s.card.copy *= kCopyLeast; };
   const Prediction p = predict(shape, rates, launches_of_a_block);
-  double slower = std::pow(kBackTest * p.seconds, 2), faster = slower;
-  for (const Doubt& doubt : doubts) {
-    slower += std::pow(seconds(doubt.worse) - p.seconds, 2);
-    faster += std::pow(p.seconds - seconds(doubt.better), 2);
+  return interval_of(p.tokens_per_second * p.seconds, p.seconds,
+                     {{seconds([](Shape&, Rates& r) { r.products = kProductsLeast; }),
+                       seconds([](Shape&, Rates& r) { r.products = kProductsMost; })},
+                      {seconds([](Shape&, Rates& r) { r.products_half_k = 192; }),
+                       seconds([](Shape&, Rates& r) { r.products_half_k = 96; })},
+                      {seconds(slower), seconds(faster)},
+                      {seconds([](Shape&, Rates& r) { r.launch_gap = 2.5e-6; }),
+                       seconds([](Shape&, Rates& r) { r.launch_gap = 1e-6; })},
+                      {seconds(attention(own ? kOwnAttentionLeast / kOwnAttention : 0.9)),
+                       seconds(attention(own ? kOwnAttentionMost / kOwnAttention : 1.1))}});
+}
+
+Interval interval_of(double tokens, double seconds, const std::vector<std::pair<double, double>>& doubts) {
+  double slower = std::pow(kBackTest * seconds, 2), faster = slower;
+  for (const auto& [worst, best] : doubts) {
+    slower += std::pow(worst - seconds, 2);
+    faster += std::pow(seconds - best, 2);
   }
-  const double tokens = p.tokens_per_second * p.seconds;
-  return {.low = tokens / (p.seconds + std::sqrt(slower)), .high = tokens / (p.seconds - std::sqrt(faster))};
+  return {.low = tokens / (seconds + std::sqrt(slower)), .high = tokens / (seconds - std::sqrt(faster))};
 }
 
 }  // namespace ashlar::evidence

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/plan/kernel_bytes.h"
@@ -38,6 +39,9 @@ Rates cudnn_attention();
 /// Share of FlashAttention-2's rates that our attention reaches, by the instructions that it issues for each tensor
 /// core product (6 to 7, FlashAttention-2 about 3.3): estimated, with what it may be at least and at most.
 inline constexpr double kOwnAttention = 0.78, kOwnAttentionLeast = 0.65, kOwnAttentionMost = 1.0;
+
+/// What else is known of rates that intervals vary: of products, and of copies as a share.
+inline constexpr double kProductsLeast = 680e12, kProductsMost = 745e12, kCopyLeast = 0.93, kCopyMost = 1.03;
 
 /// A GPU by what a prediction needs. Rates of products are those of an H100, which an H200 has too.
 struct Card {
@@ -95,5 +99,7 @@ struct Interval {
   double low = 0, high = 0;
 };
 Interval interval(const Shape& shape, const Rates& rates, int64_t launches_of_a_block);
+/// The same from a step's tokens and seconds, and its seconds with each doubtful rate at its worst and at its best.
+Interval interval_of(double tokens, double seconds, const std::vector<std::pair<double, double>>& doubts);
 
 }  // namespace ashlar::evidence
