@@ -35,11 +35,14 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folde
   return found;
 }
 
-/// Appends the folders of NVIDIA's wheels below a Python installation: PREFIX/lib/python3*/site-packages/nvidia.
-void add_wheel_folders(const std::filesystem::path& prefix, std::vector<std::string>& folders) {
+/// Appends the folders of NVIDIA's wheels below a Python installation: PREFIX/lib/python3*/site-packages/nvidia. Wheels
+/// of CUDA 12 have a folder for each library.
+void add_wheel_folders(const std::filesystem::path& prefix, int cuda_major, std::vector<std::string>& folders) {
+  const std::string toolkit = cuda_major == 12 ? "cublas" : str_cat("cu", cuda_major);
   for (const std::filesystem::path& python : folders_in(prefix / "lib", "python3")) {
     for (const char* packages : {"site-packages", "dist-packages"}) {
-      for (const char* wheel : {"cu13", "cudnn", "nccl"}) {
+      for (const std::string_view wheel :
+           {std::string_view(toolkit), std::string_view("cudnn"), std::string_view("nccl")}) {
         const std::filesystem::path folder = python / packages / "nvidia" / wheel / "lib";
         std::error_code error;
         if (std::filesystem::is_directory(folder, error)) folders.push_back(folder.string());
@@ -86,7 +89,7 @@ void* SharedLibrary::symbol(const char* name) const {
   return found;
 }
 
-std::vector<std::string> cuda_library_folders() {
+std::vector<std::string> cuda_library_folders(int cuda_major) {
   const auto value_of = [](const char* name) {
     const char* const value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
@@ -98,7 +101,7 @@ std::vector<std::string> cuda_library_folders() {
   if (const std::string home = value_of("HOME"); !home.empty()) pythons.push_back(home + "/.local");
   pythons.insert(pythons.end(), {"/usr/local", "/usr"});
   for (const std::string& prefix : pythons)
-    if (!prefix.empty()) add_wheel_folders(prefix, folders);
+    if (!prefix.empty()) add_wheel_folders(prefix, cuda_major, folders);
   return folders;
 }
 

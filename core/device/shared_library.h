@@ -48,8 +48,9 @@ class SharedLibrary {
 };
 
 /// Returns the folders in which CUDA's libraries are searched after the dynamic linker's default folders:
-/// $CUDA_HOME/lib64, /usr/local/cuda/lib64, and those of NVIDIA's wheels for Python (nvidia/cu13, nvidia/cudnn and
-/// nvidia/nccl) that exist below $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local, /usr/local and /usr, in this order.
-std::vector<std::string> cuda_library_folders();
+/// $CUDA_HOME/lib64, /usr/local/cuda/lib64, and those of NVIDIA's wheels for Python (nvidia/cu13, or nvidia/cublas for
+/// CUDA 12; nvidia/cudnn and nvidia/nccl) that exist below $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local, /usr/local and /usr,
+/// in this order.
+std::vector<std::string> cuda_library_folders(int cuda_major = 13);
 
 }  // namespace ashlar

@@ -20,12 +20,13 @@
 namespace ashlar::launch {
 namespace {
 
-constexpr std::array<int64_t, 7> kMessageBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr std::array<int64_t, 9> kMessageBytes = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20,
+                                                  4 << 20, 16 << 20, 64 << 20, 256 << 20};
 
 struct CommArguments {
   DType dtype = DType::kFloat32;
-  int64_t largest = kMessageBytes.back();
-  double seconds = 0.3;  // time budget of a line of the table
+  int64_t largest = 16 << 20;  // ranks on processors gain nothing above
+  double seconds = 0.3;        // time budget of a line of the table
   bool json = false;
   std::string device = "cpu";
   bool deterministic = false;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "core/tuning/tuner.h"
+#include "core/tuning/joined_tuners.h"
 #include "kernels/make_backend.h"
 #include "launch/commands/arguments.h"
 #include "launch/commands/random_matrix.h"
@@ -87,19 +87,23 @@ struct GemmRow {
 
 constexpr int kAtOnce = 20;
 
-/// Chooses the fastest algorithms, as a run does before its first step. No effect if the device has nothing to choose.
-void choose_algorithms(Backend& backend, Stream& stream, std::span<const std::function<void()>> calls) {
+/// Chooses the fastest algorithms, as a run does before its first step, and returns the tuner's lines about them. No
+/// effect if the device has nothing to choose.
+std::vector<std::string> choose_algorithms(Backend& backend, Stream& stream,
+                                           std::span<const std::function<void()>> calls) {
   auto* const tunable = dynamic_cast<Tunable*>(&backend);
   Tuner* const tuner = tunable != nullptr ? tunable->tuner() : nullptr;
-  if (tuner == nullptr) return;
+  if (tuner == nullptr) return {};
   for (const auto& call : calls) call();
   stream.synchronize();
   const TunedChoices met = tuner->met();
   tuner->use(united(met, tuner->measure(unanswered(met, met))));
+  auto* const reporting = dynamic_cast<PreparingTuner*>(tuner);
+  return reporting != nullptr ? reporting->report() : std::vector<std::string>{};
 }
 
 void measure_gemms(const GemmArguments& options, Backend& backend, const GemmModel& model, DType dtype,
-                   std::vector<GemmRow>& rows) {
+                   std::vector<GemmRow>& rows, std::vector<std::string>& algorithms) {
   const std::unique_ptr<Stream> stream = backend.make_stream();
   for (const GemmShape& s : model.shapes) {
     const auto matrix = [&](DType type, int64_t n, int64_t cols, uint64_t rng_stream) {
@@ -138,7 +142,7 @@ void measure_gemms(const GemmArguments& options, Backend& backend, const GemmMod
                                                  *stream);
         }};
     const std::array<std::function<void()>, 3>& calls = s.groups > 1 ? grouped : dense;
-    choose_algorithms(backend, *stream, calls);
+    for (std::string& line : choose_algorithms(backend, *stream, calls)) algorithms.push_back(std::move(line));
     // Many calls in a row on an asynchronous stream, so that the host's wait is not measured.
     const int at_once = stream->synchronous() ? 1 : kAtOnce;
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -194,17 +198,21 @@ int run_bench_gemm(Words words, Session& session) {
   const std::unique_ptr<Backend> backend =
       kernels::make_backend({.device = options.device, .threads = options.threads});
   std::vector<GemmRow> rows;
+  std::vector<std::string> algorithms;
   nlohmann::json json = {{"device", backend->description()}};
   if (!options.json) out << backend->description() << '\n';
   for (const DType dtype : options.dtypes) {
     const size_t first = rows.size();
-    for (const GemmModel& model : options.models) measure_gemms(options, *backend, model, dtype, rows);
+    for (const GemmModel& model : options.models) measure_gemms(options, *backend, model, dtype, rows, algorithms);
     const double peak = median_peak(std::span(rows).subspan(first));
     const std::string dtype_name(name_of(dtype));
     json["peak_gflops"][dtype_name] = peak * 1e-9;
     if (!options.json) out << absl::StrFormat("peak %-5s %9.1f GFLOP/s\n", dtype_name, peak * 1e-9);
   }
   if (!options.json) print_table(rows, out);
+  if (!algorithms.empty()) json["algorithms"] = algorithms;
+  for (const std::string& line : algorithms)
+    if (!options.json) out << line << '\n';
   for (const auto& [model, shapes] : options.models) {
     for (const DType dtype : options.dtypes) {
       for (const std::string_view kind : kKinds) {

@@ -326,19 +326,23 @@ std::unique_ptr<Communicator> NcclComm::make_split(const Split& args) {
   NcclLibrary& library = shared_->library();
   const double seconds = shared_->rank->options.setup_seconds;
   library.settle(shared_->comm, shared_->name, seconds, Rank::idle);
+  // NCCL keeps the pointer to the name as long as the communicator: it must be that of the state, not of `args`.
+  std::shared_ptr<Shared> part;
+  if (member) part = std::make_shared<Shared>(shared_->rank, std::move(host), args.name);
   nccl::Config config;
   config.blocking = 0;
-  config.comm_name = args.name.c_str();
+  config.comm_name = member ? part->name.c_str() : shared_->name.c_str();
   nccl::Comm made = nullptr;
   library.call(str_cat("the split of ", shared_->name, " into ", args.name), shared_->comm, [&](const nccl::Api& api) {
     return api.CommSplit(shared_->comm, member ? args.color : nccl::kNoColor, args.key, &made, &config);
   });
   library.settle(shared_->comm, shared_->name, seconds, Rank::idle);  // the parent may be in progress after a split
+  if (member) {
+    part->adopt(made);
+    return std::unique_ptr<Communicator>(new NcclComm(std::move(part)));
+  }
   if (host == nullptr) return nullptr;
-  if (!member) return std::make_unique<StagedComm>(std::move(host), shared_->rank->backend);
-  auto part = std::make_shared<Shared>(shared_->rank, std::move(host), args.name);
-  part->adopt(made);
-  return std::unique_ptr<Communicator>(new NcclComm(std::move(part)));
+  return std::make_unique<StagedComm>(std::move(host), shared_->rank->backend);
 }
 
 Communicator::OperationPtr NcclComm::make(const DeviceOperation& args, Stream& stream) {

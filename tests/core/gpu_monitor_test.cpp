@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/device/driver_version.h"
 
 namespace ashlar {
 namespace {
@@ -71,6 +72,20 @@ TEST_F(GpuMonitors, SayWhyThereIsNone) {
   EXPECT_THAT(refusal(kKnown), AllOf(HasSubstr("nvmlInit_v2"), HasSubstr("Driver Not Loaded")));
   setenv("ASHLAR_NVML", "/nowhere/libnvidia-ml.so.1", 1);
   EXPECT_THAT(refusal(kKnown), AllOf(HasSubstr("NVML"), HasSubstr("/nowhere"), HasSubstr("driver")));
+}
+
+TEST_F(GpuMonitors, TellTheDriversVersion) {
+  EXPECT_EQ(driver_version(), "580.65.06");
+  setenv("ASHLAR_STAND_IN_DRIVER", "550.54.14", 1);
+  EXPECT_EQ(driver_version(), "550.54.14");
+  unsetenv("ASHLAR_STAND_IN_DRIVER");
+  setenv("ASHLAR_STAND_IN_NVML", "broken", 1);
+  EXPECT_EQ(driver_version(), "");
+  setenv("ASHLAR_NVML", "/nowhere/libnvidia-ml.so.1", 1);
+  EXPECT_EQ(driver_version(), "") << "no error: whoever asks has one to report";
+  EXPECT_EQ(least_driver_for_cuda(13), "580");
+  EXPECT_EQ(least_driver_for_cuda(12), "525");
+  EXPECT_EQ(least_driver_for_cuda(14), "");
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ class CudaFolders : public ::testing::Test {
     return path(name);
   }
   /// The folders that the test made, in the order in which they are searched.
-  std::vector<std::string> found() const {
-    std::vector<std::string> folders = cuda_library_folders();
+  std::vector<std::string> found(int cuda_major = 13) const {
+    std::vector<std::string> folders = cuda_library_folders(cuda_major);
     EXPECT_GE(folders.size(), 2U);
     EXPECT_EQ(folders[0], "/opt/mine/lib64");
     EXPECT_EQ(folders[1], "/usr/local/cuda/lib64");
@@ -121,9 +121,10 @@ TEST_F(CudaFolders, AreThoseOfWheelsToo) {
   const std::string older = make("venv/lib/python3.9/site-packages/nvidia/cu13/lib");
   const std::string cudnn = make("venv/lib/python3.12/site-packages/nvidia/cudnn/lib");
   const std::string cu13 = make("venv/lib/python3.12/site-packages/nvidia/cu13/lib");
-  make("venv/lib/python3.12/site-packages/nvidia/cublas/lib");  // of CUDA 12
+  const std::string cublas = make("venv/lib/python3.12/site-packages/nvidia/cublas/lib");  // of CUDA 12
   make("venv/lib/python2.7/site-packages/nvidia/cu13/lib");
   EXPECT_THAT(found(), ::testing::ElementsAre(cu13, cudnn, older, conda, own));
+  EXPECT_THAT(found(12), ::testing::ElementsAre(cublas, cudnn, conda, own));
 }
 
 TEST_F(CudaFolders, LibrariesAreLoadedFromThem) {

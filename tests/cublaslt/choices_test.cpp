@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "kernels/cuda/host/cuda_state.h"
 #include "tests/cublaslt/on_device.h"
 
 namespace ashlar::cuda {
@@ -147,6 +148,51 @@ TEST_F(Choices, WhereOperandsDoNotFitTheFirstSuggestionIsTaken) {
   asked.sections["gemm"].choices = {{question, ""}};
   const TunedChoices answers = tuner().measure(asked);
   EXPECT_EQ(number_of(answers.sections.at("gemm").choices.at(question)), 0);
+}
+
+// The library's own choice is not known before a GPU is there: what it offered for each product is in the log.
+TEST_F(Choices, AreReportedOnceWithTheCandidatesOfEachProduct) {
+  start("", "delay=1");
+  auto& plans = dynamic_cast<PreparingTuner&>(tuner());
+  product(0);
+  product(1);
+  EXPECT_THAT(plans.report(), ::testing::IsEmpty()) << "nothing is measured yet";
+  plans.measure(plans.met());
+  const std::vector<std::string> lines = plans.report();
+  ASSERT_EQ(lines.size(), 2U);
+  int aligned = 0;
+  for (const std::string& line : lines) {
+    EXPECT_THAT(line, AllOf(HasSubstr("n=24 m=40 k=96"), HasSubstr("us; "), HasSubstr("cublasLt 13.1.0 suggests ")));
+    const bool fast = line.find("aa=256") != std::string::npos;
+    aligned += fast ? 1 : 0;
+    // The stand-in has one more for aligned operands. The one that does not repeat is the fastest.
+    EXPECT_THAT(line, HasSubstr(fast ? "suggests 3 of at most 16 algorithms, 3 usable" : "suggests 2 of at most 16"));
+    EXPECT_THAT(line, HasSubstr("; 1 faster ones do not repeat"));
+  }
+  EXPECT_EQ(aligned, 1);
+  EXPECT_THAT(plans.report(), ::testing::IsEmpty()) << "once";
+}
+
+// Copies of the largest result, e.g. of logits, would take memory from every later step.
+TEST_F(Choices, LeaveNoMemoryBehind) {
+  const DeviceMatrix a = on_device(random_matrix(DType::kBFloat16, 64, 32, 1)),
+                     b = on_device(random_matrix(DType::kBFloat16, 64, 48, 2)),
+                     c = on_device(random_matrix(DType::kFloat32, 32, 48, 3));
+  run({.a = a, .b = b, .c = c.mut(), .transpose_a = true, .accumulate = true});
+  TunedChoices asked = tuner().met();
+  const std::string question = asked.sections.at("gemm").choices.begin()->first;
+  std::string large = question;
+  large.replace(large.find("n=32"), 4, "n=4096");
+  large.replace(large.find("sa=32"), 5, "sa=4096");
+  asked.sections["gemm"].choices = {{question, ""}, {large, ""}};
+  Allocator& memory = device_->allocator(MemoryKind::kActivations);
+  const int64_t used = memory.used_bytes(), taken = device_->state().taken_bytes, calls = memory.num_system_calls();
+  const int64_t workspace = device_->allocator(MemoryKind::kWorkspace).high_water_bytes();
+  tuner().measure(asked);
+  EXPECT_GT(memory.num_system_calls(), calls) << "there was room: the test shows nothing";
+  EXPECT_EQ(memory.used_bytes(), used);
+  EXPECT_EQ(device_->state().taken_bytes - taken,
+            device_->allocator(MemoryKind::kWorkspace).high_water_bytes() - workspace);
 }
 
 TEST(GemmKey, SurvivesItsText) {

@@ -24,7 +24,11 @@ TEST(CudaRefusals, AreOneLineAndExitCodeTwo) {
   const StandInRun runs;
   const Machine machines[] = {
       {"driver=0", "", 1, {"needs NVIDIA's driver", "libcuda.so.1"}},
-      {"driver=12040", "", 1, {"too old", "supports CUDA 12.4", "needs 13.0"}},
+      {"driver=12040",
+       "ASHLAR_NVML=" ASHLAR_STAND_IN_NVML_LIBRARY " ASHLAR_STAND_IN_DRIVER=550.54.14",
+       1,
+       {"expected NVIDIA's driver 580 or newer, of CUDA 13.0", "got 550.54.14, which supports CUDA 12.4",
+        "nvcc of CUDA 12"}},
       {"devices=0", "CUDA_VISIBLE_DEVICES=", 1, {"finds no GPU", "CUDA_VISIBLE_DEVICES = \"\""}},
       {"capability=75", "", 1, {"compute capability 7.5", "needs 8.0"}},
       {"",

@@ -57,8 +57,13 @@ TEST_F(CudaDevices, NeedADriver) {
 }
 
 TEST_F(CudaDevices, NeedADriverThatIsNewEnough) {
+  setenv("ASHLAR_NVML", "/nowhere/libnvidia-ml.so.1", 1);
   EXPECT_THAT(refusal("driver=12040"),
-              AllOf(HasSubstr("too old"), HasSubstr("supports CUDA 12.4"), HasSubstr("needs 13.0")));
+              AllOf(HasSubstr("expected NVIDIA's driver 580 or newer, of CUDA 13.0"),
+                    HasSubstr("got one too old, which supports CUDA 12.4"), HasSubstr("nvcc of CUDA 12"),
+                    HasSubstr("cuda-compat-13-0"), HasSubstr("run.device = \"cpu\"")));
+  EXPECT_THAT(refusal("driver=11080"), Not(HasSubstr("nvcc of CUDA 12"))) << "which is too old for it too";
+  unsetenv("ASHLAR_NVML");
 }
 
 TEST_F(CudaDevices, MustBeVisible) {
@@ -121,6 +126,44 @@ TEST_F(CudaDevices, TakeMemoryInFewCallsAndLeaveLittleUnused) {
   EXPECT_EQ(memory.used_bytes(), int64_t{100} << 20) << "what is given back is not used";
 }
 
+// A run's tensors often have one size. Whenever memory is taken, little of what was taken before is unused.
+TEST_F(CudaDevices, WasteLittleWithTensorsOfOneSize) {
+  for (const int64_t mib : {5, 20, 33, 48}) {
+    ashlar_stand_in_reset("");
+    Device device({});
+    Allocator& memory = device.allocator(MemoryKind::kActivations);
+    while (memory.used_bytes() < int64_t{150} << 20) {
+      const int64_t calls = memory.num_system_calls(), taken = memory.high_water_bytes(), used = memory.used_bytes();
+      memory.allocate(mib << 20);
+      if (memory.num_system_calls() == calls || taken < int64_t{40} << 20) continue;
+      EXPECT_LE(taken - used, taken / 8) << "tensors of " << mib << " MiB, " << (taken >> 20) << " MiB taken";
+    }
+    EXPECT_LE(memory.num_system_calls(), 7);
+  }
+}
+
+// As for operands of algorithms that are timed.
+TEST_F(CudaDevices, GiveEmptySlabsBackOnRequest) {
+  ashlar_stand_in_reset("memory_mib=60 context_mib=0");
+  Device device({});
+  SlabAllocator& memory = *device.state().allocators.at(static_cast<size_t>(MemoryKind::kActivations));
+  void* const before = memory.allocate(int64_t{10} << 20);
+  const int64_t calls = memory.num_system_calls();
+  void* const large = memory.allocate(int64_t{15} << 20);  // of a slab of 16
+  void* const kept = memory.allocate(int64_t{2} << 20);    // of one of 26
+  memory.release(large);
+  memory.release(before);
+  memory.give_back_since(calls);
+  EXPECT_EQ(ashlar_stand_in_calls("cudaFree"), 1) << "not what is in use, nor what was taken before";
+  EXPECT_EQ(device.state().taken_bytes, int64_t{10 + 26} << 20);
+  EXPECT_EQ(memory.high_water_bytes(), int64_t{10 + 16 + 26} << 20);
+  EXPECT_NE(device.allocator(MemoryKind::kGradients).allocate(int64_t{15} << 20), nullptr);
+  memory.release(kept);
+  EXPECT_EQ(memory.allocate(int64_t{10} << 20), before);
+  memory.give_back_since(calls);
+  EXPECT_EQ(device.state().taken_bytes, int64_t{10 + 16} << 20);
+}
+
 TEST_F(CudaDevices, TakeNoMoreThanTheyMay) {
   ashlar_stand_in_reset("");
   Device device({.max_memory_bytes = int64_t{4} << 20});
@@ -147,14 +190,14 @@ TEST_F(CudaDevices, TakeMemoryOfASourceThatHasSome) {
     Device device({});
     SlabAllocator& memory = *device.state().allocators.at(static_cast<size_t>(MemoryKind::kGradients));
     memory.allocate(int64_t{40} << 20);
-    memory.release(memory.allocate(int64_t{30} << 20));  // of a slab of 40
+    memory.release(memory.allocate(int64_t{30} << 20));  // of a slab of its own size
     memory.set_memory_source(source);
     memory.allocate(int64_t{20} << 20);
     EXPECT_EQ(source->taken, 0) << "a slab of before has room";
     void* const block = memory.allocate(int64_t{60} << 20);
     EXPECT_EQ(source->taken, 1);
     memory.allocate(int64_t{100} << 20);  // of the driver's, since the source has none
-    EXPECT_EQ(memory.high_water_bytes(), int64_t{40 + 40 + 64 + 100} << 20);
+    EXPECT_EQ(memory.high_water_bytes(), int64_t{40 + 30 + 60 + 100} << 20);
     EXPECT_EQ(device.state().taken_bytes, memory.high_water_bytes());
     memory.release(block);
     EXPECT_EQ(memory.allocate(int64_t{60} << 20), block);

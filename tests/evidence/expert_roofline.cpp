@@ -1,6 +1,7 @@
 #include "tests/evidence/expert_roofline.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "parallel/model/flops.h"
@@ -74,7 +75,9 @@ double weight_gradient_in(const Sizes& s, const ExpertRates& r) {
 Times attention(const Sizes& s, const ExpertRun& run, const ExpertRates& r) {
   const double flops = s.N * 2 * s.Q / s.t * static_cast<double>(run.T) / 2;  // of q k^T, half of it seen
   const int d = s.c.head_dim <= 64 ? 0 : 1;
-  return {2 * flops / r.rates.attention_forward[d], r.rates.backward_products * flops / r.rates.attention_backward[d]};
+  const double scores = s.N * static_cast<double>(run.T * s.c.n_heads) / s.t;
+  return {2 * flops / r.rates.attention_forward[d], r.rates.backward_products * flops / r.rates.attention_backward[d] +
+                                                        scores * r.rates.score_bytes / r.rates.copy};
 }
 
 /// Rows from their tokens to a buffer sorted by expert, from there to the other side's order, and all the way back.
@@ -118,8 +121,8 @@ Times row_kernels(const Sizes& s, const ExpertRates& r) {
 ExpertRates own_kernels() {
   // FA2 on an H100 at T 4096, causal: forward 284 and 319; forward and backward together 257 and 294.
   return {.rates = {.name = "own kernels",
-                    .attention_forward = {284e12, 319e12},
-                    .attention_backward = {247e12, 285e12},
+                    .attention_forward = {kOwnAttention * 284e12, kOwnAttention * 319e12},
+                    .attention_backward = {kOwnAttention * 247e12, kOwnAttention * 285e12},
                     .backward_products = 7}};
 }
 
@@ -128,8 +131,15 @@ ExpertRates vendors_kernels() {
   ExpertRates r{.rates = {.name = "cuDNN's attention, grouped products as fast as others",
                           .attention_forward = {363e12, 518e12},
                           .attention_backward = {417e12 * 247 / 279, 499e12 * 285 / 310},
-                          .backward_products = 5}};
+                          .backward_products = 5,
+                          .score_bytes = 2 * kElement}};
   r.grouped = r.rates.products;
+  return r;
+}
+
+ExpertRates others_kernels() {
+  ExpertRates r = vendors_kernels();
+  r.rates.score_bytes = 0;
   return r;
 }
 
@@ -157,7 +167,38 @@ std::vector<ExpertRun> expert_runs() {
 
 double crossing_bytes(const ExpertRun& run) {
   const Sizes s(run, 1);
-  return s.mean_rows * (1 - 1 / static_cast<double>(run.expert)) * s.C * kElement;
+  return s.mean_rows * (1 - 1 / static_cast<double>(run.expert)) * s.C * kElement * run.crossing;
+}
+
+std::vector<PublishedExperts> published_experts() {
+  const model::ModelConfig qwen = qwen3_30b_a3b();
+  // Of 8 random choices of 128 experts on 8 ranks, 5.3 are on different ranks.
+  const ExpertRun automodel{
+      .name = "micro-batch 4, a token once to a rank", .model = qwen, .micro_batch = 4, .crossing = 5.3 / 8};
+  const ExpertRun plain{.name = "expert 8", .model = qwen};
+  return {{.who = "NeMo AutoModel, docs/performance-summary.md",
+           .differs = "forced balance, torch.optim.Adam, micro-batch 4",
+           .tokens_per_second = 12040,
+           .tflops = 277,
+           .nearest = automodel},
+          {.who = "its verification card, `examples/llm_benchmark/qwen`",
+           .differs = "real data, not tuned",
+           .gpus = 16,
+           .tokens_per_second = 5887,
+           .tflops = 135,
+           .nearest = plain},
+          {.who = "Megatron Bridge, beside it on that card",
+           .differs = "real data",
+           .gpus = 16,
+           .tokens_per_second = 8654.602,
+           .tflops = 199.120,
+           .nearest = plain},
+          {.who = "Megatron Bridge 25.11, docs/performance-summary.md",
+           .differs = "fp8, pipeline 2, forced balance",
+           .gpus = 16,
+           .tokens_per_second = 5275,
+           .tflops = 121,
+           .nearest = plain}};
 }
 
 Prediction predict(const ExpertRun& run, const ExpertRates& r, int64_t launches_of_a_block, double load) {
@@ -214,6 +255,32 @@ Prediction predict(const ExpertRun& run, const ExpertRates& r, int64_t launches_
   p.tokens_per_second = s.N / s.t * micro_batches / p.seconds;
   p.share_of_peak = flops.total_causal() * p.tokens_per_second / r.rates.peak;
   return p;
+}
+
+Interval interval(const ExpertRun& run, const ExpertRates& rates, int64_t launches_of_a_block) {
+  const auto scaled = [&](const std::function<double&(ExpertRates&)>& rate, double factor) {
+    ExpertRates r = rates;
+    rate(r) *= factor;
+    return predict(run, r, launches_of_a_block, 1).seconds;
+  };
+  const auto doubt = [&](const std::function<double&(ExpertRates&)>& rate, double least, double most) {
+    return std::pair(scaled(rate, least), scaled(rate, most));
+  };
+  const bool own = rates.rates.backward_products > 5;
+  const int d = run.model.head_dim <= 64 ? 0 : 1;
+  const double least = own ? kOwnAttentionLeast / kOwnAttention : 0.9,
+               most = own ? kOwnAttentionMost / kOwnAttention : 1.1;
+  const Prediction p = predict(run, rates, launches_of_a_block, 1);
+  return interval_of(p.tokens_per_second * p.seconds, p.seconds,
+                     {doubt([](ExpertRates& r) -> double& { return r.rates.products; },
+                            kProductsLeast / Rates().products, kProductsMost / Rates().products),
+                      doubt([](ExpertRates& r) -> double& { return r.grouped; }, 0.85, 1.15),
+                      doubt([](ExpertRates& r) -> double& { return r.rates.copy; }, kCopyLeast, kCopyMost),
+                      doubt([](ExpertRates& r) -> double& { return r.link; }, 0.75, 1.15),
+                      doubt([](ExpertRates& r) -> double& { return r.host_wait; }, 3, 0.5),
+                      doubt([](ExpertRates& r) -> double& { return r.rates.launch_gap; }, 5.0 / 3, 2.0 / 3),
+                      doubt([d](ExpertRates& r) -> double& { return r.rates.attention_forward[d]; }, least, most),
+                      doubt([d](ExpertRates& r) -> double& { return r.rates.attention_backward[d]; }, least, most)});
 }
 
 RankMemory memory_of_a_rank(const ExpertRun& run, double load) {

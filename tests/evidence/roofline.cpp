@@ -1,13 +1,19 @@
 #include "tests/evidence/roofline.h"
 
+#include <cmath>
+#include <functional>
 #include <numeric>
 
+#include "kernels/cuda/host/sizes.h"
 #include "launch/plan/device.h"
+#include "launch/plan/memory_plan.h"
 #include "parallel/model/flops.h"
 #include "parallel/model/parameter_count.h"
 
 namespace ashlar::evidence {
 namespace {
+
+constexpr double kBackTest = 0.03;  // largest error of the back-test
 
 int by_head_dim(const model::ModelConfig& c) { return c.head_dim <= 64 ? 0 : 1; }
 
@@ -56,8 +62,8 @@ double seconds_of_product(double tokens, double k, double m, const Rates& rates)
 Rates own_attention() {
   // FA2 on an H100 at T 1024, causal: forward 229 and 260, forward and backward together 192 and 221.
   return {.name = "own attention",
-          .attention_forward = {229e12, 260e12},
-          .attention_backward = {180e12, 208e12},
+          .attention_forward = {kOwnAttention * 229e12, kOwnAttention * 260e12},
+          .attention_backward = {kOwnAttention * 180e12, kOwnAttention * 208e12},
           .backward_products = 7};
 }
 
@@ -66,15 +72,52 @@ Rates cudnn_attention() {
   return {.name = "cuDNN's attention",
           .attention_forward = {288e12, 410e12},
           .attention_backward = {348e12 * 180 / 238, 408e12 * 208 / 260},
-          .backward_products = 5};
+          .backward_products = 5,
+          .score_bytes = 2 * kElement};
 }
 
+Card h100() { return {.name = "H100", .memory = 85.5e9, .copy = 3.0e12}; }
+
+Card h200() { return {.name = "H200", .memory = 141e9, .copy = 4.3e12}; }
+
 std::vector<Shape> shapes() {
-  return {{.name = "GPT-2 124M", .model = gpt2()},
-          {.name = "Qwen2.5 0.5B", .model = qwen(896, 14, 2, 4864, 24, true), .rival = 149.5e3},
-          {.name = "Qwen2.5 1.5B", .model = qwen(1536, 12, 2, 8960, 28, true), .rival = 58.9e3},
-          {.name = "Qwen2.5 3B", .model = qwen(2048, 16, 2, 11008, 36, true), .rival = 30.9e3},
-          {.name = "Qwen2.5 7B", .model = qwen(3584, 28, 4, 18944, 28, false), .rival = 13.86e3}};
+  std::vector<Shape> all = rival_shapes();
+  const std::vector<int64_t> micro_batches = {16, 16, 4, 1};
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Shape& rival = all[i];
+    all[i] = {.name = rival.name, .model = rival.model, .micro_batch = micro_batches[i], .rival = rival.rival};
+  }
+  all.back().card = h200();
+  all.insert(all.begin(), {.name = "GPT-2 124M", .model = gpt2()});
+  return all;
+}
+
+std::vector<Shape> rival_shapes() {
+  const auto rival = [](const std::string& name, const model::ModelConfig& model, int64_t micro_batch, int64_t chunks,
+                        double tokens_per_second) {
+    return Shape{.name = name,
+                 .model = model,
+                 .micro_batch = micro_batch,
+                 .rival = tokens_per_second,
+                 .head_chunks = chunks,
+                 .gradient_bytes = kElement,
+                 .logit_passes = 2};
+  };
+  return {rival("Qwen2.5 0.5B", qwen(896, 14, 2, 4864, 24, true), 32, 1, 149.5e3),
+          rival("Qwen2.5 1.5B", qwen(1536, 12, 2, 8960, 28, true), 32, 4, 58.9e3),
+          rival("Qwen2.5 3B", qwen(2048, 16, 2, 11008, 36, true), 16, 1, 30.9e3),
+          rival("Qwen2.5 7B", qwen(3584, 28, 4, 18944, 28, false), 4, 2, 13.86e3)};
+}
+
+double memory_of(const Shape& shape) {
+  config::RunConfig run;
+  run.model = shape.model;
+  run.run.dtype = DType::kBFloat16;
+  run.train.micro_batch = shape.micro_batch;
+  run.train.sequence_length = shape.T;
+  run.train.global_batch = shape.sequences;
+  run.train.steps = 2;
+  return static_cast<double>(plan::memory_plan({.run = run, .device = plan::DeviceKind::kCuda}).bytes);
 }
 
 Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a_block) {
@@ -86,6 +129,11 @@ Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a
   const double micro_batches = static_cast<double>(shape.sequences) / static_cast<double>(shape.micro_batch);
   const double step_tokens = tokens * micro_batches;
   const model::FlopsPerToken flops = model::flops_per_token(c, shape.T);
+
+  const double copy = shape.card.copy;
+  const int64_t rows = cuda::loss_chunk_rows(shape.T * shape.micro_batch, c.vocab_padded() * size_of(DType::kBFloat16));
+  const double chunks =
+      static_cast<double>(shape.head_chunks > 0 ? shape.head_chunks : (shape.T * shape.micro_batch + rows - 1) / rows);
 
   Prediction p;
   const auto add = [&](const std::string& what, double seconds_of_micro_batch, double flops_of_token = 0) {
@@ -109,20 +157,65 @@ Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a
     if (kernel == "rope") lines["rotary positions"] += bytes;
     if (kernel == "column_partials" || kernel == "attention_delta") lines["sums of biases, delta"] += bytes;
   }
-  for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / rates.copy);
-  add("loss: two reads, one write", 3 * V * kElement * tokens / rates.copy);
-  add("embedding, last norm", 16 * C * kElement * tokens / rates.copy);
-  add("main gradients, added to", 8 * P / rates.copy);
+  for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / copy);
+  add("loss: two reads, one write", shape.logit_passes * V * kElement * tokens / copy);
+  add("embedding, last norm", 16 * C * kElement * tokens / copy);
+  add("main gradients, added to", 2 * shape.gradient_bytes * P / copy);
+  if (chunks > 1)
+    add("the head's, once more a chunk of logits", (chunks - 1) * 2 * shape.gradient_bytes * V * C / copy);
+  if (rates.score_bytes > 0) {
+    const double scores = tokens * static_cast<double>(shape.T * c.n_heads);
+    add("gradients of scores, written and read", L * scores * rates.score_bytes / copy);
+  }
   add("gaps between launches",
       rates.launch_gap * (L * static_cast<double>(launches_of_a_block) + kLaunchesBesideBlocks));
   // 3. once a step: master, m, v read and written, gradient read twice (norm, update), weight written
-  p.lines.push_back({"update and norm", 34 * P / rates.copy, 0});
+  p.lines.push_back({"update and norm", 34 * P / copy, 0});
 
   p.seconds = std::accumulate(p.lines.begin(), p.lines.end(), 0.0,
                               [](double sum, const Line& line) { return sum + line.seconds; });
   p.tokens_per_second = step_tokens / p.seconds;
   p.share_of_peak = flops.total_causal() * p.tokens_per_second / rates.peak;
   return p;
+}
+
+Interval interval(const Shape& shape, const Rates& rates, int64_t launches_of_a_block) {
+  const auto seconds = [&](const std::function<void(Shape&, Rates&)>& change) {
+    Shape s = shape;
+    Rates r = rates;
+    change(s, r);
+    return predict(s, r, launches_of_a_block).seconds;
+  };
+  const auto attention = [](double factor) {
+    return [factor](Shape&, Rates& r) {
+      for (double* rate :
+           {&r.attention_forward[0], &r.attention_forward[1], &r.attention_backward[0], &r.attention_backward[1]})
+        *rate *= factor;
+    };
+  };
+  const bool own = rates.backward_products > 5;
+  const auto faster = [](Shape& s, Rates&) { s.card.copy *= kCopyMost; };
+  const auto slower = [](Shape& s, Rates&) { s.card.copy *= kCopyLeast; };
+  const Prediction p = predict(shape, rates, launches_of_a_block);
+  return interval_of(p.tokens_per_second * p.seconds, p.seconds,
+                     {{seconds([](Shape&, Rates& r) { r.products = kProductsLeast; }),
+                       seconds([](Shape&, Rates& r) { r.products = kProductsMost; })},
+                      {seconds([](Shape&, Rates& r) { r.products_half_k = 192; }),
+                       seconds([](Shape&, Rates& r) { r.products_half_k = 96; })},
+                      {seconds(slower), seconds(faster)},
+                      {seconds([](Shape&, Rates& r) { r.launch_gap = 2.5e-6; }),
+                       seconds([](Shape&, Rates& r) { r.launch_gap = 1e-6; })},
+                      {seconds(attention(own ? kOwnAttentionLeast / kOwnAttention : 0.9)),
+                       seconds(attention(own ? kOwnAttentionMost / kOwnAttention : 1.1))}});
+}
+
+Interval interval_of(double tokens, double seconds, const std::vector<std::pair<double, double>>& doubts) {
+  double slower = std::pow(kBackTest * seconds, 2), faster = slower;
+  for (const auto& [worst, best] : doubts) {
+    slower += std::pow(worst - seconds, 2);
+    faster += std::pow(seconds - best, 2);
+  }
+  return {.low = tokens / (seconds + std::sqrt(slower)), .high = tokens / (seconds - std::sqrt(faster))};
 }
 
 }  // namespace ashlar::evidence

@@ -132,37 +132,47 @@ std::string table_of_losses(const std::vector<Prediction>& predictions) {
   return out.str();
 }
 
+std::string thousands(double tokens_per_second) { return number(tokens_per_second / 1e3, 1) + "K"; }
+
+std::string table_of_back_test() {
+  std::ostringstream out;
+  out << "| | micro-batch | chunks of the head | predicted | LLM.Q, measured | error |\n|---|---|---|---|---|---|\n";
+  for (const Shape& shape : rival_shapes()) {
+    const double tokens = predict(shape, cudnn_attention(), launches_for(shape)).tokens_per_second;
+    out << "| " << shape.name << " | " << shape.micro_batch << " | " << shape.head_chunks << " | " << thousands(tokens)
+        << " | " << thousands(shape.rival) << " | " << number(100 * (tokens / shape.rival - 1), 1) << "% |\n";
+  }
+  return out.str();
+}
+
 std::string tables_of_steps() {
   std::ostringstream out;
   const std::vector<Shape> all = shapes();
-  out << "| | tokens/s | of peak | with cuDNN's attention | and products at 780 TFLOP/s | LLM.Q, measured |\n"
-         "|---|---|---|---|---|---|\n";
-  Rates fast = cudnn_attention();
-  fast.products = 780e12;
+  out << "| | on | micro-batch | GB | with cuDNN's attention | of peak | own attention | of peak | LLM.Q, measured |\n"
+         "|---|---|---|---|---|---|---|---|---|\n";
   for (const Shape& shape : all) {
-    out << "| " << shape.name;
-    const auto cell = [&](const Prediction& p) {
-      out << " | " << number(p.tokens_per_second / 1e3, 1) << "K | " << number(100 * p.share_of_peak, 1) << "%";
-    };
-    cell(predict(shape, own_attention(), launches_for(shape)));
-    for (const Rates& rates : {cudnn_attention(), fast}) {
+    out << "| " << shape.name << " | " << shape.card.name << " | " << shape.micro_batch << " | "
+        << number(memory_of(shape) / 1e9, 1);
+    if (!fits(shape)) {
+      out << " | does not fit | | does not fit | | " << thousands(shape.rival) << " |\n";
+      continue;
+    }
+    for (const Rates& rates : {cudnn_attention(), own_attention()}) {
       const Prediction p = predict(shape, rates, launches_for(shape));
-      out << " | " << number(p.tokens_per_second / 1e3, 1) << "K, " << number(100 * p.share_of_peak, 1) << "%";
+      const Interval range = interval(shape, rates, launches_for(shape));
+      out << " | " << thousands(p.tokens_per_second) << " [" << thousands(range.low) << " to " << thousands(range.high)
+          << "] | " << number(100 * p.share_of_peak, 1) << "%";
     }
-    if (shape.rival > 0) {
-      const double share =
-          shape.rival * model::flops_per_token(shape.model, shape.T).total_causal() / own_attention().peak;
-      out << " | " << number(shape.rival / 1e3, 1) << "K, " << number(100 * share, 1) << "% |\n";
-    } else {
-      out << " | |\n";
-    }
+    out << " | " << (shape.rival > 0 ? thousands(shape.rival) : std::string()) << " |\n";
   }
-  out << "\nShare of the step that each line loses, own attention; what is left is the share of the peak:\n\n| |";
-  for (const Shape& shape : all) out << " " << shape.name << " |";
-  out << "\n|---|---|---|---|---|---|\n";
+  out << "\nShare of the step that each line loses, cuDNN's attention; what is left is the share of the peak:\n\n| |";
   std::vector<Prediction> predictions;
-  for (const Shape& shape : all) predictions.push_back(predict(shape, own_attention(), launches_for(shape)));
-  out << table_of_losses(predictions);
+  for (const Shape& shape : all) {
+    if (!fits(shape)) continue;
+    out << " " << shape.name << " |";
+    predictions.push_back(predict(shape, cudnn_attention(), launches_for(shape)));
+  }
+  out << "\n|---|---|---|---|---|\n" << table_of_losses(predictions);
   return out.str();
 }
 
@@ -174,13 +184,17 @@ std::string tables_of_experts() {
   std::ostringstream out;
   const std::vector<ExpertRun> runs = expert_runs();
   out << "| | tokens/s a GPU | of peak | load 1.1 | load 1.3 | vendors' kernels |\n|---|---|---|---|---|---|\n";
-  const auto thousands = [](const Prediction& p) { return number(p.tokens_per_second / 1e3, 1) + "K"; };
+  const auto rate = [](const Prediction& p) { return thousands(p.tokens_per_second); };
+  const auto range = [](const ExpertRun& run, const ExpertRates& rates) {
+    const Interval i = interval(run, rates, launches_of(Evidence::get().experts));
+    return " [" + thousands(i.low) + " to " + thousands(i.high) + "]";
+  };
   for (const ExpertRun& run : runs) {
     const Prediction p = predict_experts(run, own_kernels()), fast = predict_experts(run, vendors_kernels());
-    out << "| " << run.name << " | " << thousands(p) << " | " << number(100 * p.share_of_peak, 1) << "% | "
-        << thousands(predict_experts(run, own_kernels(), 1.1)) << " | "
-        << thousands(predict_experts(run, own_kernels(), 1.3)) << " | " << thousands(fast) << ", "
-        << number(100 * fast.share_of_peak, 1) << "% |\n";
+    out << "| " << run.name << " | " << rate(p) << range(run, own_kernels()) << " | "
+        << number(100 * p.share_of_peak, 1) << "% | " << rate(predict_experts(run, own_kernels(), 1.1)) << " | "
+        << rate(predict_experts(run, own_kernels(), 1.3)) << " | " << rate(fast) << range(run, vendors_kernels())
+        << ", " << number(100 * fast.share_of_peak, 1) << "% |\n";
   }
   out << "\nGB of a rank:\n\n| | weights | gradients | optimizer | blocks | working | all | load 1.3 | all tokens to "
          "one rank "
@@ -202,6 +216,20 @@ std::string tables_of_experts() {
     predictions.push_back(predict_experts(run, own_kernels()));
   }
   out << "\n|---|---|---|---|\n" << table_of_losses(predictions);
+  return out.str();
+}
+
+std::string table_of_published_experts() {
+  std::ostringstream out;
+  out << "| | GPUs | tokens/s | TFLOP/s | what differs | nearest | predicted | error |\n"
+         "|---|---|---|---|---|---|---|---|\n";
+  for (const PublishedExperts& row : published_experts()) {
+    const double tokens = predict_experts(row.nearest, others_kernels()).tokens_per_second;
+    out << "| " << row.who << " | " << row.gpus << " H100 | " << number(row.tokens_per_second, 0) << " | "
+        << number(row.tflops, 0) << " | " << row.differs << " | " << row.nearest.name << " | " << thousands(tokens)
+        << " | " << (tokens > row.tokens_per_second ? "+" : "") << number(100 * (tokens / row.tokens_per_second - 1), 0)
+        << "% |\n";
+  }
   return out.str();
 }
 
@@ -239,15 +267,11 @@ the weight gradient of gate and up. `deferred_test.cpp` there holds that without
 An H100 has 85.5e9 bytes, of which CUDA, NCCL and cublasLt take some two: with `train.recompute = "block"` both layouts
 fit at a load of 1.3, the first with four GB to spare. Without it 8 H200 are needed (141 GB; rates here are an H100's).
 
-What others have measured with this model, tokens/s a GPU (TFLOP/s by the same count of flops):
+What others have measured with this model, tokens/s a GPU (TFLOP/s by the same count of flops), beside the nearest run
+that can be predicted here: vendors' kernels without equal bits, at balance, with an exchange that stays in one node:
 
-| | GPUs | tokens/s | TFLOP/s | what differs |
-|---|---|---|---|---|
-| NeMo AutoModel, docs/performance-summary.md | 8 H100 | 12,040 | 277, 28.0% | forced balance, torch.optim.Adam, micro-batch 4 |
-| its verification card, `examples/llm_benchmark/qwen` | 16 H100 | 5,887 | 135 | real data, not tuned |
-| Megatron Bridge, beside it on that card | 16 H100 | 8,655 | 199 | real data |
-| Megatron Bridge 25.11, docs/performance-summary.md | 16 H100 | 5,275 | 121 | fp8, pipeline 2, forced balance |
-
+)" << table_of_published_experts()
+      << R"(
 The first is nearest: T 4096, 512 sequences, expert 8, blocks recomputed (its recipe `qwen3_moe_30b_te_deepep.yaml`). It
 is not the same work: its router is told to balance, so its load is 1; FSDP cuts dense weights and gradients over ranks
 too, with room for micro-batches four times as long; DeepEP sends a token once to a rank, however many of its experts are
@@ -291,22 +315,32 @@ emulated device. `gemm` are the products, of cublasLt on a GPU.
       << R"(
 ## Steps
 
-Predicted by roofline for one H100 SXM, bf16, T 1024, 512 sequences a step in micro-batches of 16, fp32 master and
-moments, no recomputation. 7B holds 18 bytes a parameter and needs an H200 for it; the rates here are an H100's. Share
+Predicted by roofline for one H100 SXM, bf16, T 1024, 512 sequences a step, fp32 master, moments and main gradients, no
+recomputation, in the largest micro-batches up to 16 that fit beside them ("GB": of a dry run, as `ashlar plan` makes,
+with 1.5 for CUDA; an H100 has 85.5e9 bytes, an H200 141e9: 18 bytes a parameter of 7B leave no room there either). Share
 of 989.4 TFLOP/s by model flops with causal attention (`parallel/model/flops.h`).
 
-What others have measured: products 700 TFLOP/s sustained (cublasLt makes 769 to 798 in bursts and loses 5 to 12% to
-power); copies 3.0 TB/s (90% of 3.35, QuACK's norms); attention as FlashAttention-2 on an H100 at T 1024 (forward 229 and
-260 TFLOP/s with heads of 64 and 128, backward 180 and 208), ours with 7 products backward where FA2 has 5; cuDNN's
-forward 288 and 410, backward 263 and 326. Bytes are the formulas of `roofline.cpp`, which the test holds within 5% of
-what a narrow block moves. LLM.Q's figures are its own (benchmarks/H100x1.md, b77d969; its master and moments are bf16).
+What others have measured: copies 3.0 TB/s (90% of 3.35, QuACK's norms); attention of cuDNN forward 288 and 410 TFLOP/s
+with heads of 64 and 128 at T 1024, backward 263 and 326; FlashAttention-2 forward 229 and 260, backward 180 and 208.
+cuDNN's deterministic backward on Hopper writes the gradients of all scores to a workspace and reads them. Our own
+attention makes 7 products backward where FlashAttention-2 has 5, and is estimated to reach 0.78 of its rates (0.65 to 1),
+by the instructions that it issues for each tensor core product. Bytes are the formulas of `roofline.cpp`, which the test
+holds within 5% of what a narrow block moves. Logits come in chunks of 1 GiB, and each adds to the head's gradient.
 
-**Two assumptions, which nobody has measured here**, carry every share below: a product over an inner dimension of k
-reaches k / (k + )"
-      << rates.products_half_k
-      << R"() of the rate of products (600 TFLOP/s at k 768, where others saw 500 to 650), and )"
-      << rates.launch_gap * 1e6 << R"( us
-pass for each launch.
+**Back-test.** LLM.Q's four steps on one H100 (benchmarks/H100x1.md, b77d969), in its own configuration: gradients,
+master and moments in bf16, logits read once, cuDNN's attention. `back_test.cpp` holds that each comes out within 3%, and
+that some does not with another rate of products or copies, or without the gradients of scores. The rate of products is
+the one number chosen by these four rows, so the test is not blind; it freezes the rates for all that follows.
+
+)" << table_of_back_test()
+      << R"(
+By the back-test a product over an inner dimension of k reaches k / (k + )"
+      << rates.products_half_k << R"() of )" << rates.products / 1e12 << R"( TFLOP/s; at k 768 others
+saw 500 to 650. )"
+      << rates.launch_gap * 1e6
+      << R"( us pass for each launch. In brackets: what may come out if each rate is varied alone within what
+is known of it, and the back-test's 3%, added as independent errors. Predictions of dense models on 8 to 6144 GPUs
+beside what Megatron-LM and nanotron have published, with their errors: `launch/plan/RESULTS.md`.
 
 )" << tables_of_steps()
       << text_of_experts();
@@ -396,9 +430,8 @@ TEST(Speed, LinesOfAPredictionWithExpertsAddUp) {
 // NVIDIA's tokens and flops per second of Qwen3-30B-A3B: its count of flops is ours with causal attention.
 TEST(Speed, FlopsOfExpertsAreCountedAsNvidiaCountsThem) {
   const double flops = model::flops_per_token(qwen3_30b_a3b(), 4096).total_causal();
-  EXPECT_NEAR(12040 * flops / 277e12, 1, 0.01);
-  EXPECT_NEAR(8654.602 * flops / 199.120e12, 1, 0.01);
-  EXPECT_NEAR(5275 * flops / 121e12, 1, 0.01);
+  for (const PublishedExperts& row : published_experts())
+    EXPECT_NEAR(row.tokens_per_second * flops / (row.tflops * 1e12), 1, 0.01) << row.who;
 }
 
 // The sizes behind the page's words on memory: what the published model's 30,532,122,624 parameters cost a rank.
@@ -446,9 +479,9 @@ TEST(Speed, ABlockTakesFewLaunches) {
 
 TEST(Speed, PredictedStepsReachTheirShareOfThePeak) {
   const std::vector<Shape> all = shapes();
-  const double least[] = {0.40, 0.445, 0.525, 0.55, 0.60};
+  const double least[] = {0.37, 0.42, 0.505, 0.505, 0};  // the last does not fit
   ASSERT_EQ(all.size(), std::size(least));
-  for (size_t i = 0; i < all.size(); ++i) {
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
     const double share = predict(all[i], own_attention(), launches_for(all[i])).share_of_peak;
     EXPECT_GE(share, least[i]) << all[i].name;
     EXPECT_LE(share, least[i] + 0.02) << all[i].name << ": a formula that forgot something, or a bound to raise";
@@ -458,7 +491,7 @@ TEST(Speed, PredictedStepsReachTheirShareOfThePeak) {
 
 TEST(Speed, PredictedStepsWithExpertsReachTheirShareOfThePeak) {
   const std::vector<ExpertRun> runs = expert_runs();
-  const double least[] = {0.175, 0.15, 0.235};
+  const double least[] = {0.165, 0.14, 0.22};
   ASSERT_EQ(runs.size(), std::size(least));
   for (size_t i = 0; i < runs.size(); ++i) {
     const double share = predict_experts(runs[i], own_kernels()).share_of_peak;

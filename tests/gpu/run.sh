@@ -8,7 +8,7 @@ usage() {
   cat <<'END'
 ./run.sh [--only PART,...] [--minutes N] [RESULTS]
 
-Runs the parts of this bundle on the first GPU of this machine, half an hour at most in all and each part 6 minutes at
+Runs the parts of this bundle on the first GPU of this machine, 40 minutes at most in all and each part 6 minutes at
 most. Writes into RESULTS (results/ beside this script unless given) a file for each part, what each wrote beside it,
 summary.json and summary.txt, the table that is also printed, and all of it as RESULTS.tar.gz.
 
@@ -16,7 +16,8 @@ summary.json and summary.txt, the table that is also printed, and all of it as R
   --minutes N       begins no part that may not end within N minutes of the start, for machines that limit a command.
                     The next call with the same RESULTS goes on with the parts that are left
 
-A part that is stopped, by its limit or with this script, keeps what it has written and is marked "cut off".
+A part that is stopped, by its limit or with this script, keeps what it has written and is marked "cut off". One that
+needs what this machine has not, two GPUs or Nsight Compute, is "skipped", which is no failure.
 
 Exit codes: 0 all parts passed, 1 a part failed or took too long, 2 wrong arguments, 3 no GPU (the first line says why),
 4 what there is passed, but parts are not in this bundle, 5 parts are left: call again.
@@ -25,7 +26,8 @@ END
 
 refuse() { printf 'run.sh: %s\n' "$1" >&2 && exit 2; }
 
-# NAME SECONDS PROGRAM ARGS, in the order in which they run; WORK and RESULTS stand for folders.
+# NAME SECONDS PROGRAM ARGS, in the order in which they run; WORK and RESULTS stand for folders. ASHLAR_GPU_LIMIT is the
+# limit of each instead, for tests.
 parts='conformance 60 gpu_conformance RESULTS/conformance
 kernels 360 gpu_kernels --gtest_brief=1
 nccl_2 60 nccl.sh 2
@@ -34,9 +36,13 @@ training 270 training.sh WORK/training 200
 determinism 120 determinism.sh WORK/determinism 50
 bench_kernels 150 ashlar bench kernels --device cuda --dtype bf16
 bench_cudnn 300 bench.sh cudnn
-bench_own 300 bench.sh own'
+bench_own 300 bench.sh own
+profile 240 profile.sh RESULTS/profile
+data_2 180 two_gpus.sh data WORK/data_2 50
+tensor_2 180 two_gpus.sh tensor WORK/tensor_2 50
+nccl_bandwidth 60 two_gpus.sh bandwidth WORK/bandwidth 0'
 
-only='' minutes='' results=$here/results
+only='' minutes='' results=$here/results arguments=("$@")
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
@@ -60,11 +66,20 @@ mkdir -p "$results" || exit 2
 results=$(cd "$results" && pwd)
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
+# The CUDA of this bundle and the least driver for it, if bundle.sh knew them.
+cuda='' least=''
+[ ! -e "$here/needs" ] || read -r cuda least <"$here/needs"
+# shellcheck source=tests/gpu/parts/machine.sh
+. "$here/bin/machine.sh" || exit 2
+# shellcheck source=tests/gpu/parts/clocks.sh
+. "$here/bin/clocks.sh" || exit 2
+
 # Which GPU, or why none.
 gpu=$("$here/bin/gpu_conformance" --device 2>&1)
 case $? in
   0) printf 'GPU: %s\n' "$gpu" ;;
   3)
+    old_driver "$here" "$cuda" "$least" ${arguments[@]+"${arguments[@]}"} "$results"
     printf '%s\n' "$gpu"
     exit 3
     ;;
@@ -81,34 +96,7 @@ fi
 printf '%s\n' "$of" >"$results/of"
 nvidia-smi -q >"$results/nvidia-smi.txt" 2>&1 || rm -f "$results/nvidia-smi.txt"
 
-# The libraries that no bundle has room for. The programs look in more folders than the linker does: wheels of Python too.
-# library VARIABLE NAME WITHOUT FILES...: names the first of FILES that is there by the variable, unless it is set.
-library() {
-  local variable=$1 name=$2 without=$3 file
-  shift 3
-  if [ -z "${!variable-}" ]; then
-    for file in $(ldconfig -p 2>/dev/null | awk -v name="/${1##*/}$" '$NF ~ name { print $NF }') "$@"; do
-      [ -e "$file" ] && export "$variable=$file" && break
-    done
-  fi
-  printf '%s: %s\n' "$name" "${!variable:-not found: $without; $variable=FILE names one}"
-}
-# wheels FOLDER FILE: FILE in NVIDIA's wheels of each Python.
-wheels() {
-  local prefix
-  for prefix in "${VIRTUAL_ENV:-/nowhere}" "${CONDA_PREFIX:-/nowhere}" "${HOME:-/nowhere}/.local" /usr/local /usr; do
-    printf '%s\n' "$prefix"/lib/python3*/{site,dist}-packages/nvidia/"$1/lib/$2"
-  done
-}
-cuda_folders=("${CUDA_HOME:-/nowhere}/lib64" /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64)
-# shellcheck disable=SC2046  # one word a file
-library ASHLAR_CUBLASLT cublasLt 'parts that multiply matrices fail' "${cuda_folders[@]/%//libcublasLt.so.13}" \
-  $(wheels cu13 libcublasLt.so.13)
-# shellcheck disable=SC2046
-library ASHLAR_CUDNN cuDNN 'bench_cudnn fails, and attention is Ashlar'"'"'s own elsewhere' \
-  "${cuda_folders[@]/%//libcudnn.so.9}" $(wheels cudnn libcudnn.so.9)
-# shellcheck disable=SC2046
-library ASHLAR_NCCL NCCL 'parts on several ranks fail' "${cuda_folders[@]/%//libnccl.so.2}" $(wheels nccl libnccl.so.2)
+libraries "${cuda%%.*}"
 
 # quoted TEXT: as a JSON string.
 quoted() {
@@ -118,14 +106,18 @@ quoted() {
 }
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'clocks_end; rm -rf "$work"' EXIT
 start=$SECONDS child='' stopped='' left=0
 
-# note NAME STATUS CODE SECONDS COMMAND SAYS: writes NAME.json and NAME.line, a row of the summary.
+# note NAME STATUS CODE SECONDS COMMAND SAYS: writes NAME.json and NAME.line, a row of the summary; with the clocks that
+# NAME.clocks.csv has.
 note() {
-  printf '{"part": %s, "status": %s, "exit": %d, "seconds": %d, "command": %s, "says": %s}\n' "$(quoted "$1")" \
-    "$(quoted "$2")" "$3" "$4" "$(quoted "$5")" "$(quoted "$6")" >"$results/$1.json"
+  local clocks=$results/$1.clocks.csv
+  printf '{"part": %s, "status": %s, "exit": %d, "seconds": %d, "command": %s, "says": %s, "gpu": %s}\n' \
+    "$(quoted "$1")" "$(quoted "$2")" "$3" "$4" "$(quoted "$5")" "$(quoted "$6")" "$(clocks_summary json "$clocks")" \
+    >"$results/$1.json"
   printf '%-16s %-12s %6d s  %s\n' "$1" "$2" "$4" "$6" >"$results/$1.line"
+  [ ! -s "$clocks" ] || printf '%37s%s\n' '' "$(clocks_summary text "$clocks")" >>"$results/$1.line"
 }
 # part NAME SECONDS PROGRAM ARGS...: runs a program of the bundle for so long at most.
 part() {
@@ -137,6 +129,7 @@ part() {
     return
   fi
   printf '%-16s ...\n' "$name"
+  clocks_watch "$results/$name.clocks.csv"
   timeout -k 10 "$seconds" "$program" "$@" >"$results/$name.log" 2>&1 </dev/null &
   child=$!
   wait "$child"
@@ -144,8 +137,10 @@ part() {
   # A signal ends `wait` before the child; it is then stopped, and what it had is kept.
   if [ -n "$stopped" ]; then wait "$child" 2>/dev/null; fi
   child=''
+  clocks_end
   case $code in
     0) status=passed ;;
+    77) status=skipped ;;
     124 | 137) status='cut off' ;;
     *) status=failed ;;
   esac
@@ -157,6 +152,7 @@ part() {
 trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT HUP
 
 while read -r name seconds program arguments; do
+  seconds=${ASHLAR_GPU_LIMIT:-$seconds}
   if [ -n "$only" ]; then
     [[ " $only " == *" $name "* ]] || continue
   elif [ -e "$results/$name.json" ] && [ ! -e "$results/$name.again" ]; then
@@ -166,7 +162,7 @@ while read -r name seconds program arguments; do
     left=$((left + 1))
     continue
   fi
-  rm -f "$results/$name".{json,line,again}
+  rm -f "$results/$name".{json,line,again,clocks.csv}
   arguments=${arguments//WORK/$work}
   # shellcheck disable=SC2086  # several words
   part "$name" "$seconds" "$program" ${arguments//RESULTS/$results}
@@ -174,10 +170,11 @@ while read -r name seconds program arguments; do
 done <<<"$parts"
 
 count() { grep -l "\"status\": \"$1\"" "$results"/*.json 2>/dev/null | grep -cv '/summary\.json$'; }
-failed=$(($(count failed) + $(count 'cut off'))) absent=$(count absent)
+failed=$(($(count failed) + $(count 'cut off'))) absent=$(count absent) skipped=$(count skipped)
 {
-  printf '{"commit": %s, "device": %s, "seconds": %d, "failed": %d, "absent": %d, "left": %d, "parts": [\n' \
-    "$(quoted "$commit")" "$(quoted "$gpu")" $((SECONDS - start)) "$failed" "$absent" "$left"
+  printf '{"commit": %s, "device": %s, "seconds": %d, "failed": %d, "absent": %d, "skipped": %d, "left": %d, ' \
+    "$(quoted "$commit")" "$(quoted "$gpu")" $((SECONDS - start)) "$failed" "$absent" "$skipped" "$left"
+  printf '"parts": [\n'
   separator='  '
   while read -r name _; do
     [ -e "$results/$name.json" ] || continue

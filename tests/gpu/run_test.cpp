@@ -1,15 +1,11 @@
-// The bundle and its script, here without a GPU: what run.sh says and counts, with stand-ins for the bundle's programs;
-// and the real bundle where it can be built.
+// run.sh, here without a GPU: what it says and counts, with stand-ins for the bundle's programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
-#include "tests/support/scratch_dir.h"
-#include "tests/support/shell.h"
+#include "tests/gpu/fixture.h"
 
 namespace ashlar {
 namespace {
@@ -18,34 +14,6 @@ using ::testing::HasSubstr;
 using testing::run_shell;
 using testing::shell_quote;
 using ::testing::StartsWith;
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// A bundle whose first program answers --device as `device` says, and runs `body` otherwise; the others pass.
-class GpuRun : public ::testing::Test {
- protected:
-  void make_bundle(const std::string& device, const std::string& body) {
-    std::filesystem::create_directories(folder_ / "bin");
-    std::filesystem::copy_file(ASHLAR_SOURCE_DIR "/tests/gpu/run.sh", folder_ / "run.sh",
-                               std::filesystem::copy_options::overwrite_existing);
-    std::ofstream(folder_ / "commit") << "0123abc\n";
-    testing::write_program(folder_ / "bin/gpu_conformance",
-                           "if [ \"$1\" = --device ]; then " + device + "; fi\n" + body + "\n");
-    for (const char* other : {"gpu_kernels", "nccl.sh", "training.sh", "determinism.sh", "bench.sh", "ashlar"})
-      testing::write_program(folder_ / "bin" / other, "echo \"$0 has $*, cublasLt is ${ASHLAR_CUBLASLT-none}\"\n");
-  }
-  testing::ShellResult run(const std::string& arguments = "") {
-    return run_shell(shell_quote(folder_ / "run.sh") + " " + arguments);
-  }
-
-  const testing::ScratchDir scratch_;
-  const std::filesystem::path folder_ = std::filesystem::path(scratch_.path()) / "bundle";
-};
 
 TEST_F(GpuRun, WithoutAGpuTheFirstLineSaysSo) {
   make_bundle("echo 'no GPU: the driver sees no device'; exit 3", "exit 0");
@@ -85,6 +53,16 @@ TEST_F(GpuRun, APartThatIsNotInTheBundleIsSaid) {
   const auto result = run();
   EXPECT_EQ(result.code, 4);
   EXPECT_THAT(result.out, ::testing::ContainsRegex("kernels +absent .* not in this bundle"));
+}
+
+TEST_F(GpuRun, APartThatThisMachineCannotRunIsSkippedWithItsReason) {
+  make_bundle("echo G; exit 0", "exit 0");
+  testing::write_program(folder_ / "bin/profile.sh",
+                         "echo 'skipped: Nsight Compute (ncu) is not installed here'; exit 77");
+  const auto result = run();
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("profile +skipped .* Nsight Compute .ncu. is not installed here\n"));
+  EXPECT_THAT(text_of(folder_ / "results/summary.json"), HasSubstr(R"("failed": 0, "absent": 0, "skipped": 1, )"));
 }
 
 TEST_F(GpuRun, CublasLtIsTheOneThatIsNamed) {
@@ -158,6 +136,21 @@ TEST_F(GpuRun, WhatWasWrittenBeforeASignalIsKept) {
   EXPECT_THAT(text_of(folder_ / "results/conformance.json"), HasSubstr(R"("status": "passed")"));
 }
 
+// One that hangs, with what it has started, and does not end when it is told to.
+TEST_F(GpuRun, APartThatHangsIsStoppedAtItsLimitAndTheOthersRun) {
+  make_bundle("echo G; exit 0", "echo '34 kernels equal, 0 differ'");
+  testing::write_program(folder_ / "bin/gpu_kernels",
+                         "trap '' TERM; echo '12 of 90 suites passed'; sleep 300 & while :; do sleep 300; done");
+  const auto result = run_shell("ASHLAR_GPU_LIMIT=1 " + shell_quote(folder_ / "run.sh") + " --only kernels,bench_own");
+  EXPECT_EQ(result.code, 1) << result.out << result.err;
+  const std::string kernels = text_of(folder_ / "results/kernels.json");
+  EXPECT_THAT(kernels, HasSubstr(R"("status": "cut off")"));
+  EXPECT_THAT(kernels, HasSubstr(R"("says": "12 of 90 suites passed")"));
+  EXPECT_THAT(text_of(folder_ / "results/bench_own.json"), HasSubstr(R"("status": "passed")"));
+  const auto kept = run_shell("tar xzOf " + shell_quote(folder_ / "results.tar.gz") + " results/kernels.log");
+  EXPECT_EQ(kept.out, "12 of 90 suites passed\n");
+}
+
 TEST_F(GpuRun, LibrariesOfWheelsAreFound) {
   make_bundle("echo G; exit 0", "exit 0");
   const std::filesystem::path wheels = folder_ / "venv/lib/python3.12/site-packages/nvidia";
@@ -175,111 +168,90 @@ TEST_F(GpuRun, LibrariesOfWheelsAreFound) {
     EXPECT_THAT(result.out, HasSubstr(line + (where.empty() ? "/" : where)));
 }
 
-/// The parts themselves, on the stand-ins for NVIDIA's libraries.
-class GpuParts : public ::testing::Test {
+/// A stand-in for nvidia-smi, which writes one line while the GPU rests and `busy` after it where it is asked for
+/// lines. It knows the reasons by one name alone.
+void make_nvidia_smi(const std::filesystem::path& folder, const std::string& busy, const std::string& reasons) {
+  write_program_in_folder(folder / "nvidia-smi", "case $* in *" + reasons + R"(.active*) ;; *) exit 2 ;; esac
+case $* in *"-i 0 "*) ;; *) exit 2 ;; esac
+loops=; for word; do [ "$word" != -l ] || loops=yes; done
+if [ -z "$loops" ]; then
+  echo 'NVIDIA H100 80GB HBM3, 580.65.06, 345, 1980, 2619, 2619, 70.12, 700.00, 31, 0, 0x0000000000000001'
+else
+  cat <<END
+)" + busy + "\nEND\n  exec sleep 60\nfi\n");
+}
+
+TEST_F(GpuRun, ClocksStandBesideWhatIsMeasured) {
+  make_bundle("echo G; exit 0", "exit 0");
+  make_nvidia_smi(
+      folder_ / "smi",
+      "NVIDIA H100 80GB HBM3, 580.65.06, 1755, 1980, 2619, 2619, 699.50, 700.00, 66, 99, 0x0000000000000004\n"
+      "NVIDIA H100 80GB HBM3, 580.65.06, 1410, 1980, 2619, 2619, 698.00, 700.00, 85, 99, 0x0000000000000024\n"
+      "NVIDIA H100 80GB HBM3, 580.65.06, 1980, 1980, 2619, 2619, 601.00, 700.00, 60, 97, 0x0000000000000000",
+      "clocks_event_reasons");
+  testing::write_program(folder_ / "bin/bench.sh", "sleep 0.5");
+  const std::string command = "PATH=" + shell_quote(folder_ / "smi") + ":$PATH " + shell_quote(folder_ / "run.sh");
+  const auto result = run_shell(command + " --only bench_own");
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("  NVIDIA H100 80GB HBM3 (SXM), driver 580.65.06: SM 1755 of 1980 MHz (least 1410), "
+                        "memory 2619 of 2619 MHz, 698 of 700 W, 85 C; throttled in 2 of 3 samples: "
+                        "power cap 2, software thermal slowdown 1\n"));
+  const auto gpu = nlohmann::json::parse(text_of(folder_ / "results/bench_own.json")).at("gpu");
+  EXPECT_EQ(gpu.at("kind"), "SXM");
+  EXPECT_EQ(gpu.at("sm_mhz"), 1755);
+  EXPECT_EQ(gpu.at("watts_limit"), 700);
+  EXPECT_EQ(gpu.at("throttled"), 2);
+  EXPECT_EQ(gpu.at("reasons").at("power cap"), 2);
+  EXPECT_THAT(text_of(folder_ / "results/summary.txt"), HasSubstr("throttled in 2 of 3 samples"));
+  // A driver before 535, and a card that may not clock up.
+  make_nvidia_smi(folder_ / "smi",
+                  "NVIDIA H100 PCIe, 525.60.13, 1200, 1755, 1593, 1593, 300.00, 350.00, 60, 90, 0x0000000000000002",
+                  "clocks_throttle_reasons");
+  EXPECT_THAT(
+      run_shell(command + " --only bench_own").out,
+      HasSubstr("NVIDIA H100 PCIe (PCIe), driver 525.60.13: SM 1200 of 1755 MHz (least 1200), memory 1593 of 1593 "
+                "MHz, 300 of 350 W, 60 C; throttled in 1 of 1 samples: application clocks setting 1\n"));
+  std::filesystem::remove(folder_ / "smi/nvidia-smi");
+  EXPECT_EQ(run_shell(command + " --only bench_own").code, 0);
+  if (run_shell("command -v nvidia-smi").code != 0) {
+    EXPECT_TRUE(nlohmann::json::parse(text_of(folder_ / "results/bench_own.json")).at("gpu").is_null());
+  }
+}
+
+/// With a driver that is too old for the bundle, as nvidia-smi and the CUDA runtime say.
+class GpuRunOldDriver : public GpuRun {
  protected:
   void SetUp() override {
-#if defined(ASHLAR_KERNELS_ON_STAND_INS)
-    const std::filesystem::path bin = folder_ / "bin";
-    std::filesystem::create_directories(bin);
-    for (const char* script : {"common.sh", "training.sh", "determinism.sh", "nccl.sh", "bench.sh"})
-      std::filesystem::copy_file(std::filesystem::path(ASHLAR_SOURCE_DIR "/tests/gpu/parts") / script, bin / script);
-    std::filesystem::create_symlink(ASHLAR_ON_STAND_INS, bin / "ashlar");
-    setenv("ASHLAR_CUBLASLT", ASHLAR_STAND_IN_CUBLASLT, 1);
-    std::filesystem::create_symlink(ASHLAR_NCCL_ON_STAND_INS, bin / "gpu_nccl");
-    setenv("ASHLAR_GPU_WIDTH", "16", 1);
-    setenv("ASHLAR_GPU_LENGTH", "8", 1);
-#else
-    GTEST_SKIP() << "no CUDA toolkit: launch/scripts/cuda_toolkit.sh DIR gets one";
-#endif
+    make_bundle("echo 'no GPU: CUDA driver version is insufficient for CUDA runtime version'; exit 3", "exit 0");
+    std::ofstream(folder_ / "needs") << "13.0 580\n";
+    write_program_in_folder(folder_ / "smi/nvidia-smi", "case $* in *driver_version*) echo 550.54.14 ;; esac\n");
   }
-  testing::ShellResult run(const std::string& script) {
-    return run_shell("cd " + shell_quote(folder_) + " && " + script);
+  testing::ShellResult run(const std::string& arguments = "") {
+    return run_shell("PATH=" + shell_quote(folder_ / "smi") + ":$PATH " + shell_quote(folder_ / "run.sh") + " " +
+                     arguments);
   }
-
-  const testing::ScratchDir scratch_;
-  const std::filesystem::path folder_ = scratch_.path();
 };
 
-TEST_F(GpuParts, KernelsAreHeldAgainstTheirReferences) {
-#if defined(ASHLAR_KERNELS_ON_STAND_INS)
-  const auto result = run(shell_quote(ASHLAR_KERNELS_ON_STAND_INS) +
-                          " --gtest_brief=1 --gtest_filter='ElementwiseTest.*Fill*:ElementwiseTest.*Copy*'");
-  EXPECT_EQ(result.code, 0) << result.out;
-  EXPECT_THAT(result.out, ::testing::ContainsRegex("PASSED  . [1-9]"));
-#endif
+TEST_F(GpuRunOldDriver, IsNamedWithWhatItNeedsAndWhatToDo) {
+  const auto result = run();
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, StartsWith("no GPU: the driver is 550.54.14, and this bundle (CUDA 13.0) needs 580 or newer: "
+                                     "unpack beside it the bundle -cuda12"));
+  EXPECT_THAT(result.out, HasSubstr("cuda-compat-13-0"));
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << result.out;
+  std::ofstream(folder_ / "needs") << "13.0 550\n";
+  EXPECT_THAT(run().out, StartsWith("no GPU: CUDA driver version is insufficient")) << "the driver is not the reason";
 }
 
-TEST_F(GpuParts, RanksExchangeOverNccl) {
-#if !defined(ASHLAR_STAND_IN_NCCL)
-  GTEST_SKIP() << "no nccl.h to build the stand-in for NCCL against";
-#else
-  setenv("ASHLAR_NCCL", ASHLAR_STAND_IN_NCCL, 1);
-  for (const char* ranks : {"2", "4"}) {
-    const auto result = run(std::string("bin/nccl.sh ") + ranks);
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
-    EXPECT_THAT(result.out, HasSubstr(std::string(ranks) + " ranks over NCCL 2."));
-    EXPECT_THAT(result.out, HasSubstr(": 15 results a rank equal"));
-  }
-  setenv("ASHLAR_NCCL", "/nowhere/libnccl.so.2", 1);
-  const auto none = run("bin/nccl.sh 2");
-  EXPECT_NE(none.code, 0);
-  EXPECT_THAT(none.err, HasSubstr("/nowhere/libnccl.so.2"));
-  unsetenv("ASHLAR_NCCL");
-#endif
-}
-
-TEST_F(GpuParts, TrainingsAreHeldAgainstTheCpu) {
-  const auto result = run("bin/training.sh runs 3");
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, ::testing::StartsWith("3 steps: fp64 differs by "));
-  // Another seed is another run: the comparison sees it.
-  const auto other =
-      run("sed -i 's/run.dtype=\"${run#\\*-}\"/& run.seed=${#run}/' bin/training.sh && bin/training.sh again 3");
-  EXPECT_EQ(other.code, 1) << other.out << other.err;
-}
-
-TEST_F(GpuParts, RunsAreHeldAgainstThemselves) {
-  const auto result = run("bin/determinism.sh runs 3");
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("3 steps twice: equal losses, gradient norms and bytes of "));
-}
-
-TEST_F(GpuParts, EachModelIsMeasured) {
-  setenv(
-      "ASHLAR_GPU_WORDS",
-      "model.d_model=32 model.n_layers=1 model.n_heads=2 model.n_kv_heads=1 model.d_ff=32 vocab.size=64 vocab.pad_to=1 "
-      "train.sequence_length=8 train.global_batch=16",
-      1);
-  std::filesystem::copy_file(ASHLAR_SOURCE_DIR "/configs/gpt2-124m.toml", folder_ / "gpt2-124m.toml");
-  const auto result = run("bin/bench.sh own");
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  for (const char* model : {"gpt2-124m", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b"})
-    EXPECT_THAT(result.out, ::testing::ContainsRegex(std::string(model) + " \\{.*\"tokens_per_sec\":[0-9]"));
-  EXPECT_THAT(result.out, ::testing::EndsWith("qwen2.5-0.5b qwen2.5-1.5b qwen2.5-3b; failed none\n"));
-  const auto failed = run("ASHLAR_GPU_WORDS=\"$ASHLAR_GPU_WORDS train.micro_batch=5\" bin/bench.sh own");
-  EXPECT_EQ(failed.code, 1);
-  EXPECT_THAT(failed.out, ::testing::ContainsRegex("qwen2.5-3b failed: .*train.micro_batch"));
-  unsetenv("ASHLAR_GPU_WORDS");
-}
-
-/// Made of this build's programs: small, complete, and started from another folder.
-TEST_F(GpuRun, TheBundleRunsFromAnyFolder) {
-#if !defined(ASHLAR_GPU_PROGRAMS)
-  GTEST_SKIP() << "no nvcc when this was configured: launch/scripts/cuda_toolkit.sh DIR gets one";
-#else
-  const std::string file = std::filesystem::path(scratch_.path()) / "bundle.tar.xz";
-  const auto packed = run_shell("ASHLAR_BUILD_DIR=" + shell_quote(ASHLAR_BUILD_DIR) +
-                                " " ASHLAR_SOURCE_DIR "/tests/gpu/bundle.sh " + shell_quote(file));
-  ASSERT_EQ(packed.code, 0) << packed.err;
-  EXPECT_LT(std::filesystem::file_size(file), uint64_t{38} << 20);
-  const auto result = run_shell("cd " + shell_quote(scratch_.path()) + " && tar xf bundle.tar.xz && ashlar-gpu/run.sh");
-  if (result.code == 3) {
-    EXPECT_THAT(result.out, StartsWith("no GPU: "));
-  } else {
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
-  }
-#endif
+TEST_F(GpuRunOldDriver, GoesOnWithTheBundleForCuda12) {
+  const std::filesystem::path other = folder_.string() + "-cuda12";
+  write_program_in_folder(other / "run.sh", "echo \"the other: $*\"; exit 5\n");
+  const auto result = run("--only kernels");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.out,
+              HasSubstr("the driver is 550.54.14, and this bundle (CUDA 13.0) needs 580 or newer: going on with"));
+  EXPECT_THAT(result.out, HasSubstr("the other: --only kernels " + (folder_ / "results").string()));
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/philox.h"
 #include "kernels/cuda/gemm/cublaslt_plans.h"
 #include "kernels/cuda/gemm/gemm_epilogue.h"
+#include "kernels/cuda/host/cuda_state.h"
 
 namespace ashlar::cuda {
 
@@ -47,26 +49,18 @@ std::vector<char> random_pattern(DType dtype) {
 
 }  // namespace
 
-/// The operands of one product that is timed, with the shapes, strides and alignments of `key`. Also stores the initial
-/// c and the results of the first run, with which the results of later runs are compared.
+/// The operands of one product that is timed, with the shapes, strides and alignments of `key`. Also stores the results
+/// of the first run, with which the results of later runs are compared. Its memory is given back to the driver.
 class CublasLtPlans::Trial {
  public:
-  Trial(Device& device, const GemmKey& key, Stream& stream) : device_(device), stream_(stream), key_(key) {
-    const int64_t rows_a = key.transpose_a ? key.k : key.n, cols_a = key.transpose_a ? key.n : key.k;
-    const int64_t rows_b = key.transpose_b ? key.m : key.k, cols_b = key.transpose_b ? key.k : key.m;
-    gemm_.a = operand(key.storage, rows_a, cols_a, key.stride_a, key.align_a);
-    gemm_.b = operand(key.storage, rows_b, cols_b, key.stride_b, key.align_b);
-    if (key.align_bias != 0) gemm_.bias = operand(key.result, 1, key.m, key.m, key.align_bias);
-    gemm_.c = operand(key.result, key.n, key.m, key.stride_c, key.align_c);
-    if (key.align_pre != 0) gemm_.pre = operand(key.result, key.n, key.m, key.stride_pre, key.align_pre);
-    gemm_.transpose_a = key.transpose_a != 0;
-    gemm_.transpose_b = key.transpose_b != 0;
-    gemm_.accumulate = key.accumulate != 0;
-    start_ = static_cast<char*>(allocate(bytes_of(gemm_.c)));
-    device_.copy(start_, gemm_.c.data, bytes_of(gemm_.c), stream_);
-    first_c_ = static_cast<char*>(allocate(bytes_of(gemm_.c)));
-    if (gemm_.pre) first_pre_ = static_cast<char*>(allocate(bytes_of(gemm_.pre)));
-    count_ = static_cast<uint32_t*>(allocate(sizeof(uint32_t)));
+  Trial(Device& device, const GemmKey& key, Stream& stream)
+      : device_(device), stream_(stream), key_(key), calls_before_(memory().num_system_calls()) {
+    try {
+      allocate_operands();
+    } catch (...) {
+      release();
+      throw;
+    }
   }
   ~Trial() {
     try {
@@ -74,7 +68,7 @@ class CublasLtPlans::Trial {
     } catch (const std::exception&) {
       // The error is ignored here, since the next call that waits for the stream reports it.
     }
-    for (void* block : blocks_) memory().release(block);
+    release();
   }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -85,7 +79,7 @@ class CublasLtPlans::Trial {
   template <typename Run>
   bool repeats(const Run& run) {
     const auto from_start = [&] {
-      device_.copy(gemm_.c.data, start_, bytes_of(gemm_.c), stream_);
+      reset_sums();
       run();
     };
     from_start();
@@ -104,6 +98,37 @@ class CublasLtPlans::Trial {
   }
 
  private:
+  void allocate_operands() {
+    const GemmKey& key = key_;
+    const int64_t rows_a = key.transpose_a ? key.k : key.n, cols_a = key.transpose_a ? key.n : key.k;
+    const int64_t rows_b = key.transpose_b ? key.m : key.k, cols_b = key.transpose_b ? key.k : key.m;
+    gemm_.a = operand(key.storage, rows_a, cols_a, key.stride_a, key.align_a);
+    gemm_.b = operand(key.storage, rows_b, cols_b, key.stride_b, key.align_b);
+    if (key.align_bias != 0) gemm_.bias = operand(key.result, 1, key.m, key.m, key.align_bias);
+    gemm_.c = operand(key.result, key.n, key.m, key.stride_c, key.align_c);
+    if (key.align_pre != 0) gemm_.pre = operand(key.result, key.n, key.m, key.stride_pre, key.align_pre);
+    gemm_.transpose_a = key.transpose_a != 0;
+    gemm_.transpose_b = key.transpose_b != 0;
+    gemm_.accumulate = key.accumulate != 0;
+    first_c_ = static_cast<char*>(allocate(bytes_of(gemm_.c)));
+    if (gemm_.pre) first_pre_ = static_cast<char*>(allocate(bytes_of(gemm_.pre)));
+    count_ = static_cast<uint32_t*>(allocate(sizeof(uint32_t)));
+    if (!gemm_.accumulate) return;
+    start_ = static_cast<char*>(allocate(kPatternBytes));
+    device_.copy(start_, patterns_[key.result].data(), kPatternBytes, stream_);
+  }
+  /// Writes the initial c, to which the product is added: the pattern over and over, as `operand` did.
+  void reset_sums() {
+    if (start_ == nullptr) return;
+    const int64_t bytes = bytes_of(gemm_.c);
+    auto* const at = static_cast<char*>(gemm_.c.data);
+    for (int64_t done = 0; done < bytes; done += kPatternBytes)
+      device_.copy(at + done, start_, std::min(kPatternBytes, bytes - done), stream_);
+  }
+  void release() {
+    for (void* block : blocks_) memory().release(block);
+    device_.state().allocators.at(static_cast<size_t>(MemoryKind::kActivations))->give_back_since(calls_before_);
+  }
   Allocator& memory() { return device_.allocator(MemoryKind::kActivations); }
   void* allocate(int64_t bytes) {
     blocks_.push_back(memory().allocate(bytes));
@@ -128,6 +153,7 @@ class CublasLtPlans::Trial {
   Device& device_;
   Stream& stream_;
   const GemmKey key_;
+  const int64_t calls_before_;
   Gemm gemm_;
   std::vector<void*> blocks_;
   std::map<DType, std::vector<char>> patterns_;
@@ -142,13 +168,20 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
   };
   Plan plan = describe(key);
   std::vector<Candidate> candidates;
-  for (const auto& result : suggestions(plan, key, kSuggestions)) candidates.push_back({result, 0});
+  const Suggestions all = suggestions(plan, key, kSuggestions);
+  for (const auto& result : all.usable) candidates.push_back({result, 0});
+  const auto note = [&](const std::string& outcome) {
+    measured_.push_back(str_cat("product ", key.text(), ": ", lt_.version(), " suggests ", all.suggested,
+                                " of at most ", kSuggestions, " algorithms, ", all.usable.size(), " usable; ",
+                                outcome));
+  };
   ASHLAR_CHECK(!candidates.empty(), lt_.version(), " has no algorithm for the product ", key.text());
   std::optional<Trial> trial;
   try {
     trial.emplace(device_, key, stream);
   } catch (const Error& error) {
     if (error.code() != ExitCode::kResource) throw;
+    note("the first is taken untimed, since the operands do not fit into memory");
     return text_of(candidates.front().result.algo);
   }
   const auto select = [&](const Candidate& candidate) {
@@ -175,15 +208,23 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.seconds < y.seconds; });
-  for (const Candidate& candidate : candidates) {
-    select(candidate);
-    if (trial->repeats(run)) return text_of(plan.algo);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    select(candidates[i]);
+    if (!trial->repeats(run)) continue;
+    const auto microseconds = static_cast<int64_t>(candidates[i].seconds * 1e6 + 0.5);
+    note(
+        str_cat("taken the fastest that repeats to the bit, ", microseconds, " us; ", i, " faster ones do not repeat"));
+    return text_of(plan.algo);
   }
   throw Error(ExitCode::kInput, "cuda",
               str_cat("expected an algorithm that gives the same bits each time for the product ", key.text(),
                       ", but none of the ", candidates.size(), " algorithms of ", lt_.version(),
                       " does; install another version of cublasLt"));
 }
+
+TunedChoices CublasLtPlans::prepare() { return {}; }
+
+std::vector<std::string> CublasLtPlans::report() { return std::exchange(measured_, {}); }
 
 TunedChoices CublasLtPlans::measure(const TunedChoices& questions) {
   TunedChoices answers{.device = device_name_, .sections = {}};

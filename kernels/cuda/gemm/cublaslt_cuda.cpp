@@ -7,17 +7,26 @@ namespace ashlar::cuda {
 namespace {
 
 constexpr size_t kOldest = 120000;
+// A library of CUDA 13 does not start on the drivers for which a program is built with CUDA 12.
+#if CUDART_VERSION >= 13000
+const std::vector<std::string> kSonames = {"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr const char* kHowToGet =
     "install CUDA's cublas (package libcublas-13-0), or pip install nvidia-cublas and set ASHLAR_CUBLASLT to the path "
     "of its libcublasLt.so.13";
+#else
+const std::vector<std::string> kSonames = {"libcublasLt.so.12"};
+constexpr const char* kHowToGet =
+    "install CUDA's cublas (package libcublas-12-8), or pip install nvidia-cublas-cu12 and set ASHLAR_CUBLASLT to the "
+    "path of its libcublasLt.so.12";
+#endif
 
 }  // namespace
 
 CublasLt::CublasLt()
     : library_({.name = "cublasLt",
-                .sonames = {"libcublasLt.so.13", "libcublasLt.so.12"},
+                .sonames = kSonames,
                 .variable = "ASHLAR_CUBLASLT",
-                .folders = cuda_library_folders(),
+                .folders = cuda_library_folders(CUDART_VERSION / 1000),
                 .how_to_get = kHowToGet},
                "run.device") {
 #define ASHLAR_FIND(member, name) member = library_.function<std::remove_pointer_t<decltype(&name)>>(#name);

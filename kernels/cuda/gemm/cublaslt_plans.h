@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/tuning/tuner.h"
+#include "core/tuning/joined_tuners.h"
 #include "kernels/cuda/gemm/cublaslt.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/gemm_key.h"
@@ -16,7 +16,7 @@ namespace ashlar::cuda {
 
 /// Runs the matrix products of a device with cublasLt. Caches a plan for each GemmKey: the library's descriptors and
 /// the selected algorithm. A product with a cached plan needs no query to the library and no allocation.
-class CublasLtPlans final : public Tuner {
+class CublasLtPlans final : public PreparingTuner {
  public:
   /// `device` is the current CUDA device of the calling thread. Loads the library.
   explicit CublasLtPlans(Device& device);
@@ -37,6 +37,10 @@ class CublasLtPlans final : public Tuner {
   /// suggestion. Throws if none is repeatable.
   TunedChoices measure(const TunedChoices& questions) override;
   void use(const TunedChoices& choices) override;
+  TunedChoices prepare() override;  ///< nothing: a plan is made when its product first runs
+  /// Returns a line for each product measured since the last call: how many algorithms the library suggests, how many of
+  /// them are usable, and which one was taken.
+  std::vector<std::string> report() override;
 
  private:
   struct Plan {
@@ -51,7 +55,11 @@ class CublasLtPlans final : public Tuner {
 
   /// Returns a plan without an algorithm.
   Plan describe(const GemmKey& key) const;
-  std::vector<cublasLtMatmulHeuristicResult_t> suggestions(Plan& plan, const GemmKey& key, int most);
+  struct Suggestions {
+    std::vector<cublasLtMatmulHeuristicResult_t> usable;
+    int suggested = 0;  ///< by the library, with those that need too much workspace
+  };
+  Suggestions suggestions(Plan& plan, const GemmKey& key, int most);
   /// Returns a plan with the library's first suggestion. `supported` is false if the library has no suggestion.
   Plan suggested(const GemmKey& key);
   /// Returns a plan with the given algorithm. Throws a damaged-data error if the library refuses the algorithm.
@@ -69,6 +77,7 @@ class CublasLtPlans final : public Tuner {
   std::string device_name_;
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans_;
   std::map<std::string, std::string> choices_;  ///< active choices, also for products without a plan yet
+  std::vector<std::string> measured_;           ///< lines of the next report
 };
 
 }  // namespace ashlar::cuda

@@ -127,7 +127,7 @@ CublasLtPlans::Plan CublasLtPlans::describe(const GemmKey& key) const {
   return plan;
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> CublasLtPlans::suggestions(Plan& plan, const GemmKey& key, int most) {
+CublasLtPlans::Suggestions CublasLtPlans::suggestions(Plan& plan, const GemmKey& key, int most) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   lt_.check(lt_.preference_init(&preference, sizeof(preference)), "cublasLtMatmulPreferenceInit");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -154,12 +154,12 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasLtPlans::suggestions(Plan& pl
   std::erase_if(results, [](const auto& result) {
     return result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > kWorkspaceBytes;
   });
-  return results;
+  return {.usable = std::move(results), .suggested = found};
 }
 
 CublasLtPlans::Plan CublasLtPlans::suggested(const GemmKey& key) {
   Plan plan = describe(key);
-  const auto found = suggestions(plan, key, kSuggestions);
+  const auto found = suggestions(plan, key, kSuggestions).usable;
   plan.supported = !found.empty();
   if (plan.supported) {
     plan.algo = found.front().algo;

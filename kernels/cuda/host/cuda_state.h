@@ -44,8 +44,9 @@ class DeviceCalls {
   int64_t count_ = 0;
 };
 
-/// A first-fit allocator in slabs of device (or pinned) memory. Slabs are freed only by the destructor, so a step that
-/// allocates the same sizes as the step before gets the same addresses without driver calls. A released block may be
+/// A first-fit allocator in slabs of device (or pinned) memory. Slabs are freed only by the destructor (and by
+/// give_back_since), so a step that allocates the same sizes as the step before gets the same addresses without driver
+/// calls. A released block may be
 /// reused while queued work still uses it; the new user must be ordered after that work, by stream or event.
 class SlabAllocator final : public Allocator {
  public:
@@ -61,12 +62,15 @@ class SlabAllocator final : public Allocator {
   void* allocate(int64_t bytes) override;
   void release(void* block) override;
   int64_t used_bytes() const override { return used_; }
-  int64_t high_water_bytes() const override { return taken_; }
+  int64_t high_water_bytes() const override { return most_taken_; }
   int64_t num_system_calls() const override { return static_cast<int64_t>(slabs_.size()); }
+  /// Frees the slabs that are empty, of those taken since num_system_calls() was `calls`. No queued work may use them.
+  void give_back_since(int64_t calls);
 
  private:
   struct Slab {
-    char* base;
+    char* base = nullptr;  ///< null: given back
+    int64_t bytes = 0;
     std::map<int64_t, int64_t> free;       ///< free ranges, offset -> bytes; adjacent ones are merged
     std::shared_ptr<MemorySource> source;  ///< null if the slab is from the driver
   };
@@ -75,6 +79,7 @@ class SlabAllocator final : public Allocator {
     int64_t size;
   };
   void grow(int64_t size);
+  void free_memory(const Slab& slab) const;
 
   const DeviceCalls& calls_;
   const bool pinned_;
@@ -83,7 +88,7 @@ class SlabAllocator final : public Allocator {
   std::shared_ptr<MemorySource> source_;
   std::vector<Slab> slabs_;
   std::unordered_map<char*, Live> live_;
-  int64_t used_ = 0, taken_ = 0;
+  int64_t used_ = 0, taken_ = 0, most_taken_ = 0;
 };
 
 struct Device::State {
@@ -91,6 +96,8 @@ struct Device::State {
   cudaDeviceProp properties{};
   int ordinal = 0;
   int64_t taken_bytes = 0;  ///< device memory used by all allocators
+  /// Bytes of dynamic shared memory that each kernel was allowed on this device.
+  std::unordered_map<const void*, int64_t> shared_bytes_of_kernels;
   std::array<std::optional<SlabAllocator>, kNumMemoryKinds> allocators;
 };
 

@@ -62,6 +62,16 @@ class CudaStream final : public Stream {
   void* native() override { return stream_; }
   DeviceCalls& calls() { return calls_; }
 
+  /// Asks the runtime once for each kernel and device, and again only for more: a call costs as much as a launch.
+  void allow_shared_memory(const void* kernel, const Launch& launch) {
+    int64_t& allowed = device_.state().shared_bytes_of_kernels[kernel];
+    if (launch.shared_bytes <= allowed) return;
+    calls_.check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(launch.shared_bytes)),
+                 launch.name);
+    allowed = launch.shared_bytes;
+  }
+
   void* scratch(int64_t bytes) {
     if (bytes <= scratch_bytes_) return scratch_;
     synchronize();  // queued work may still use the memory that is released next
@@ -122,10 +132,7 @@ void* Device::scratch(Stream& stream, int64_t bytes) { return own(stream).scratc
 void internal::launch_kernel(Stream& stream, const Launch& launch, const void* kernel, void** arguments) {
   const DeviceCalls& calls = own(stream).calls();
   own(stream).calls().queued(launch.name);
-  if (launch.shared_bytes > kPlainSharedBytes)
-    calls.check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(launch.shared_bytes)),
-                launch.name);
+  if (launch.shared_bytes > kPlainSharedBytes) own(stream).allow_shared_memory(kernel, launch);
   cudaLaunchConfig_t config{};
   config.gridDim = launch.grid;
   config.blockDim = launch.block;

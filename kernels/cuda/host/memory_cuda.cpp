@@ -17,11 +17,26 @@ SlabAllocator::SlabAllocator(const DeviceCalls& calls, bool pinned, int64_t max_
     : calls_(calls), pinned_(pinned), max_bytes_(pinned ? 0 : max_bytes), taken_of_device_(taken) {}
 
 SlabAllocator::~SlabAllocator() {
-  for (const Slab& slab : slabs_) {
-    if (slab.source != nullptr)
-      slab.source->release(slab.base);
-    else
-      pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
+  for (const Slab& slab : slabs_) free_memory(slab);
+}
+
+void SlabAllocator::free_memory(const Slab& slab) const {
+  if (slab.base == nullptr) return;
+  if (slab.source != nullptr)
+    slab.source->release(slab.base);
+  else
+    pinned_ ? cudaFreeHost(slab.base) : cudaFree(slab.base);
+}
+
+void SlabAllocator::give_back_since(int64_t calls) {
+  for (size_t s = static_cast<size_t>(calls); s < slabs_.size(); ++s) {
+    Slab& slab = slabs_[s];
+    const bool empty = slab.base != nullptr && slab.free.size() == 1 && slab.free.begin()->second == slab.bytes;
+    if (!empty) continue;
+    free_memory(slab);
+    taken_ -= slab.bytes;
+    if (!pinned_) taken_of_device_ -= slab.bytes;
+    slab = {};  // stays in the list, where blocks of later slabs know their slab by its index
   }
 }
 
@@ -65,8 +80,9 @@ void SlabAllocator::release(void* block) {
 
 void SlabAllocator::grow(int64_t size) {
   // A slab is as large as all earlier slabs of this allocator together, but at least kLeastSlab and at most kMostSlab,
-  // or larger if `size` requires it. Slabs of such sizes need few driver calls and leave little memory unused.
-  const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab));
+  // or larger if `size` requires it. Slabs of such sizes need few driver calls. Requests often come in one size, so a
+  // slab holds a whole number of them: a slab of 64 MiB would waste a quarter with tensors of 48 MiB.
+  const int64_t wanted = std::max(size, std::clamp(taken_, kLeastSlab, kMostSlab) / size * size);
   const int64_t bytes = (wanted + kLeastSlab - 1) / kLeastSlab * kLeastSlab;
   const auto room = static_cast<size_t>(bytes);
   if (max_bytes_ > 0 && taken_of_device_ + bytes > max_bytes_)
@@ -91,8 +107,10 @@ void SlabAllocator::grow(int64_t size) {
     calls_.check(status, "cudaMalloc");
     taken_of_device_ += bytes;
   }
-  slabs_.push_back({.base = static_cast<char*>(base), .free = {{0, bytes}}, .source = sourced ? source_ : nullptr});
+  slabs_.push_back(
+      {.base = static_cast<char*>(base), .bytes = bytes, .free = {{0, bytes}}, .source = sourced ? source_ : nullptr});
   taken_ += bytes;
+  most_taken_ = std::max(most_taken_, taken_);
 }
 
 }  // namespace ashlar::ASHLAR_DEV

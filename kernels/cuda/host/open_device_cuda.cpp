@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/device/driver_version.h"
 #include "kernels/cuda/host/cuda_state.h"
 
 namespace ashlar::ASHLAR_DEV {
@@ -15,6 +16,18 @@ std::string version_text(int version) { return str_cat(version / 1000, ".", vers
 std::string visible_devices() {
   const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
   return list == nullptr ? "CUDA_VISIBLE_DEVICES is not set" : str_cat("CUDA_VISIBLE_DEVICES = \"", list, "\"");
+}
+
+[[noreturn]] void fail_old_driver(int driver, int runtime) {
+  const std::string least = least_driver_for_cuda(runtime / 1000), found = driver_version();
+  const bool build_for_12 = runtime / 1000 > 12 && driver / 1000 == 12;
+  throw input_error(
+      "run.device", "expected NVIDIA's driver ", least.empty() ? "for" : str_cat(least, " or newer, of"), " CUDA ",
+      version_text(runtime), ", got ", found.empty() ? "one too old" : found, ", which supports CUDA ",
+      version_text(driver), "; install a newer driver, ",
+      build_for_12 ? str_cat("build with nvcc of CUDA 12 (driver ", least_driver_for_cuda(12), " or newer), ") : "",
+      "on a GPU for data centers load the package cuda-compat-", runtime / 1000, "-", runtime % 1000 / 10,
+      " before the driver (LD_LIBRARY_PATH), or choose run.device = \"cpu\"");
 }
 
 // True for errors that mean that the device itself has failed.
@@ -39,10 +52,7 @@ int count_devices() {
   if (status == cudaErrorInsufficientDriver && known && driver == 0)
     throw input_error("run.device", "\"cuda\" needs NVIDIA's driver, and there is none here (libcuda.so.1 was not ",
                       "found); install it, or choose run.device = \"cpu\"");
-  if (status == cudaErrorInsufficientDriver)
-    throw input_error("run.device", "NVIDIA's driver is too old: it supports CUDA ", version_text(driver),
-                      ", but this program needs ", version_text(runtime),
-                      "; install a newer driver, or choose run.device = \"cpu\"");
+  if (status == cudaErrorInsufficientDriver) fail_old_driver(driver, runtime);
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
     throw input_error("run.device", "\"cuda\" finds no GPU; ", visible_devices(),
                       "; see nvidia-smi, or choose run.device = \"cpu\"");

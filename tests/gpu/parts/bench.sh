@@ -1,37 +1,22 @@
 #!/usr/bin/env bash
-# bench.sh ATTENTION: steps of the models that kernels/cuda/SPEED.md predicts, in its configuration (bf16, 512 sequences of
-# 1024 tokens a step, what fits in 80 GB), with cuDNN's attention or Ashlar's own: a line of JSON for each model as it is
-# measured, so that what is cut off has the models before it.
+# bench.sh ATTENTION: steps of the models that kernels/cuda/SPEED.md predicts, in its configuration (bf16, 512 sequences
+# of 1024 tokens a step, what fits in 80 GB), with cuDNN's attention or Ashlar's own: the log and a line of JSON for each
+# model as it is measured, so that what is cut off has the models before it.
 # Exit codes: 0 all ran, 1 one did not, and the last line says which.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/clocks.sh"
 attention=$1
 # shellcheck disable=SC2154  # here, ashlar: of common.sh
 bundle=$here/.. program=$ashlar
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'clocks_end; rm -rf "$work"' EXIT
+trap 'exit 143' TERM
 
-# model NAME WIDTH LAYERS HEADS KV_HEADS D_FF: a configuration of the Qwen2.5 family.
-model() {
-  cat >"$work/$1.toml" <<END
-[model]
-d_model = $2
-n_layers = $3
-n_heads = $4
-n_kv_heads = $5
-d_ff = $6
-[vocab]
-size = 151936
-[bias]
-qkv = true
-[head]
-tie = true
-END
-}
 cp "$bundle/gpt2-124m.toml" "$work/gpt2-124m.toml"
-model qwen2.5-0.5b 896 24 14 2 4864
-model qwen2.5-1.5b 1536 28 12 2 8960
-model qwen2.5-3b 2048 36 16 2 11008
+write_qwen "$work/qwen2.5-0.5b.toml" 896 24 14 2 4864
+write_qwen "$work/qwen2.5-1.5b.toml" 1536 28 12 2 8960
+write_qwen "$work/qwen2.5-3b.toml" 2048 36 16 2 11008
 
 ran='' failed=''
 # bench NAME MICRO_BATCH STEPS
@@ -40,10 +25,17 @@ bench() {
     train.global_batch=512 "train.micro_batch=$2")
   local line more
   read -ra more <<<"${ASHLAR_GPU_WORDS-}"  # of tests: other sizes
-  if line=$("$program" bench step "$work/$1.toml" "${words[@]}" "${more[@]}" --steps "$3" --warmup 1 --json 2>"$work/error"); then
+  words+=("${more[@]}" --steps "$3" --warmup 1 --json)
+  clocks_watch "$work/clocks"
+  if line=$("$program" bench step "$work/$1.toml" "${words[@]}" 2>"$work/error"); then
+    # With the log: whose attention, and how many algorithms cublasLt offered for each product.
+    sed "s/^/$1: /" "$work/error"
+    clocks_end
+    printf '%s: %s\n' "$1" "$(clocks_summary text "$work/clocks")"
     printf '%s %s\n' "$1" "$line"
     ran+=" $1"
   else
+    clocks_end
     printf '%s failed: %s\n' "$1" "$(tail -n 1 "$work/error")"
     failed+=" $1"
   fi

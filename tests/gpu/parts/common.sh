@@ -3,6 +3,36 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ashlar=$here/ashlar
 
+# skip REASON: ends a part that this machine cannot run; run.sh says the reason, and counts it as neither passed nor
+# failed.
+skip() {
+  printf 'skipped: %s\n' "$*"
+  exit 77
+}
+
+# on_ranks N COMMAND...: on so many ranks of this machine, by the MPI of the bundle, else this machine's.
+on_ranks() {
+  local ranks=$1 mpi=$here/../mpi mpirun=mpirun
+  shift
+  if [ -x "$mpi/bin/mpirun" ]; then
+    # shellcheck disable=SC1091  # made by bundle.sh
+    . "$mpi/env.sh"
+    mpirun=$mpi/bin/mpirun
+  fi
+  "$mpirun" --allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl self,vader --mca plm isolated \
+    -np "$ranks" "$@"
+}
+
+# number_of_gpus: that programs see.
+number_of_gpus() {
+  local seen=${CUDA_VISIBLE_DEVICES-}
+  if [ -n "$seen" ]; then
+    tr ',' '\n' <<<"$seen" | grep -c .
+  else
+    nvidia-smi -L 2>/dev/null | grep -c '^GPU'
+  fi
+}
+
 # write_text FILE: words with something to learn, the same on every machine.
 write_text() {
   awk 'BEGIN {
@@ -47,14 +77,43 @@ every = 50
 END
 }
 
+# write_qwen FILE WIDTH LAYERS HEADS KV_HEADS D_FF: a model of the Qwen2.5 family.
+write_qwen() {
+  cat >"$1" <<END
+[model]
+d_model = $2
+n_layers = $3
+n_heads = $4
+n_kv_heads = $5
+d_ff = $6
+[vocab]
+size = 151936
+[bias]
+qkv = true
+[head]
+tie = true
+END
+}
+
 # losses RUN: "step loss" for each step.
 losses() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
 
+# distance A B: "largest relative difference, mean difference" of the losses of two runs.
+distance() {
+  paste -d ' ' <(losses "$1") <(losses "$2") | awk '{
+    d = $4 - $2; if (d < 0) d = -d
+    sum += d; if (d / $2 > most) most = d / $2
+  } END { printf "%.3g %.3g\n", most, sum / NR }'
+}
+
 # train DIR WORDS...: one run, its output in DIR.log.
-train() {
-  local dir=$1
-  shift
-  "$ashlar" train run.toml run.dir="$dir" "$@" >"$dir.log" 2>&1 || {
+train() { train_on 1 "$@"; }
+# train_on RANKS DIR WORDS...
+train_on() {
+  local dir=$2 program=("$ashlar")
+  [ "$1" -eq 1 ] || program=(on_ranks "$1" "$ashlar")
+  shift 2
+  "${program[@]}" train run.toml run.dir="$dir" "$@" >"$dir.log" 2>&1 || {
     tail -n 3 "$dir.log"
     exit 1
   }

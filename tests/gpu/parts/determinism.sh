@@ -3,7 +3,7 @@
 # gradient norm, and every byte of weights and optimizer state, must be the same. Exit codes: 0 so it is, 1 not.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-steps=$2
+steps=${ASHLAR_GPU_STEPS:-$2}
 mkdir -p "$1" && cd "$1"
 write_text text.txt
 # shellcheck disable=SC2154  # of common.sh

@@ -6,7 +6,7 @@
 # Exit codes: 0 so it is, 1 not, or a run failed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-steps=$2
+steps=${ASHLAR_GPU_STEPS:-$2}
 mkdir -p "$1" && cd "$1"
 write_text text.txt
 # shellcheck disable=SC2154  # of common.sh
@@ -17,13 +17,6 @@ for run in cpu-fp64 cuda-fp64 cpu-fp32 cpu-bf16 cuda-bf16; do
   [ "$(losses "$run" | wc -l)" -eq "$steps" ] || { printf '%s has not %d losses\n' "$run" "$steps" && exit 1; }
 done
 
-# distance A B: "largest relative difference, mean difference" of the losses of two runs.
-distance() {
-  paste -d ' ' <(losses "$1") <(losses "$2") | awk '{
-    d = $4 - $2; if (d < 0) d = -d
-    sum += d; if (d / $2 > most) most = d / $2
-  } END { printf "%.3g %.3g\n", most, sum / NR }'
-}
 read -r fp64 _ < <(distance cpu-fp64 cuda-fp64)
 read -r _ own < <(distance cpu-fp32 cpu-bf16)
 read -r _ gpu < <(distance cpu-fp32 cuda-bf16)

@@ -72,6 +72,9 @@ struct ncclComm {
   int rank = 0;
   std::vector<int> world;  ///< ranks of the world, by rank
   bool blocking = true;
+  // The vendor's library keeps the caller's pointer to the name.
+  const char* name = nullptr;
+  std::string name_when_made;
   bool finalized = false, aborted = false;
   ncclResult_t error = ncclSuccess;
   std::string last_error;

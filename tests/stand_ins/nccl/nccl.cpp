@@ -34,6 +34,8 @@ ncclResult_t check_free(ncclComm* comm) {
   if (comm->aborted) return comm->refuse(ncclInvalidUsage, "a call after the abort");
   if (comm->busy) return comm->refuse(ncclInvalidUsage, "a call on a communicator that is in progress");
   if (comm->finalized) return comm->refuse(ncclInvalidUsage, "a call after finalize");
+  if (comm->name != nullptr && comm->name != comm->name_when_made)
+    return comm->refuse(ncclInvalidUsage, "the communicator's name has changed since it was made");
   return comm->error;
 }
 
@@ -44,6 +46,8 @@ ncclResult_t take_config(ncclComm& comm, const ncclConfig_t* config) {
   if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 0 && config->blocking != 1)
     return ncclInvalidArgument;
   comm.blocking = config->blocking != 0;
+  comm.name = config->commName;
+  if (comm.name != nullptr) comm.name_when_made = comm.name;
   return ncclSuccess;
 }
 

@@ -1,5 +1,6 @@
 // A stand-in for NVIDIA's management library: one GPU, with readings of its own. Names and numbers are those of the API
-// reference; ASHLAR_STAND_IN_NVML = "MHZ MILLIWATTS REASONS" sets what it says, "broken" makes it not start.
+// reference; ASHLAR_STAND_IN_NVML = "MHZ MILLIWATTS REASONS" sets what it says, "broken" makes it not start. The driver
+// is ASHLAR_STAND_IN_DRIVER, or 580.65.06.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -51,6 +52,14 @@ int nvmlShutdown() {
 
 const char* nvmlErrorString(int error) {
   return error == kDriverNotLoaded ? "Driver Not Loaded" : error == kNotFound ? "Not Found" : "Unknown Error";
+}
+
+int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  if (!state().started) return kUninitialized;
+  const char* const said = std::getenv("ASHLAR_STAND_IN_DRIVER");
+  if (version == nullptr) return kInvalidArgument;
+  std::snprintf(version, length, "%s", said == nullptr ? "580.65.06" : said);
+  return 0;
 }
 
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
