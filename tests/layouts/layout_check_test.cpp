@@ -126,7 +126,7 @@ TEST_F(LayoutCheck, AGradientOfOneRankThatIsOffIsFoundByItsTensor) {
   EXPECT_THAT(wrong(difference, DType::kFloat64), ::testing::ElementsAre(kName));
   EXPECT_TRUE(difference.numbers.empty()) << "the norm was taken before";
   // Those nearest to the loss come first.
-  EXPECT_EQ(difference.tensors.front().name, "norm_final.weight");
+  EXPECT_EQ(difference.tensors.front().name, "head.weight");
   EXPECT_TRUE(difference.tensors.back().name.starts_with("embed."));
 }
 
