@@ -29,11 +29,13 @@ the update. In fp64 (the default) they must agree within 1e-11 of a tensor's nor
                     than N are fine. all: every layout of N ranks that the model allows. Without it: the
                     configuration's own.
   --json            one object: dtype, bound, micro_batches, and layouts: an array of {layout, ranks, equal, axis,
-                    numbers: [{name, got, expected}], tensors: [{name, gradient, gradient_ulps, weight, weight_ulps,
-                    not_held}]}. gradient: |difference| / |tensor|; weight: the largest difference over what rounding
-                    allows; not_held: elements without a gradient on any rank.
+                    numbers: [{name, got, expected}], first, tensors: [{name, gradient, gradient_ulps, weight,
+                    weight_ulps, not_held}]}. first: the tensor at which the error shows first, or null. gradient:
+                    |difference| / |tensor|; weight: the largest difference over what rounding allows; not_held:
+                    elements without a gradient on any rank.
 
-Of a layout that differs it names the tensor nearest to the loss and the axis that differs when it is used alone. Rank 0
+Of a layout that differs it names the wrong gradients, the one nearest to the loss first, and the axis that differs when
+it is used alone. A wrong gradient makes the norm and all weights wrong; with all gradients equal it says so. Rank 0
 holds the model, gradients and optimizer state of one rank: take a small model of the same kind, e.g. model.n_layers=4
 model.d_model=256. Random tokens; samples have different numbers of targets. Exit code 0: all are equal; 70: one is not.
 )";
@@ -227,12 +229,15 @@ std::string axes_at_fault(const Checked& checked, const Job& job, Checker& check
 }
 
 nlohmann::ordered_json to_json(const Checked& checked, const LayoutDifference& difference, bool equal,
-                               const std::string& axis) {
+                               const std::string& axis, const layout_check::Bounds& bounds) {
   nlohmann::ordered_json row{{"layout", checked.layout.text()}, {"ranks", checked.layout.ranks()}, {"equal", equal}};
   row["axis"] = axis;
   row["numbers"] = nlohmann::ordered_json::array();
   for (const auto& number : difference.numbers)
     row["numbers"].push_back({{"name", number.name}, {"got", number.got}, {"expected", number.expected}});
+  const layout_check::Origin origin = layout_check::origin_of(difference, bounds);
+  row["first"] = nullptr;
+  if (!origin.tensors.empty()) row["first"] = origin.tensors.front().name;
   for (const TensorDifference& t : difference.tensors)
     row["tensors"].push_back({{"name", t.name},
                               {"gradient", t.gradient},
@@ -253,6 +258,25 @@ void print_tensor(const TensorDifference& t, const layout_check::Bounds& bounds,
   out << "\n";
 }
 
+void print_origin(const layout_check::Origin& origin, size_t tensors, const layout_check::Bounds& bounds,
+                  std::ostream& out) {
+  using Kind = layout_check::Origin::Kind;
+  const size_t wrong = origin.tensors.size();
+  if (origin.kind == Kind::kNorm) {
+    out << absl::StrFormat("   all %d gradients are equal: their norm is wrong, and with it %d weights\n", tensors,
+                           origin.weights);
+    return;
+  }
+  if (origin.kind == Kind::kGradients)
+    out << absl::StrFormat("   %d of %d gradients differ; backward meets first:\n", wrong, tensors);
+  else if (wrong > 0)
+    out << absl::StrFormat("   all gradients are equal, %d of %d weights differ; the last of the model first:\n", wrong,
+                           tensors);
+  constexpr size_t kMost = 5;
+  for (size_t i = 0; i < std::min(wrong, kMost); ++i) print_tensor(origin.tensors[i], bounds, out);
+  if (origin.weights > 0) out << absl::StrFormat("   and the weights of %d others, as a consequence\n", origin.weights);
+}
+
 void print(const Checked& checked, const LayoutDifference& difference, bool equal, const std::string& axis,
            const layout_check::Bounds& bounds, std::ostream& out) {
   const auto worst = std::ranges::max_element(difference.tensors, {}, &TensorDifference::gradient_ulps);
@@ -264,13 +288,7 @@ void print(const Checked& checked, const LayoutDifference& difference, bool equa
   out << absl::StrFormat("DIFFERS  %s\n", checked.layout.text());
   for (const auto& number : difference.numbers)
     out << absl::StrFormat("   %s: %.17g, on one rank %.17g\n", number.name, number.got, number.expected);
-  std::vector<TensorDifference> wrong;
-  for (const TensorDifference& tensor : difference.tensors)
-    if (layout_check::differs(tensor, bounds)) wrong.push_back(tensor);
-  out << absl::StrFormat("   %d of %d tensors differ; backward meets first:\n", wrong.size(),
-                         difference.tensors.size());
-  constexpr size_t kMost = 5;
-  for (size_t i = 0; i < std::min(wrong.size(), kMost); ++i) print_tensor(wrong[i], bounds, out);
+  print_origin(layout_check::origin_of(difference, bounds), difference.tensors.size(), bounds, out);
   out << "   axis: " << axis << "\n";
 }
 
@@ -296,7 +314,7 @@ int run_check_layout_command(Words words, Session& session) {
     if (!equal) axis = axes_at_fault(checked, job, checker, world);
     wrong += equal ? 0 : 1;
     if (world.rank() != 0) continue;
-    if (job.json) rows.push_back(to_json(checked, difference, equal, axis));
+    if (job.json) rows.push_back(to_json(checked, difference, equal, axis, bounds));
     if (!job.json) print(checked, difference, equal, axis, bounds, session.out);
   }
   if (job.json) {

@@ -1,7 +1,6 @@
 #include "launch/layout_check/comparison.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,11 +11,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/optim/optimizer.h"
+#include "launch/layout_check/backward_order.h"
 #include "parallel/comm/host.h"
 
 namespace ashlar::layout_check {
 
 namespace {
+
+constexpr const char* kGradientNorm = "gradient norm";
+constexpr const char* kClipScale = "clip scale";
 
 double norm_of(std::span<const double> values) {
   double squares = 0;
@@ -28,18 +31,6 @@ double largest_of(std::span<const double> values) {
   double largest = 0;
   for (const double x : values) largest = std::max(largest, std::abs(x));
   return largest;
-}
-
-/// Places tensors in the order of the model: embeddings, blocks by number, the rest.
-std::pair<int64_t, std::string_view> place_of(const std::string& name) {
-  constexpr std::string_view kBlocks = "blocks.";
-  if (name.starts_with("embed.")) return {-1, name};
-  int64_t block = std::numeric_limits<int64_t>::max();
-  if (name.starts_with(kBlocks)) {
-    const std::string_view number = std::string_view(name).substr(kBlocks.size());
-    std::from_chars(number.data(), number.data() + number.size(), block);
-  }
-  return {block, name};
 }
 
 /// What all ranks must know of a tensor of the reference.
@@ -62,7 +53,8 @@ double size_of_gradient(const Reference& reference, const std::string& name, dou
 }
 
 /// The tensors of the reference, those nearest to the loss first. (all ranks; `reference` on rank 0)
-std::vector<TensorFacts> tensors_in_backward_order(comm::ControlPlane& ranks, const Reference* reference) {
+std::vector<TensorFacts> tensors_in_backward_order(comm::ControlPlane& ranks, const Reference* reference,
+                                                   model::NormPlacement placement) {
   std::vector<std::string> lines;
   if (reference != nullptr) {
     std::vector<std::string> names;
@@ -71,7 +63,7 @@ std::vector<TensorFacts> tensors_in_backward_order(comm::ControlPlane& ranks, co
       names.push_back(name);
       squares += norm_of(tensor.gradient) * norm_of(tensor.gradient);
     }
-    std::ranges::sort(names, std::greater(), place_of);
+    sort_as_backward_meets(names, placement);
     for (const std::string& name : names) {
       const TensorNumbers& tensor = reference->tensors.at(name);
       lines.push_back(absl::StrFormat("%s %d %.17g %.17g", name, tensor.gradient.size(), tensor.lr_scale,
@@ -119,7 +111,7 @@ class TensorComparison {
         config_(config),
         reference_(reference),
         bounds_(bounds_of(config.run.dtype)),
-        facts_(tensors_in_backward_order(step.mesh().control(), reference)) {
+        facts_(tensors_in_backward_order(step.mesh().control(), reference, config.model.norm.placement)) {
     for (const TensorFacts& facts : facts_) all_.push_back({.name = facts.name});
   }
 
@@ -139,7 +131,8 @@ class TensorComparison {
         if (range.ref->tensor->main_replica) held[i] += static_cast<double>(range.size);
       }
       all_[i].gradient = share(std::sqrt(squares), facts_[i].size);
-      all_[i].gradient_ulps = share(largest, bounds_.epsilon * largest_of(expected));
+      const double mean = facts_[i].size / std::sqrt(static_cast<double>(facts_[i].elements));
+      all_[i].gradient_ulps = share(largest, bounds_.epsilon * std::max(largest_of(expected), mean));
       for_each_part(facts_[i].name, [&](const auto& ref) {
         parts_[facts_[i].name].push_back(part_of(expected, *ref.tensor, 0, ref.tensor->size()));
       });
@@ -245,8 +238,8 @@ std::vector<NumberDifference> compare_numbers(const training::StepResult& got, c
   compare("tokens", static_cast<double>(got.tokens), static_cast<double>(want.tokens), 0);
   compare("loss", got.loss, want.loss, want.loss);
   compare("z-loss", got.z_loss, want.z_loss, want.loss);
-  compare("gradient norm", got.grad_norm, want.grad_norm, want.grad_norm);
-  compare("clip scale", got.clip_scale, want.clip_scale, want.clip_scale);
+  compare(kGradientNorm, got.grad_norm, want.grad_norm, want.grad_norm);
+  compare(kClipScale, got.clip_scale, want.clip_scale, want.clip_scale);
   // Metrics of layers; a layout may have further ones, e.g. of experts that ranks divide.
   const std::map<std::string, double> layers(got.layers.begin(), got.layers.end());
   for (const auto& [name, value] : want.layers) {
@@ -278,9 +271,31 @@ bool LayoutDifference::equal(const Bounds& bounds) const {
          std::ranges::none_of(tensors, [&](const TensorDifference& tensor) { return differs(tensor, bounds); });
 }
 
+Origin origin_of(const LayoutDifference& difference, const Bounds& bounds) {
+  Origin origin;
+  std::vector<TensorDifference> weights;
+  for (const TensorDifference& tensor : difference.tensors) {
+    if (!differs(tensor, bounds)) continue;
+    const bool gradient = !(tensor.gradient <= bounds.relative) || tensor.not_held != 0;
+    (gradient ? origin.tensors : weights).push_back(tensor);
+  }
+  const bool norm = std::ranges::any_of(
+      difference.numbers, [](const NumberDifference& n) { return n.name == kGradientNorm || n.name == kClipScale; });
+  if (!origin.tensors.empty())
+    origin.kind = Origin::Kind::kGradients;
+  else if (norm)
+    origin.kind = Origin::Kind::kNorm;
+  if (origin.kind == Origin::Kind::kWeights)
+    origin.tensors = std::move(weights);
+  else
+    origin.weights = std::ssize(weights);
+  return origin;
+}
+
 LayoutDifference compare(CheckedStep& step, const config::RunConfig& config, const Reference* reference,
                          const Tamper& tamper) {
   LayoutDifference all;
+  step.gradients();  // teaches the engine the uses of each weight: from now on sums over replicas begin during backward
   step.gradients();
   if (tamper) step.tamper(tamper);
   if (reference != nullptr)

@@ -22,7 +22,8 @@ Bounds bounds_of(DType dtype);  ///< of fp64 or fp32
 struct TensorDifference {
   std::string name;
   double gradient = 0;       ///< |difference| as a share of the tensor's size; above Bounds::relative: an error
-  double gradient_ulps = 0;  ///< largest difference of an element, in units of `epsilon` times the largest element
+  double gradient_ulps = 0;  ///< largest difference of an element, in units of `epsilon` times the largest element,
+                             ///< or the tensor's size as a root mean square if that is more: a true gradient of zero
   int64_t not_held = 0;      ///< elements whose gradient no rank has, or (negative) several ranks have
   double weight = 0;         ///< largest difference of a weight as a share of what its bound allows; above 1: an error
   double weight_ulps = 0;    ///< as gradient_ulps
@@ -43,6 +44,16 @@ struct LayoutDifference {
 
 /// True if the tensor differs beyond its bounds.
 bool differs(const TensorDifference& tensor, const Bounds& bounds);
+
+/// Where an error shows first. A wrong gradient makes the norm wrong, the norm the clip scale, and that every weight:
+/// tensors that differ as a consequence are left out.
+struct Origin {
+  enum class Kind { kGradients, kNorm, kWeights };
+  Kind kind = Kind::kWeights;
+  std::vector<TensorDifference> tensors;  ///< of a wrong gradient, or of a wrong weight alone; none for kNorm
+  int64_t weights = 0;                    ///< the other tensors whose weights differ
+};
+Origin origin_of(const LayoutDifference& difference, const Bounds& bounds);
 
 /// Compares a step on a mesh with the step on one rank. `reference`: on rank 0 of the mesh, null on the others.
 /// `tamper` (may be empty) is called between backward and the comparison. (all ranks of the mesh)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "launch/layout_check/backward_order.h"
 #include "launch/layout_check/comparison.h"
 #include "launch/training/run_device.h"
 #include "parallel/comm/host.h"
@@ -125,8 +126,75 @@ TEST_F(LayoutCheck, AGradientOfOneRankThatIsOffIsFoundByItsTensor) {
   EXPECT_THAT(wrong(difference, DType::kFloat64), ::testing::ElementsAre(kName));
   EXPECT_TRUE(difference.numbers.empty()) << "the norm was taken before";
   // Those nearest to the loss come first.
-  EXPECT_EQ(difference.tensors.front().name, "norm_final.weight");
+  EXPECT_EQ(difference.tensors.front().name, "head.weight");
   EXPECT_TRUE(difference.tensors.back().name.starts_with("embed."));
+}
+
+TEST(BackwardOrder, IsFromTheLossToTheEmbeddings) {
+  using enum model::NormPlacement;
+  std::vector<std::string> names = {"blocks.10.norm1.weight",
+                                    "blocks.10.attn.q.weight",
+                                    "blocks.10.attn.out.weight",
+                                    "blocks.10.norm2.weight",
+                                    "blocks.10.ffn.gate.weight",
+                                    "blocks.10.ffn.down.weight",
+                                    "blocks.10.out_scalar",
+                                    "blocks.9.moe.router.weight",
+                                    "embed.tokens.weight",
+                                    "norm_final.weight",
+                                    "head.weight",
+                                    "blocks.9.norm2.weight",
+                                    "blocks.9.moe.experts.0.up.weight",
+                                    "blocks.9.moe.experts.1.down.weight"};
+  layout_check::sort_as_backward_meets(names, kPre);
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("head.weight", "norm_final.weight", "blocks.10.out_scalar",
+                                     "blocks.10.ffn.down.weight", "blocks.10.ffn.gate.weight", "blocks.10.norm2.weight",
+                                     "blocks.10.attn.out.weight", "blocks.10.attn.q.weight", "blocks.10.norm1.weight",
+                                     "blocks.9.moe.experts.1.down.weight", "blocks.9.moe.experts.0.up.weight",
+                                     "blocks.9.moe.router.weight", "blocks.9.norm2.weight", "embed.tokens.weight"));
+
+  names = {"blocks.0.norm1.weight", "blocks.0.attn.out.weight", "blocks.0.norm2.weight", "blocks.0.ffn.up.weight"};
+  layout_check::sort_as_backward_meets(names, kPost);
+  EXPECT_THAT(names, ::testing::ElementsAre("blocks.0.norm2.weight", "blocks.0.ffn.up.weight", "blocks.0.norm1.weight",
+                                            "blocks.0.attn.out.weight"));
+
+  names = {"blocks.0.norm1_out.weight", "blocks.0.attn.out.weight", "blocks.0.norm2_out.weight",
+           "blocks.0.ffn.down.weight"};
+  layout_check::sort_as_backward_meets(names, kOutput);
+  EXPECT_THAT(names, ::testing::ElementsAre("blocks.0.norm2_out.weight", "blocks.0.ffn.down.weight",
+                                            "blocks.0.norm1_out.weight", "blocks.0.attn.out.weight"));
+}
+
+// What follows from a wrong gradient (norm, clip scale, all weights) does not hide where it is.
+TEST(OriginOfADifference, IsWhatNothingElseExplains) {
+  using Kind = layout_check::Origin::Kind;
+  const layout_check::Bounds bounds;
+  const TensorDifference equal{.name = "a", .gradient = 1e-13, .weight = 0.1};
+  const TensorDifference moved{.name = "b", .gradient = 1e-13, .weight = 1e6};
+  const TensorDifference wrong{.name = "c", .gradient = 0.5, .weight = 1e6};
+  const TensorDifference nowhere{.name = "d", .not_held = 3, .weight = 1e6};
+  const layout_check::NumberDifference loss{.name = "loss"}, norm{.name = "gradient norm"}, clip{.name = "clip scale"};
+  const auto origin = [&](const LayoutDifference& difference) { return origin_of(difference, bounds); };
+
+  const layout_check::Origin gradients = origin({{norm, clip}, {equal, moved, wrong, moved, nowhere}});
+  EXPECT_EQ(gradients.kind, Kind::kGradients);
+  EXPECT_THAT(gradients.tensors, ::testing::ElementsAre(wrong, nowhere));
+  EXPECT_EQ(gradients.weights, 2);
+
+  for (const layout_check::NumberDifference& number : {norm, clip}) {
+    const layout_check::Origin of_norm = origin({{number}, {moved, equal, moved}});
+    EXPECT_EQ(of_norm.kind, Kind::kNorm) << number.name;
+    EXPECT_THAT(of_norm.tensors, ::testing::IsEmpty()) << number.name;
+    EXPECT_EQ(of_norm.weights, 2) << number.name;
+  }
+
+  for (const std::vector<layout_check::NumberDifference>& numbers : {{}, std::vector{loss}}) {
+    const layout_check::Origin weights = origin({numbers, {equal, moved}});
+    EXPECT_EQ(weights.kind, Kind::kWeights);
+    EXPECT_THAT(weights.tensors, ::testing::ElementsAre(moved));
+    EXPECT_EQ(weights.weights, 0);
+  }
 }
 
 TEST_F(LayoutCheck, AnUpdateThatIsOffIsFound) {
