@@ -110,7 +110,7 @@ Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a
     if (kernel == "column_partials" || kernel == "attention_delta") lines["sums of biases, delta"] += bytes;
   }
   for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / rates.copy);
-  add("loss: two reads, one write", 3 * V * kElement * tokens / rates.copy);
+  add("loss: one read, one write", 2 * V * kElement * tokens / rates.copy);
   add("embedding, last norm", 16 * C * kElement * tokens / rates.copy);
   add("main gradients, added to", 8 * P / rates.copy);
   add("gaps between launches",
