@@ -66,6 +66,11 @@ void check(std::string_view where, const LossBackward& a) {
   check_struct<StepScalars>(a.scalars);
 }
 
+void check(std::string_view where, const LossStatsAndGrad& a) {
+  check(where, a.stats());
+  check(where, a.grad());
+}
+
 void check(std::string_view where, const EmbeddingForward& a) {
   check_storage(where, "table", a.table);
   check_view(where, "out", a.out, a.out.rows, a.table.cols, a.table.dtype);

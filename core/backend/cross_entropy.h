@@ -21,7 +21,8 @@ struct LossStats {
 };
 
 // Cross-entropy over the vocabulary, or over this rank's slice of it. If a rank has the whole vocabulary, three calls
-// compute the loss and the gradient of the logits: LossRowStats, LossReduce, LossBackward. If tensor ranks have slices
+// compute the loss and the gradient of the logits: LossRowStats, LossReduce, LossBackward; LossStatsAndGrad is the first
+// and the last of them in one, if the z-loss does not square the largest logit. If tensor ranks have slices
 // of the vocabulary, three steps come after LossRowStats: an all-reduce (max) of the row maxima; LossRescale, which
 // rescales each slice's row sums from the slice's maxima to the global maxima; an all-reduce (sum) of row sums and
 // target logits. If the z-loss squares the largest logit, LossMaxCount counts the columns with the maximum before the
@@ -109,6 +110,32 @@ struct LossBackward {
   ConstView scalars;  ///< StepScalars in device memory
 
   auto views() const { return std::tie(logits, row_max, row_sum, max_count, dlogits, shape, scalars); }
+};
+
+/// LossRowStats and then LossBackward without a max_count, with the bits of the two calls. A backend that keeps a row
+/// between the two reads the logits from memory once.
+struct LossStatsAndGrad {
+  ConstView logits;                        ///< [n, V], the whole vocabulary
+  MutView row_max, row_sum, target_logit;  ///< [n] accumulate dtype, written
+  MutView dlogits;                         ///< [n, V] storage dtype, written; may use the memory of `logits`
+  LossShape shape;
+  double z_coef = 0;
+  ConstView scalars;  ///< StepScalars in device memory
+
+  LossRowStats stats() const {
+    return {.logits = logits, .row_max = row_max, .row_sum = row_sum, .target_logit = target_logit, .shape = shape};
+  }
+  LossBackward grad() const {
+    return {.logits = logits,
+            .row_max = row_max,
+            .row_sum = row_sum,
+            .max_count = {},
+            .dlogits = dlogits,
+            .shape = shape,
+            .z_coef = z_coef,
+            .scalars = scalars};
+  }
+  auto views() const { return std::tie(logits, row_max, row_sum, target_logit, dlogits, shape, scalars); }
 };
 
 }  // namespace ashlar

@@ -49,6 +49,7 @@
   KERNEL(loss_max_count, LossMaxCount)                                \
   KERNEL(loss_reduce, LossReduce)                                     \
   KERNEL(loss_backward, LossBackward)                                 \
+  KERNEL(loss_stats_and_grad, LossStatsAndGrad)                       \
   KERNEL(residual_forward, ResidualForward)                           \
   KERNEL(residual_norm_forward, ResidualNormForward)                  \
   KERNEL(dropout_backward, DropoutBackward)                           \

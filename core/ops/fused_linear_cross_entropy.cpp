@@ -43,15 +43,18 @@ struct RowStatistics {
   MutView row_max, local_max, row_sum, target_logit, max_count, sums;
 };
 
-/// Computes the logits `z` of the rows x, and their statistics over the whole vocabulary.
-void row_statistics(const Ctx& ctx, const Tensor& x, const ConstView& head, const ConstView& bias, const Tensor& z,
-                    const LossShape& shape, const FusedLinearCrossEntropyOptions& o, const RowStatistics& to) {
-  // 1. Compute the logits.
+/// Computes the logits `z` of the rows x.
+void masked_logits(const Ctx& ctx, const Tensor& x, const ConstView& head, const ConstView& bias, const Tensor& z,
+                   const FusedLinearCrossEntropyOptions& o) {
   ctx.backend.linear_forward({.x = x.view(), .w = head, .bias = bias, .y = z.mut_view()}, ctx.stream);
   if (o.masked_ids) {
     ctx.backend.loss_mask({.logits = z.mut_view(), .ids = o.masked_ids, .vocab_begin = o.vocab_begin}, ctx.stream);
   }
-  // 2. Compute the row statistics of this slice, then of the whole vocabulary.
+}
+
+/// Computes the statistics of the logits `z` of this slice, then of the whole vocabulary.
+void row_statistics(const Ctx& ctx, const Tensor& z, const LossShape& shape, const FusedLinearCrossEntropyOptions& o,
+                    const RowStatistics& to) {
   ctx.backend.loss_row_stats({.logits = z.view(),
                               .row_max = to.local_max,
                               .row_sum = to.row_sum,
@@ -84,6 +87,8 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
   const bool training = ctx.tape != nullptr;
   // If the z-loss squares the largest logit, backward needs the number of columns with the maximum.
   const bool count_largest = training && o.z_coef != 0 && o.z_kind == ZKind::kMaxLogit;
+  // If a row's gradient needs no more than the row, its statistics and its gradient are one call.
+  const bool at_once = training && o.reduction == nullptr && !count_largest;
   Head head(ctx, w, bias, o.norm_rows);
 
   const Tensor logits = ctx.empty(ctx.backend.logits_dtype(ctx.dtype), {chunk, V});
@@ -106,14 +111,29 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                           .valid_cols = valid_cols,
                           .logit_scale = o.logit_scale,
                           .softcap = o.softcap};
-    // 1. and 2. Compute the logits and their statistics.
-    row_statistics(ctx, x, head.rows(), value_or_none(bias, ctx.stream), z, shape, o,
-                   {.row_max = max,
-                    .local_max = local_max.flat_range(0, n).mut_view(),
-                    .row_sum = row_sum,
-                    .target_logit = target_logit,
-                    .max_count = max_count,
-                    .sums = sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view()});
+    const Tensor dz = training ? dlogits.row_range(0, n) : Tensor();
+    // 1. Compute the logits.
+    masked_logits(ctx, x, head.rows(), value_or_none(bias, ctx.stream), z, o);
+    // 2. Compute their statistics, and at once or in step 4 their gradients.
+    if (at_once) {
+      ctx.backend.loss_stats_and_grad({.logits = z.view(),
+                                       .row_max = max,
+                                       .row_sum = row_sum,
+                                       .target_logit = target_logit,
+                                       .dlogits = dz.mut_view(),
+                                       .shape = shape,
+                                       .z_coef = o.z_coef,
+                                       .scalars = ctx.scalars},
+                                      ctx.stream);
+    } else {
+      row_statistics(ctx, z, shape, o,
+                     {.row_max = max,
+                      .local_max = local_max.flat_range(0, n).mut_view(),
+                      .row_sum = row_sum,
+                      .target_logit = target_logit,
+                      .max_count = max_count,
+                      .sums = sums.flat_range(0, (count_largest ? 3 : 2) * n).mut_view()});
+    }
     // 3. Add the loss to `stats`.
     ctx.backend.loss_reduce({.row_max = max,
                              .row_sum = row_sum,
@@ -125,16 +145,17 @@ void fused_linear_cross_entropy(const Ctx& ctx, const Var& h, Weight& w, Weight*
                             ctx.stream);
     if (!training) continue;
     // 4. Compute the gradients of the logits, the weight and the rows of h.
-    const Tensor dz = dlogits.row_range(0, n);
-    ctx.backend.loss_backward({.logits = z.view(),
-                               .row_max = max,
-                               .row_sum = row_sum,
-                               .max_count = max_count,
-                               .dlogits = dz.mut_view(),
-                               .shape = shape,
-                               .z_coef = o.z_coef,
-                               .scalars = ctx.scalars},
-                              ctx.stream);
+    if (!at_once) {
+      ctx.backend.loss_backward({.logits = z.view(),
+                                 .row_max = max,
+                                 .row_sum = row_sum,
+                                 .max_count = max_count,
+                                 .dlogits = dz.mut_view(),
+                                 .shape = shape,
+                                 .z_coef = o.z_coef,
+                                 .scalars = ctx.scalars},
+                                ctx.stream);
+    }
     head.accumulate_grad(x, dz);
     if (dh) {
       ctx.backend.linear_backward_input({.dy = dz.view(), .w = head.rows(), .dx = dh.row_range(begin, n).mut_view()},
@@ -173,7 +194,9 @@ TargetStatistics target_statistics(const Ctx& ctx, const Tensor& h, Weight& w, W
                              .target_logit = part(1),
                              .max_count = part(2),
                              .sums = sums.flat_range(0, 3 * n).mut_view()};
-    row_statistics(ctx, h.row_range(begin, n), head.rows(), value_or_none(bias, ctx.stream), logits.row_range(0, n),
+    const Tensor z = logits.row_range(0, n);
+    masked_logits(ctx, h.row_range(begin, n), head.rows(), value_or_none(bias, ctx.stream), z, o);
+    row_statistics(ctx, z,
                    {.targets = flat_range(o.targets, begin, n),
                     .vocab_begin = o.vocab_begin,
                     .valid_cols = std::clamp<int64_t>(o.vocab - o.vocab_begin, 0, V),

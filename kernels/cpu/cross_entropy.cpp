@@ -1,6 +1,7 @@
 // Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits. Statistics
 // read a row for its maximum and then, mostly from cache, for its sum of exponentials. The gradient is one more pass,
-// which also writes 2 or 4 B per element. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per
+// which also writes 2 or 4 B per element; where both are wanted, a row's gradient follows its statistics, mostly from
+// cache. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per
 // element. Memory-bound with AVX-512, nearly so with AVX2. Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
@@ -216,20 +217,38 @@ void loss_backward_rows(const Z& z_of_row, const Largest& largest, const LossBac
   }
 }
 
-void loss_backward_impl(const LossBackward& a, Threads& threads) {
+/// Writes rows [begin, end) of dlogits in their dtype.
+template <typename A, class Z, class Largest>
+void loss_backward_rows_of(const Z& z, const Largest& largest, const LossBackward& a, int64_t begin, int64_t end) {
   const double unit = a.shape.logit_scale * struct_of<StepScalars>(a.scalars).inv_valid_tokens;
+  if (a.dlogits.dtype == DType::kBFloat16) {
+    if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(z, largest, a, unit, begin, end);
+  } else {
+    loss_backward_rows<A, A>(z, largest, a, unit, begin, end);
+  }
+}
+
+void loss_backward_impl(const LossBackward& a, Threads& threads) {
   with_logits("loss_backward", a.logits, [&](auto t) {
     using A = decltype(t);
     parallel_for(threads, a.logits.rows, rows_grain(a.logits.cols, kExpensiveGrain), [&](int64_t begin, int64_t end) {
       with_z<A>(a.shape, [&](const auto& z) {
-        const auto rows = [&](const auto& largest) {
-          if (a.dlogits.dtype == DType::kBFloat16) {
-            if constexpr (std::is_same_v<A, float>) loss_backward_rows<A, BF16>(z, largest, a, unit, begin, end);
-          } else {
-            loss_backward_rows<A, A>(z, largest, a, unit, begin, end);
-          }
-        };
-        return a.max_count ? rows(LargestGrad<true>()) : rows(LargestGrad<false>());
+        return a.max_count ? loss_backward_rows_of<A>(z, LargestGrad<true>(), a, begin, end)
+                           : loss_backward_rows_of<A>(z, LargestGrad<false>(), a, begin, end);
+      });
+    });
+  });
+}
+
+void loss_stats_and_grad_impl(const LossStatsAndGrad& a, Threads& threads) {
+  const LossRowStats stats = a.stats();
+  const LossBackward grad = a.grad();
+  with_logits("loss_stats_and_grad", a.logits, [&](auto t) {
+    using A = decltype(t);
+    with_z<A>(a.shape, [&](const auto& z) {
+      for_rows(threads, a.logits, kExpensiveGrain, [&](int64_t n) ASHLAR_SIMD {
+        row_stats<A>(z, stats, n);
+        loss_backward_rows_of<A>(z, LargestGrad<false>(), grad, n, n + 1);
       });
     });
   });
@@ -303,6 +322,7 @@ void CpuBackend::launch(const LossReduce& args, Stream&) {
 }
 
 ASHLAR_LAUNCH_FOR_ISA(LossBackward, loss_backward_impl)
+ASHLAR_LAUNCH_FOR_ISA(LossStatsAndGrad, loss_stats_and_grad_impl)
 
 }  // namespace ashlar::cpu
 #endif  // HWY_ONCE

@@ -334,6 +334,16 @@ class Bench {
                              .shape = shape,
                              .scalars = scalars};
     time("loss_backward", {logits, dlogits}, [&] { backend_.loss_backward(backward, *stream_); });
+    time("loss_stats_and_grad", {logits, dlogits}, [&] {
+      backend_.loss_stats_and_grad({.logits = logits,
+                                    .row_max = row_max,
+                                    .row_sum = row_sum,
+                                    .target_logit = target_logit,
+                                    .dlogits = dlogits,
+                                    .shape = shape,
+                                    .scalars = scalars},
+                                   *stream_);
+    });
     shape.softcap = 30;
     row_stats.shape = shape;
     time("loss_row_stats_capped", {logits}, [&] { backend_.loss_row_stats(row_stats, *stream_); });

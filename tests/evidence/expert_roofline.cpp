@@ -237,7 +237,8 @@ Prediction predict(const ExpertRun& run, const ExpertRates& r, int64_t launches_
   add_block("rows to experts and back", moving_rows(s, run.expert > 1, r));
   add_block("activations", activations(s, r));
   add_block("norms, residual, rotary positions", row_kernels(s, r));
-  add("loss: two reads, one write", (s.N / r.rates.copy) * Times{0, 3 * s.V / s.t * kElement});
+  // Ranks with a slice of the vocabulary read their logits again once all have their maxima and sums.
+  add("loss: reads and one write", (s.N / r.rates.copy) * Times{0, (s.t > 1 ? 3 : 2) * s.V / s.t * kElement});
   add("embedding, last norm", (s.N / r.rates.copy) * Times{0, 16 * s.C * kElement});
   const RankMemory memory = memory_of_a_rank(run, load);
   add("main gradients, added to", {0, 2 * memory.gradients / r.rates.copy});

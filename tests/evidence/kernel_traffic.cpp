@@ -182,6 +182,26 @@ void loss(Bench& bench) {
   bench.add("loss_backward", problem, {kLogits, kLogits, "logits; their gradients, in place"});
 }
 
+/// Both at once, by rows that shared memory holds and by rows that need registers, too.
+void loss_at_once(Bench& bench) {
+  for (const auto& [tokens, vocabulary] : {std::pair<int64_t, int64_t>(24, 50304), {8, 151936}}) {
+    const int64_t bytes = tokens * vocabulary * 2;
+    HostMatrix logits = matrix(1, tokens, vocabulary), max(DType::kFloat32, 1, tokens), sum = max, target = max;
+    const Integers targets(static_cast<size_t>(tokens), 5);
+    const DeviceStruct<StepScalars> scalars;
+    bench.device.backend().loss_stats_and_grad({.logits = logits.view(),
+                                                .row_max = max.mut(),
+                                                .row_sum = sum.mut(),
+                                                .target_logit = target.mut(),
+                                                .dlogits = logits.mut(),
+                                                .shape = {.targets = view_of(targets), .valid_cols = vocabulary - 47},
+                                                .scalars = scalars.view()},
+                                               bench.device.stream());
+    bench.add("loss_stats_and_grad", str_cat("N ", tokens, ", V ", vocabulary),
+              {bytes, bytes + 3 * kSector * tokens, "logits; gradients in place, maximum, sum, target"});
+  }
+}
+
 void update_and_norm(Bench& bench) {
   constexpr int64_t kSize = 1 << 20;
   Backend& backend = bench.device.backend();
@@ -217,7 +237,7 @@ double KernelRow::write_ratio() const { return ratio(measured.traffic.write_sect
 
 std::vector<KernelRow> measure_row_kernels() {
   std::vector<KernelRow> rows;
-  for (const auto& measure : {norms, elementwise, rope, embedding, loss, update_and_norm}) {
+  for (const auto& measure : {norms, elementwise, rope, embedding, loss, loss_at_once, update_and_norm}) {
     Bench bench{.device = {}, .rows = rows};
     measure(bench);
   }

@@ -100,8 +100,7 @@ std::vector<Shape> rival_shapes() {
                  .micro_batch = micro_batch,
                  .rival = tokens_per_second,
                  .head_chunks = chunks,
-                 .gradient_bytes = kElement,
-                 .logit_passes = 2};
+                 .gradient_bytes = kElement};
   };
   return {rival("Qwen2.5 0.5B", qwen(896, 14, 2, 4864, 24, true), 32, 1, 149.5e3),
           rival("Qwen2.5 1.5B", qwen(1536, 12, 2, 8960, 28, true), 32, 4, 58.9e3),
@@ -158,7 +157,7 @@ Prediction predict(const Shape& shape, const Rates& rates, int64_t launches_of_a
     if (kernel == "column_partials" || kernel == "attention_delta") lines["sums of biases, delta"] += bytes;
   }
   for (const auto& [what, bytes] : lines) add(what, L * bytes * tokens / copy);
-  add("loss: two reads, one write", shape.logit_passes * V * kElement * tokens / copy);
+  add("loss: one read, one write", 2 * V * kElement * tokens / copy);
   add("embedding, last norm", 16 * C * kElement * tokens / copy);
   add("main gradients, added to", 2 * shape.gradient_bytes * P / copy);
   if (chunks > 1)

@@ -61,7 +61,6 @@ struct Shape {
   Card card = h100();
   int64_t head_chunks = 0;        ///< of the logits of a micro-batch; 0: as many as ours makes
   double gradient_bytes = kWide;  ///< of a number of the main gradients
-  double logit_passes = 3;        ///< of the loss over the logits: read twice and written, or read once
 };
 /// Ours, each with the largest micro-batch up to 16 that fits into its card, or 1 where none does.
 std::vector<Shape> shapes();

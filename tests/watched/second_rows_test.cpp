@@ -31,5 +31,37 @@ TEST(SecondRows, OfTheLossHaveFactorsOfTheirOwn) {
   }
 }
 
+// Rows are copied to shared memory while the gradients of the row before are written.
+TEST(SecondRows, OfTheLossAreCopiedWhileGradientsAreWritten) {
+  constexpr int64_t kBlocks = 2 * 132;  // of loss_stats_and_grad at most
+  constexpr int64_t kRows = 2 * kBlocks + 2, kCols = 520;
+  EveryBackend backends;
+  HostMatrix logits(DType::kFloat32, kRows, kCols), max(DType::kFloat32, 1, kRows), sum = max, target = max;
+  Integers targets(kRows);
+  for (int64_t n = 0; n < kRows; ++n) {
+    for (int64_t c = 0; c < kCols; ++c) logits.set(n, c, static_cast<double>(n % 7));
+    targets[static_cast<size_t>(n)] = static_cast<int32_t>(n % 5) - 1;
+  }
+  const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = 0.5});
+  backends.one().loss_stats_and_grad({.logits = logits.view(),
+                                      .row_max = max.mut(),
+                                      .row_sum = sum.mut(),
+                                      .target_logit = target.mut(),
+                                      .dlogits = logits.mut(),
+                                      .shape = {.targets = view_of(targets), .valid_cols = kCols - 8},
+                                      .scalars = scalars.view()},
+                                     backends.stream());
+  backends.finish();
+  for (int64_t n = 0; n < kRows; ++n) {
+    const int32_t t = targets[static_cast<size_t>(n)];
+    ASSERT_EQ(max.at(n), static_cast<double>(n % 7)) << n;
+    ASSERT_EQ(sum.at(n), kCols - 8) << n;
+    for (int64_t c = 0; c < kCols; ++c) {
+      const double wanted = t < 0 || c >= kCols - 8 ? 0 : c == t ? -0.5 * 511 / 512 : 0.5 / 512;
+      ASSERT_EQ(logits.at(n, c), wanted) << n << ", " << c;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ashlar::test

@@ -41,6 +41,7 @@ class Device {
   /// Queues a copy. The addresses determine its direction. Pinned host memory must not be used until the stream has
   /// executed the copy. For other host memory the call returns after the memory was read or written.
   void copy(void* to, const void* from, int64_t bytes, Stream& stream);
+  int64_t max_shared_bytes() const;  ///< shared memory that a block may have, static and dynamic
   /// Returns scratch memory of the stream, aligned to 256 bytes. The next call on the same stream gets the same memory.
   /// The memory grows when needed (the host then waits for the stream) and never shrinks.
   void* scratch(Stream& stream, int64_t bytes);

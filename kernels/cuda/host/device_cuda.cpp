@@ -115,6 +115,8 @@ std::string Device::description() const {
                  " multiprocessors, ", p.totalGlobalMem >> 20, " MiB");
 }
 
+int64_t Device::max_shared_bytes() const { return static_cast<int64_t>(state_->properties.sharedMemPerBlockOptin); }
+
 Allocator& Device::allocator(MemoryKind kind) { return *state_->allocators.at(static_cast<size_t>(kind)); }
 
 std::unique_ptr<Stream> Device::make_stream() { return std::make_unique<CudaStream>(*this, state_->calls); }

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/host/launch_kernel.h"
 #include "tests/gpu_emulator/backend/emulated_state.h"
+#include "tests/gpu_emulator/shared_memory.h"
 
 namespace ashlar::ASHLAR_DEV {
 
@@ -101,6 +102,8 @@ std::string Device::description() const {
                  " order, streams ", o.order == emulator::StreamOrder::kRandom ? "in random order" : "at once",
                  ", seed ", o.seed);
 }
+
+int64_t Device::max_shared_bytes() const { return emulator::SharedMemory::kMaxBytes; }
 
 Allocator& Device::allocator(MemoryKind kind) { return *state_->allocators.at(static_cast<size_t>(kind)); }
 

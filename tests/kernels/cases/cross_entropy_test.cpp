@@ -248,6 +248,57 @@ TEST_F(LossTest, IsTheFormula) {
   }
 }
 
+// Rows that CUDA keeps in shared memory, and of bf16 or fp32 in registers too; odd and wide rows, which it reads again.
+TEST_F(LossTest, StatisticsAndGradientAtOnceHaveTheBitsOfTwoCalls) {
+  constexpr int64_t kWide = 20000;
+  for (const LossCase& k : {LossCase{5, 2064, 2053, 0.5, 1e-3},
+                            {1, 65536, 65501, 1, 1e-4},
+                            {1, 131072, 131001, 1, 1e-4},
+                            {7, 32, 24, 1, 0},
+                            {3, 8200, 8193, 1, 1e-2, 9},
+                            {7, 1000, 993, 0.125, 0},
+                            {5, 31, 31, 1, 1e-2, 6},
+                            {1, 163848, 163840, 1, 0}}) {
+    for (const DType dtype : kStorageDTypes) {
+      if (dtype == DType::kFloat64 && k.cols > kWide) continue;  // of fp64 no row is kept
+      SCOPED_TRACE(str_cat(name_of(dtype), " [", k.rows, ", ", k.cols, "] valid ", k.valid_cols));
+      const Integers targets = make_targets(k);
+      const DeviceStruct<StepScalars> scalars({.inv_valid_tokens = kInvValidTokens});
+      backends_.each(
+          [&](Backend& backend) {
+            const HostMatrix logits = make_logits(backend.logits_dtype(dtype), k);
+            const Result apart = forward(backend, logits, targets, k);
+            Outputs out = apart.rows;
+            out.emplace_back(dtype, k.rows, k.cols, 8);
+            backward(backend, logits, targets, k, apart, out.back().mut());
+            for (int i = 0; i < 3; ++i) out.emplace_back(accumulate_dtype(dtype), 1, k.rows);
+            const bool in_place = logits.dtype() == dtype;
+            out.push_back(in_place ? logits : HostMatrix(dtype, k.rows, k.cols, 8));
+            backend.loss_stats_and_grad({.logits = in_place ? out[7].view() : logits.view(),
+                                         .row_max = out[4].mut(),
+                                         .row_sum = out[5].mut(),
+                                         .target_logit = out[6].mut(),
+                                         .dlogits = out[7].mut(),
+                                         .shape = k.shape(targets),
+                                         .z_coef = k.z_coef,
+                                         .scalars = scalars.view()},
+                                        backends_.stream());
+            backends_.finish();
+            return out;
+          },
+          [&](const Outputs& out) {
+            for (size_t i = 0; i < 4; ++i) {
+              for (int64_t n = 0; n < out[i].rows(); ++n) {
+                for (int64_t c = 0; c < out[i].cols(); ++c)
+                  ASSERT_EQ(out[i].at(n, c), out[4 + i].at(n, c)) << "result " << i << " [" << n << ", " << c << "]";
+              }
+            }
+          });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_F(LossTest, TwoSlicesOfTheVocabularyEqualTheWhole) {
   for (const LossCase& k : {LossCase{33, 300, 287, 0.7, 1e-3}, {33, 300, 287, 0.7, 1e-3, 9, ZKind::kMaxLogit}}) {
     for (const DType acc : {DType::kFloat32, DType::kFloat64}) expect_two_slices(k, acc);
