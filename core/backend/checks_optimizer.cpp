@@ -14,7 +14,10 @@ void check_update(std::string_view where, const Update& a, std::span<const Const
   ASHLAR_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat64, where, ": master holds ", name_of(dtype));
   ASHLAR_CHECK(a.segments.dtype == DType::kUInt8, where, ": segments hold ", name_of(a.segments.dtype));
   check_vector(where, "grad", a.grad, flat, dtype);
-  for (size_t i = 0; i < state.size(); ++i) check_vector(where, str_cat("state ", i), state[i], packed, dtype);
+  const DType state_dtype = state.empty() ? dtype : state.front().dtype;
+  ASHLAR_CHECK(state_dtype == dtype || (state_dtype == DType::kBFloat16 && dtype == DType::kFloat32), where,
+               ": the state holds ", name_of(state_dtype), ", master ", name_of(dtype));
+  for (size_t i = 0; i < state.size(); ++i) check_vector(where, str_cat("state ", i), state[i], packed, state_dtype);
   check_vector(where, "master", a.master, a.weights ? packed : flat, dtype);
   if (a.weights) {
     check_vector(where, "weights", a.weights, flat, a.weights.dtype);

@@ -30,7 +30,7 @@ struct StepScalars {
   double beta2_correction = 1;  ///< 1 - beta2^t
   double inv_valid_tokens = 1;  ///< 1 / (number of valid targets in the global batch)
   double inv_tokens = 1;        ///< 1 / (number of tokens in the global batch)
-  uint64_t philox_step = 0;     ///< step number in the Philox counter of dropout
+  uint64_t philox_step = 0;     ///< step number in the Philox counters of dropout and of stochastic rounding
 };
 
 /// Result of gradient clipping. The device computes it for each step and stores it in device memory (struct_of).

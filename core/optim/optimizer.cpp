@@ -43,21 +43,29 @@ Optimizer::Optimizer(const Ctx& ctx, nn::ParameterStore& store, const OptimizerO
       owned_(std::move(owned)),
       ranges_(nn::sharded_ranges(store, owned_)),
       separate_master_(store.values().dtype() != ctx.accumulate()) {
-  const auto zeros = [&] {
-    const Tensor t = ctx.empty(ctx.accumulate(), {owned_.packed_size()}, MemoryKind::kOptimizer);
+  const auto zeros = [&](DType dtype) {
+    const Tensor t = ctx.empty(dtype, {owned_.packed_size()}, MemoryKind::kOptimizer);
     ctx.backend.fill({.dst = t.mut_view(), .value = 0}, ctx.stream);
     return t;
   };
-  master_ = separate_master_ ? zeros() : store.values();
+  master_ = separate_master_ ? zeros(ctx.accumulate()) : store.values();
+  const DType state_dtype = options.state_dtype == StateDType::kBFloat16 ? DType::kBFloat16 : ctx.accumulate();
   for (const StateName& name : rule_of(options.kind).state)
-    state_.push_back({.name = name, .tensor = {.data = zeros(), .packed = true}});
+    state_.push_back({.name = name, .tensor = {.data = zeros(state_dtype), .packed = true}});
   std::vector<UpdateSegment> segments;
   for (const nn::ShardedRange& range : ranges_) {
+    const nn::ShardedTensor& tensor = *range.ref->tensor;
+    const int64_t global_cols = tensor.global_shape.cols();
     segments.push_back({.flat_begin = range.flat_begin,
                         .packed_begin = range.packed_at,
                         .size = range.size,
-                        .lr_multiplier = lr_scale_of(range.ref->tensor->role, options),
-                        .weight_decay = decay_of(range.ref->tensor->role, options)});
+                        .lr_multiplier = lr_scale_of(tensor.role, options),
+                        .weight_decay = decay_of(tensor.role, options),
+                        .first = range.first,
+                        .global_begin = tensor.global_row * global_cols + tensor.global_col,
+                        .cols = tensor.cols,
+                        .row_gap = global_cols - tensor.cols,
+                        .rng_stream = static_cast<uint32_t>(hash64(tensor.name + ".state"))});
   }
   std::sort(segments.begin(), segments.end(),
             [](const UpdateSegment& a, const UpdateSegment& b) { return a.flat_begin < b.flat_begin; });
@@ -92,7 +100,8 @@ Update Optimizer::update(const Ctx& ctx, const ConstView& clip) const {
           .weights = separate_master_ ? values : MutView{},
           .segments = segments_.view(),
           .scalars = ctx.scalars,
-          .clip = clip};
+          .clip = clip,
+          .seed = options_.rounding_seed};
 }
 
 }  // namespace ashlar::optim

@@ -21,6 +21,13 @@ inline constexpr EnumName<OptimizerKind> kOptimizerKindNames[] = {ASHLAR_UPDATE_
 constexpr std::span<const EnumName<OptimizerKind>> names_of(OptimizerKind) { return kOptimizerKindNames; }
 using ashlar::name_of;
 
+/// The dtype of the state tensors of a rule.
+enum class StateDType : uint8_t {
+  kFloat32,   ///< as the master weights, which are fp64 if the weights are
+  kBFloat16,  ///< stochastically rounded bf16 (ashlar::Update); the weights must not be fp64
+};
+constexpr auto names_of(StateDType) { return enum_names<StateDType>("fp32", "bf16"); }
+
 /// The update rule and its hyper-parameters. The values here are AdamW's defaults.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -30,6 +37,8 @@ struct OptimizerOptions {
   double expert_lr_scale = 1;    ///< factor on the learning rate of the matrices of routed experts
   bool decay_embeddings = true;  ///< true: token and position embeddings decay too; matrices always decay, norms and
                                  ///< biases never
+  StateDType state_dtype = StateDType::kFloat32;
+  uint32_t rounding_seed = 0;  ///< of bf16 state
   bool operator==(const OptimizerOptions&) const = default;
 };
 

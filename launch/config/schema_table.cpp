@@ -29,6 +29,8 @@ constexpr Condition kDecays = {"schedule.kind is linear, cosine or wsd",
 constexpr Condition kHasEps = {
     "optimizer.kind = \"adamw\"",
     [](const RunConfig& c) { return optim::rule_of(c.optimizer.rule.kind).defaults.eps > 0; }, "optimizer.kind"};
+constexpr Condition kNarrowState = {"run.dtype is fp32 or bf16",
+                                    [](const RunConfig& c) { return c.run.dtype != DType::kFloat64; }, "run.dtype"};
 constexpr Condition kSamples = {"log.sample is given", [](const RunConfig& c) { return c.log.sample.has_value(); },
                                 "log.sample"};
 // data.restart_positions = false is always accepted; true requires data.document_mask and a pos.type other than none.
@@ -204,6 +206,10 @@ constexpr KeySpec kTrainingKeys[] = {
      .fallback = "1", .low = 0, .high = 1000, .low_open = true, .when = kMoe,
      .doc = "Factor on the learning rate of the matrices of routed experts, each of which sees fewer tokens than the "
             "rest of the model."},
+    {.section = "optimizer", .key = "state_dtype", .member = MEMBER(optimizer.rule.state_dtype), .fallback = "fp32",
+     .when = kNarrowState,
+     .doc = "Type of the moments. bf16 halves their memory and that in checkpoints; it is rounded stochastically, with "
+            "the same draws on any mesh and after a resume. A resume with the other type converts them."},
     {.section = "optimizer", .key = "clip", .member = MEMBER(optimizer.clip), .fallback = "1.0", .low = 0, .high = 1e9,
      .doc = "Largest global gradient norm; larger gradients are scaled down. 0 is off."},
 

@@ -94,7 +94,8 @@ class Model {
   }
   double update_seconds(const Chunk& held) const {
     const double own = (held.parameters + held.expert_parameters) / static_cast<double>(run_.mesh.data);
-    return slowdown_ * kUpdateBytes * own / device_.optimizer;
+    const bool narrow = run_.optimizer.rule.state_dtype == optim::StateDType::kBFloat16;
+    return slowdown_ * (narrow ? kNarrowUpdateBytes : kUpdateBytes) * own / device_.optimizer;
   }
   double element() const { return element_; }
   /// Share of a backward or forward that hides communication. The threads of a CPU communicate themselves.

@@ -10,8 +10,8 @@
 namespace ashlar::plan {
 
 /// Bytes of the update of a parameter with AdamW in bf16: master, m and v read and written, the gradient read twice
-/// (norm, update), the weight written.
-inline constexpr double kUpdateBytes = 34;
+/// (norm, update), the weight written. With m and v in bf16: kNarrowUpdateBytes.
+inline constexpr double kUpdateBytes = 34, kNarrowUpdateBytes = 26;
 
 /// Constants of a training system beside the rates of its device. The defaults are Ashlar's. RESULTS.md says how they
 /// were found, and what a fit on published steps of other systems gives.

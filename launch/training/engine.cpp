@@ -301,6 +301,7 @@ void Engine::check_state(int64_t step) {
 void Engine::update(int64_t step, double lr) {
   ASHLAR_CHECK(optimizer_ != nullptr, "an engine without optimizer cannot update");
   scalars_.lr = lr;
+  scalars_.philox_step = static_cast<uint64_t>(step);
   optimizer_->set_scalars(step, scalars_);
   ctx_.set_struct(scalars_, device_scalars_);
   wait_param_sync();

@@ -10,9 +10,11 @@ mesh::MeshShape shape_of(const config::MeshSection& mesh) {
 }
 
 EngineOptions engine_options(const config::RunConfig& c) {
+  optim::OptimizerOptions optimizer = c.optimizer.rule;
+  optimizer.rounding_seed = static_cast<uint32_t>(c.run.seed);
   return {.model = c.model,
           .dtype = c.run.dtype,
-          .optimizer = c.optimizer.rule,
+          .optimizer = optimizer,
           .clip = c.optimizer.clip,
           .recompute = c.train.recompute,
           .seed = static_cast<uint64_t>(c.run.seed),

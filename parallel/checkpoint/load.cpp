@@ -105,9 +105,20 @@ void fill_range(const Ctx& ctx, CheckpointReader& reader, const nn::ShardedRange
   }
 }
 
+/// True if this is the name of a state tensor of the update rule, and not of a buffer that only training needs.
+bool is_state_of(const optim::Optimizer& optimizer, std::string_view name, std::span<const ExpectedTensor> model) {
+  return std::ranges::any_of(optimizer.state(), [&](const optim::Optimizer::State& state) {
+    const std::string suffix = str_cat(".", state.name.suffix);
+    if (!name.ends_with(suffix)) return false;
+    const std::string_view weight = name.substr(0, name.size() - suffix.size());
+    const auto at = std::ranges::lower_bound(model, weight, {}, &ExpectedTensor::name);
+    return at != model.end() && at->name == weight && at->kind == Kind::kTrained;
+  });
+}
+
 /// Checks what load_training requires in addition to load_weights: the checkpoint contains the state of a run, all its
-/// tensors have the accumulate dtype, and its optimizer state tensors are exactly those of the model's tensors, except
-/// for optional buffers.
+/// tensors have the accumulate dtype (the optimizer's state tensors may be bf16 if that is fp32), and its optimizer
+/// state tensors are exactly those of the model's tensors, except for optional buffers.
 void check_resumable(const LoadArgs& args, std::span<const ExpectedTensor> model, DType accumulate) {
   const CheckpointReader& reader = args.reader;
   const optim::Optimizer& optimizer = *args.optimizer;
@@ -121,6 +132,9 @@ void check_resumable(const LoadArgs& args, std::span<const ExpectedTensor> model
   for (const TensorRecord& tensor : reader.tensors()) {
     num_states += tensor.group == Group::kOptimizer && !is_optional(tensor.name, args.optional_buffers) ? 1 : 0;
     if (tensor.dtype == expected) continue;
+    const bool narrow_state = tensor.group == Group::kOptimizer && tensor.dtype == io::FileDType::kBF16 &&
+                              accumulate == DType::kFloat32 && is_state_of(optimizer, tensor.name, model);
+    if (narrow_state) continue;
     throw input_error("checkpoint", printable(reader.path().string()), " was written with ", io::name_of(tensor.dtype),
                       " master weights and optimizer state, but this run uses ", io::name_of(expected),
                       "; set run.dtype as in the run that wrote the checkpoint, or start a new run with run.init_from");

@@ -53,10 +53,11 @@ struct LoadArgs {
 /// is checked before any weight changes), 3 for damage, 4 for a non-finite value (FiniteCheck).
 void load_weights(const Ctx& ctx, const LoadArgs& args);
 
-/// Loads weights and optimizer state bitwise, to resume a run. Works like load_weights, except that an optimizer is
-/// required. Throws an input error when the checkpoint has no optimizer state or was written with another accumulate
-/// dtype, and a damaged-data error when an optimizer state tensor is missing or unexpected. Returns the state of the
-/// run apart from its tensors.
+/// Loads weights and optimizer state bitwise, to resume a run. For an optimizer with bf16 state, state in fp32 is
+/// rounded to nearest even; the reverse is exact. Works like load_weights, except that an optimizer is required. Throws
+/// an input error when the checkpoint has no optimizer state or was written with another accumulate dtype, and a
+/// damaged-data error when an optimizer state tensor is missing or unexpected. Returns the state of the run apart from
+/// its tensors.
 TrainingState load_training(const Ctx& ctx, const LoadArgs& args);
 
 }  // namespace ashlar::checkpoint

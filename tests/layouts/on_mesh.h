@@ -47,8 +47,12 @@ inline std::vector<double> part_of(Element element_of, std::string_view suffix, 
 
 inline void upload(const Ctx& ctx, const std::vector<double>& values, const Tensor& to) {
   const std::vector<float> narrow(values.begin(), values.end());
-  const bool wide = to.dtype() == DType::kFloat64;
-  ctx.backend.write(wide ? static_cast<const void*>(values.data()) : narrow.data(), to.mut_view(), ctx.stream);
+  std::vector<BF16> half;
+  for (const float x : narrow) half.emplace_back(x);
+  const void* const from = to.dtype() == DType::kFloat64   ? static_cast<const void*>(values.data())
+                           : to.dtype() == DType::kFloat32 ? static_cast<const void*>(narrow.data())
+                                                           : half.data();
+  ctx.backend.write(from, to.mut_view(), ctx.stream);
 }
 
 struct OnMeshOptions {

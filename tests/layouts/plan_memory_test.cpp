@@ -54,6 +54,7 @@ config::RunConfig run_of(const model::ModelConfig& model, const mesh::MeshShape&
   c.train.global_batch = 2 * c.mesh.data * (1 + turn % 7);
   c.train.steps = 2;
   c.log.stats_every = turn % 2;
+  if (turn % 4 == 1) c.optimizer.rule.state_dtype = optim::StateDType::kBFloat16;
   return c;
 }
 

@@ -425,6 +425,83 @@ TEST(CheckpointLoad, TheStateOfAnotherUpdateRuleIsRefused) {
               AllOf(HasSubstr(".v' of shape"), HasSubstr("the second moments of adamw")));
 }
 
+// bf16 moments are stored as they are. Those in fp32 are rounded to nearest on the way to bf16; the way back is exact.
+TEST(CheckpointLoad, MomentsOfTheOtherTypeAreConverted) {
+  const ScratchDir dir;
+  CheckpointModel wide(DType::kFloat32);
+  wide.randomize_finite(1);
+  uint64_t stream = 0;
+  for (const auto& [name, state] : wide.optimizer().state())
+    wide.ctx().backend.random_fill({.dst = state.data.mut_view(),
+                                    .scale = 1e-3,
+                                    .seed = 1,
+                                    .rng_stream = ++stream,
+                                    .global_cols = state.data.size()},
+                                   wide.ctx().stream);
+  const auto narrow_of = [](CheckpointModel& model) {
+    return optim::make_optimizer(model.ctx(), model.store(), {.state_dtype = optim::StateDType::kBFloat16},
+                                 nn::FlatRanges::whole(model.store()));
+  };
+  const auto load = [&](CheckpointModel& model, const fs::path& path, optim::Optimizer& optimizer) {
+    CheckpointReader reader(path);
+    load_training(model.ctx(),
+                  {.ranks = model.ranks(), .reader = reader, .store = model.store(), .optimizer = &optimizer});
+  };
+  const auto of_tensors = [](CheckpointModel& model, const optim::Optimizer& optimizer) {  // without padding
+    std::vector<float> all;
+    for (const auto& [name, state] : optimizer.state()) {
+      for (const nn::ShardedRange& range : optimizer.ranges()) {
+        std::vector<float> part(static_cast<size_t>(range.size));
+        std::vector<BF16> stored(part.size());
+        const Tensor tensor = state.of(range);
+        const bool narrow = tensor.dtype() == DType::kBFloat16;
+        model.ctx().backend.read(tensor.view(), narrow ? static_cast<void*>(stored.data()) : part.data(),
+                                 model.ctx().stream);
+        for (size_t i = 0; narrow && i < part.size(); ++i) part[i] = static_cast<float>(stored[i]);
+        all.insert(all.end(), part.begin(), part.end());
+      }
+    }
+    return all;
+  };
+  std::vector<float> expected = of_tensors(wide, wide.optimizer());
+  for (float& x : expected) x = static_cast<float>(BF16(x));
+  ASSERT_NE(expected, of_tensors(wide, wide.optimizer()));
+
+  CheckpointModel model(DType::kFloat32);
+  const auto narrow = narrow_of(model);
+  const fs::path from_wide = save_at(wide, dir.path() / "wide", 1).path;
+  load(model, from_wide, *narrow);
+  EXPECT_EQ(of_tensors(model, *narrow), expected);
+  EXPECT_EQ(model.bytes_of(narrow->master().data), wide.bytes_of(wide.optimizer().master().data));
+
+  const fs::path from_narrow = checkpoint::save(model.ctx(), {.ranks = model.ranks(),
+                                                              .run_dir = dir.path() / "narrow",
+                                                              .store = model.store(),
+                                                              .optimizer = narrow.get(),
+                                                              .state = state_at(1)})
+                                   .path;
+  int64_t bytes = 0;
+  for (const TensorRecord& tensor : CheckpointReader(from_narrow).tensors())
+    if (tensor.group == Group::kOptimizer)
+      bytes += tensor.matrix_rows() * tensor.matrix_cols() * io::size_of(tensor.dtype);
+  int64_t elements = 0;
+  for (const auto& ref : model.store().sharded_tensors()) elements += ref.tensor->size();
+  EXPECT_EQ(bytes, 2 * 2 * elements) << "two moments of two bytes";
+  const auto file_size_of = [](const fs::path& path) {
+    return static_cast<int64_t>(fs::file_size(path / "optimizer-00000.safetensors"));
+  };
+  EXPECT_NEAR(static_cast<double>(file_size_of(from_wide) - file_size_of(from_narrow)),
+              static_cast<double>(2 * 2 * elements), 512)
+      << "but for the header";
+
+  CheckpointModel again(DType::kFloat32), back(DType::kFloat32);
+  const auto same = narrow_of(again);
+  load(again, from_narrow, *same);
+  EXPECT_EQ(of_tensors(again, *same), expected);
+  load(back, from_narrow, back.optimizer());
+  EXPECT_EQ(of_tensors(back, back.optimizer()), expected);
+}
+
 TEST(CheckpointReaderTest, UnknownTensorsAndWrongDirectoriesAreInputErrors) {
   const ScratchDir dir;
   CheckpointModel model(DType::kFloat32);
