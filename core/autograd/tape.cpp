@@ -195,6 +195,27 @@ GradTarget Tape::target(const Var& input) {
   return {slot.grad, GradMode::kAccumulate};
 }
 
+void Tape::reuse_values(std::vector<Var>& inputs) {
+  for (const Var& input : inputs) {
+    if (!input.requires_grad() || slot_of(input).grad || slot_of(input).written) return;
+  }
+  const int parent = slot_of(inputs.front()).parent;
+  if (parent < 0) {
+    for (Var& input : inputs) {
+      if (slot_of(input).parent < 0 && input.value.unique() && input.value.contiguous())
+        slot_of(input).grad = std::move(input.value);
+    }
+    return;
+  }
+  Slot& whole = slots_[parent];
+  if (whole.grad || whole.written || whole.parent >= 0) return;
+  std::vector<Tensor> columns;
+  for (Var& input : inputs) columns.push_back(std::move(input.value));
+  whole.grad = Tensor::join_columns(columns);
+  if (whole.grad) return;
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].value = std::move(columns[i]);
+}
+
 void Tape::add_grad(const Var& input, const Tensor& grad) {
   if (!input.requires_grad()) return;
   Slot& slot = slot_of(input);

@@ -79,6 +79,10 @@ class Tape {
   // The following functions are called by nodes during backward.
   /// Returns the buffer in which the node must write or accumulate the gradient of an input.
   GradTarget target(const Var& input);
+  /// Moves the memory of the inputs' values to their gradients, if nothing else needs the values: no other Tensor shares
+  /// them, and no gradient was written before. Inputs that are column slices must be all slices of one value, from left
+  /// to right. The node's kernel may read the values while it writes the gradients, which it gets by `target`.
+  void reuse_values(std::vector<Var>& inputs);
   /// Adds an existing tensor to the gradient of an input. If `grad` is the first contribution, the tape keeps a
   /// reference to `grad` instead of a copy, except for column slices and values overwritten in place.
   void add_grad(const Var& input, const Tensor& grad);

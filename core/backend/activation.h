@@ -55,9 +55,9 @@ struct ActivationForward {
 
 /// Gradients of ActivationForward. Without `up`: dx (+)= dy * act'(x). With `up`: dx (+)= dy * act'(gate) * linear
 /// where x <= clamp, else 0; dup (+)= dy * act(gate) where |up| <= clamp, else 0; without a clamp, nothing is set to 0.
-/// dx and dup may be column slices of one matrix. With kOverwrite, dx may use the memory of x, and dup that of up. For xielu, dscalars = {dalpha_p, dalpha_n}: dalpha_p (+)=
-/// sigmoid(alpha_p) * sum of dy x^2 over x > 0, and dalpha_n (+)= sigmoid(alpha_n) * sum of dy (expm1(min(x, eps)) - x)
-/// over x <= 0. The sums have the same bits for any thread count.
+/// dx and dup may be column slices of one matrix; with kOverwrite, dx may be x and dup may be up. For xielu, dscalars =
+/// {dalpha_p, dalpha_n}: dalpha_p (+)= sigmoid(alpha_p) * sum of dy x^2 over x > 0, and dalpha_n (+)= sigmoid(alpha_n)
+/// * sum of dy (expm1(min(x, eps)) - x) over x <= 0. The sums have the same bits for any thread count.
 struct ActivationBackward {
   ConstView dy;                          ///< [N, F] storage dtype
   ConstView x;                           ///< [N, F] storage dtype, as in ActivationForward

@@ -21,9 +21,9 @@ struct LossStats {
 };
 
 // Cross-entropy over the vocabulary, or over this rank's slice of it. If a rank has the whole vocabulary, three calls
-// compute the loss and the gradient of the logits: LossRowStats, LossReduce, LossBackward; LossStatsAndGrad is the first
-// and the last of them in one, if the z-loss does not square the largest logit. If tensor ranks have slices
-// of the vocabulary, three steps come after LossRowStats: an all-reduce (max) of the row maxima; LossRescale, which
+// compute the loss and the gradient of the logits: LossRowStats, LossReduce, LossBackward; LossStatsAndGrad is the
+// first and the last of them in one, if the z-loss does not square the largest logit. If tensor ranks have slices of
+// the vocabulary, three steps come after LossRowStats: an all-reduce (max) of the row maxima; LossRescale, which
 // rescales each slice's row sums from the slice's maxima to the global maxima; an all-reduce (sum) of row sums and
 // target logits. If the z-loss squares the largest logit, LossMaxCount counts the columns with the maximum before the
 // all-reduce (sum), which then also adds the counts of the slices.

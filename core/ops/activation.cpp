@@ -54,14 +54,19 @@ Var record(const Ctx& ctx, const ActivationCall& call, const Var& x, const Var* 
     out.rematerialize = std::make_shared<Rematerialize>(Rematerialize{.start = [forward] { return forward; }});
   }
   const ActivationOptions o = {call.args.kind, call.args.clamp, call.args.linear_offset, scalars};
-  ctx.tape->record(out, [ctx, x, second, o](Tape& tape, const Tensor& dy) {
-    const GradTarget dx = tape.target(x);
-    const GradTarget dup = second ? tape.target(*second) : GradTarget{};
-    ASHLAR_CHECK(!second || dx.mode == dup.mode, "expected the same number of consumers of gate and up");
+  std::vector<Var> inputs{x};
+  if (second) inputs.push_back(*second);
+  ctx.tape->record(out, [ctx, inputs, o](Tape& tape, const Tensor& dy) mutable {
+    // Each element of a gradient takes the place of the value that it is computed from.
+    const ConstView gate = inputs[0].value.view(), linear = inputs.size() > 1 ? inputs[1].value.view() : ConstView{};
+    tape.reuse_values(inputs);
+    const GradTarget dx = tape.target(inputs[0]);
+    const GradTarget dup = inputs.size() > 1 ? tape.target(inputs[1]) : GradTarget{};
+    ASHLAR_CHECK(!linear || dx.mode == dup.mode, "expected the same number of consumers of gate and up");
     const GradMode scalars_mode = o.scalars == nullptr || !dx.wanted() ? GradMode::kSkip : o.scalars->next_mode();
     ctx.backend.activation_backward({.dy = dy.view(),
-                                     .x = x.value.view(),
-                                     .up = second ? second->value.view() : ConstView{},
+                                     .x = gate,
+                                     .up = linear,
                                      .scalars = value_or_none(o.scalars, ctx.stream),
                                      .dx = dx.view(),
                                      .dup = dup.view(),

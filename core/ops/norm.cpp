@@ -97,10 +97,10 @@ Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, co
   return record(ctx, call, x, weights);
 }
 
-Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& branch, const NormWeights& weights,
+Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& a, const Branch* b, const NormWeights& weights,
                      const NormVariant& variant) {
-  const ResidualCall add = begin_residual(ctx, &x, branch, nullptr);
-  const Var stream = record_residual(ctx, add, &x, branch, nullptr);
+  const ResidualCall add = begin_residual(ctx, &x, a, b);
+  const Var stream = record_residual(ctx, add, &x, a, b);
   const NormCall call = begin(ctx, stream, weights, variant, placed(ctx, stream, weights));
   ctx.backend.residual_norm_forward({.residual = add.args, .norm = call.args}, ctx.stream);
   return {.stream = stream, .normed = record(ctx, call, stream, weights)};

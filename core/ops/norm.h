@@ -20,12 +20,12 @@ Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVar
 /// operation, so the gradients of x and of the weights are partial on each rank.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The residual stream x + scale * dropout(branch) and its norm, computed by one fused forward kernel. Values and
-/// gradients equal the results of `residual` followed by `norm`.
+/// The residual stream x + scale * dropout(a) [+ scale * dropout(b)] and its norm, computed by one fused forward kernel.
+/// Values and gradients equal the results of `residual` followed by `norm`.
 struct Normed {
   Var stream, normed;
 };
-Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& branch, const NormWeights& weights,
+Normed residual_norm(const Ctx& ctx, const Var& x, const Branch& a, const Branch* b, const NormWeights& weights,
                      const NormVariant& variant);
 
 }  // namespace ashlar::ops

@@ -74,6 +74,25 @@ std::vector<Tensor> Tensor::split_columns(Tensor whole, const std::vector<int64_
   return parts;
 }
 
+Tensor Tensor::join_columns(std::vector<Tensor>& parts) {
+  const Tensor& first = parts.front();
+  int64_t cols = 0;
+  for (const Tensor& part : parts) {
+    if (!part.unique() || part.storage_.get() != first.storage_.get() || part.dtype_ != first.dtype_ ||
+        part.rows() != first.rows() || part.stride_ != first.stride_ || part.offset_ != first.offset_ + cols)
+      return {};
+    cols += part.cols();
+  }
+  if (cols != first.stride_) return {};
+  Tensor whole = first;
+  whole.shape_ = {first.rows(), cols};
+  std::vector<std::shared_ptr<Storage>> owned;
+  for (Tensor& part : parts) owned.push_back(std::move(part.storage_));
+  Storage* const block = owned.front().get();
+  whole.storage_ = {std::make_shared<std::vector<std::shared_ptr<Storage>>>(std::move(owned)), block};
+  return whole;
+}
+
 Tensor Tensor::flat_range(int64_t begin, int64_t count) const {
   ASHLAR_CHECK(contiguous() && begin >= 0 && begin + count <= size(), "elements ", begin, "+", count, " of ",
                shape_.str());

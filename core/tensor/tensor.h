@@ -33,6 +33,9 @@ class Tensor {
   Tensor column_range(int64_t begin, int64_t count) const;
   /// Splits a tensor that has no other references into column slices. Each slice is `unique` until it is copied.
   static std::vector<Tensor> split_columns(Tensor whole, const std::vector<int64_t>& widths);
+  /// Returns the tensor whose columns are these, from left to right, if they are all columns of what was split and no
+  /// other Tensor shares their elements. Otherwise returns an undefined tensor, and `parts` are unchanged.
+  static Tensor join_columns(std::vector<Tensor>& parts);
   /// Returns the elements [begin, begin + count) of a contiguous tensor as a vector.
   Tensor flat_range(int64_t begin, int64_t count) const;
 

@@ -35,9 +35,9 @@ std::map<std::string, double> block_bytes_of_a_token(const model::ModelConfig& c
   const double statistics = kSectorBytes * (layer_norm ? 2 : 1), joined = serial ? 1 : 0;
   const double norms = 1 + (serial || c.block.parallel_norms == 2 ? 1 : 0);
   std::map<std::string, double> bytes;
-  bytes["norm_forward"] = (norms - joined) * (2 * C * element + statistics);
-  if (serial) bytes["residual_norm_forward"] = 4 * C * element + statistics;
-  bytes["residual_forward"] = (serial ? 3 : 4) * C * element;
+  // The first norm of a block makes the last sum of the block before, the second of a serial one the sum of its first.
+  bytes["norm_forward"] = (norms - 1 - joined) * (2 * C * element + statistics);
+  bytes["residual_norm_forward"] = (serial ? 2 * 4 : 5) * C * element + (1 + joined) * statistics;
   bytes["norm_backward"] = norms * (4 * C * element + 2 * statistics);
   if (c.rope.dims > 0) bytes["rope"] = 2 * (2 * (Q + KV) * element + dims * 4 * 2 + kSectorBytes);
   const bool experts = c.moe.experts > 0;

@@ -104,13 +104,7 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
   const auto alive = [&] {
     if (options_.after_node) options_.after_node();
   };
-  pipeline::RunnerHooks hooks{.after_node = alive,
-                              .after_block =
-                                  [&](int64_t layers, const Tensor& rows) {
-                                    alive();
-                                    if (after_block) after_block(layers, rows);
-                                  },
-                              .at_head = at_head};
+  pipeline::RunnerHooks hooks{.after_node = alive, .progress = alive, .after_block = after_block, .at_head = at_head};
   const bool training = kind != pipeline::PipelineSchedule::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
@@ -118,11 +112,12 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
       alive();
       replicas_->poll();
     };
-    hooks.after_block = [&](int64_t layers, const Tensor& rows) {
+    hooks.progress = [&] {
       alive();
       mesh_.all().progress();  // advances the all-gather of parameters, which overlaps forward
-      if (options_.after_block) options_.after_block(ctx_, layers, rows);
     };
+    if (options_.after_block)
+      hooks.after_block = [&](int64_t layers, const Tensor& rows) { options_.after_block(ctx_, layers, rows); };
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;

@@ -49,17 +49,42 @@ void Block::add_to_cache(const Ctx& ctx, KvCache& cache) const {
   for (const auto& branch : branches_) branch->add_to_cache(ctx, cache);
 }
 
-Var Block::operator()(const Ctx& ctx, const Var& x, const Rows& rows) const {
-  const tensor::TensorParallel tp = rows.cache == nullptr ? tp_ : tp_.with_whole_rows();
-  ASHLAR_SHAPE(x, {tp.local_rows(rows.batch.rows()), config_.d_model});
-  const Context at{.ctx = ctx, .local = tensor::with_local_rows(ctx, x.rows(), tp), .tp = tp, .rows = rows};
-  const Var out = composed(at, x);
-  return out_scalar_ == nullptr ? out : ops::learned_scale(ctx, out, out_scalar_->weight);
+namespace {
+
+Var sum_of(const Ctx& local, const StreamSum& x) {
+  if (x.branches.empty()) return x.x;
+  return ops::residual(local, &x.x, x.branches[0], x.branches.size() > 1 ? &x.branches[1] : nullptr);
 }
 
-Var Block::composed(const Context& at, const Var& x) const {
-  if (config_.block.topology == Topology::kParallel) return parallel(at, x);
-  return config_.norm.placement == NormPlacement::kPost ? serial_post(at, x) : serial(at, x);
+}  // namespace
+
+Block::Context Block::context(const Ctx& ctx, const Var& x, const Rows& rows) const {
+  const tensor::TensorParallel tp = rows.cache == nullptr ? tp_ : tp_.with_whole_rows();
+  ASHLAR_SHAPE(x, {tp.local_rows(rows.batch.rows()), config_.d_model});
+  return {.ctx = ctx, .local = tensor::with_local_rows(ctx, x.rows(), tp), .tp = tp, .rows = rows};
+}
+
+StreamSum Block::operator()(const Ctx& ctx, StreamSum x, const Rows& rows) const {
+  const Context at = context(ctx, x.x, rows);
+  StreamSum out = composed(at, std::move(x));
+  if (out_scalar_ == nullptr) return out;
+  const Var sum = sum_of(at.local, std::exchange(out, {}));
+  return {.x = ops::learned_scale(ctx, sum, out_scalar_->weight)};
+}
+
+Var Block::total(const Ctx& ctx, const StreamSum& x, const Rows& rows) const {
+  return sum_of(context(ctx, x.x, rows).local, x);
+}
+
+StreamSum Block::composed(const Context& at, StreamSum in) const {
+  if (config_.block.topology == Topology::kParallel) return parallel(at, std::move(in));
+  if (config_.norm.placement == NormPlacement::kPost) return serial_post(at, std::move(in));
+  return serial(at, std::move(in));
+}
+
+ops::Normed Block::first_norm(const Context& at, StreamSum in) const {
+  if (in.branches.empty()) return {.stream = in.x, .normed = norm1_(at.ctx, in.x)};
+  return norm1_.joined(at.local, in.x, in.branches[0], in.branches.size() > 1 ? &in.branches[1] : nullptr);
 }
 
 Var Block::part(const Context& at, size_t branch, const Var& x, const Var& stream) const {
@@ -80,11 +105,18 @@ ops::Branch Block::joining(size_t branch, const Var& v) const {
           .scale = config_.block.residual_multiplier};
 }
 
-Var Block::serial(const Context& at, const Var& x) const {
+StreamSum Block::serial(const Context& at, StreamSum in) const {
   const Ctx& ctx = at.ctx;
   const bool before = config_.norm.placement != NormPlacement::kOutput;
   const bool after = config_.norm.placement != NormPlacement::kPre;
-  const Var a = whole(at, 0, before ? norm1_(ctx, x) : x, x);
+  ops::Normed start;
+  if (before) {
+    start = first_norm(at, std::move(in));
+  } else {
+    start.stream = start.normed = sum_of(at.local, in);
+    in = {};
+  }
+  const Var x = std::move(start.stream), a = whole(at, 0, std::exchange(start.normed, {}), x);
   const ops::Branch first = joining(0, after ? norm1_out_(ctx, a) : a);
   ops::Normed mid;
   if (before) {
@@ -93,17 +125,18 @@ Var Block::serial(const Context& at, const Var& x) const {
     mid.stream = mid.normed = ops::residual(at.local, &x, first, nullptr);
   }
   const Var f = whole(at, 1, mid.normed, mid.stream);
-  return ops::residual(at.local, &mid.stream, joining(1, after ? norm2_out_(ctx, f) : f), nullptr);
+  return {.x = mid.stream, .branches = {joining(1, after ? norm2_out_(ctx, f) : f)}};
 }
 
-Var Block::serial_post(const Context& at, const Var& x) const {
+StreamSum Block::serial_post(const Context& at, StreamSum in) const {
+  const Var x = sum_of(at.local, in);
   const Var mid = norm1_.joined(at.local, x, joining(0, whole(at, 0, x, x))).normed;
-  return norm2_.joined(at.local, mid, joining(1, whole(at, 1, mid, mid))).normed;
+  return {.x = norm2_.joined(at.local, mid, joining(1, whole(at, 1, mid, mid))).normed};
 }
 
-Var Block::parallel(const Context& at, const Var& x) const {
+StreamSum Block::parallel(const Context& at, StreamSum in) const {
   const Ctx& ctx = at.ctx;
-  const Var normed = norm1_(ctx, x);
+  const auto [x, normed] = first_norm(at, std::move(in));
   Var a, f;
   if (fused_) {
     const Var h = tensor::enter(ctx, normed, at.tp);
@@ -117,14 +150,12 @@ Var Block::parallel(const Context& at, const Var& x) const {
     a = part(at, 0, normed, x);
     f = part(at, 1, config_.block.parallel_norms == 1 ? normed : norm2_(ctx, x), x);
   }
-  if (at.tp.size() == 1) {  // no reduction needed: one fused pass
-    const ops::Branch second = joining(1, tensor::exit(ctx, f, at.tp));
-    return ops::residual(at.local, &x, joining(0, tensor::exit(ctx, a, at.tp)), &second);
-  }
+  if (at.tp.size() == 1)  // no reduction needed: one fused pass
+    return {.x = x, .branches = {joining(0, tensor::exit(ctx, a, at.tp)), joining(1, tensor::exit(ctx, f, at.tp))}};
   // Dropout with a fixed mask is linear. So the partial sum of each branch is masked, and both are reduced together.
   const ops::Branch second = joining(1, f);
   const Var both = tensor::exit(ctx, ops::residual(ctx, nullptr, joining(0, a), &second), at.tp);
-  return ops::residual(at.local, &x, {.value = both}, nullptr);
+  return {.x = x, .branches = {{.value = both}}};
 }
 
 }  // namespace ashlar::model

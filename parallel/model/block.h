@@ -2,12 +2,20 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "core/ops/residual.h"
 #include "parallel/model/branch.h"
 #include "parallel/model/norm_layer.h"
 
 namespace ashlar::model {
+
+/// The residual stream between two blocks: x and the branches, at most two, that are still to be added to it. The norm
+/// at the beginning of the next block adds them in the pass in which it normalizes.
+struct StreamSum {
+  Var x;
+  std::vector<ops::Branch> branches = {};
+};
 
 /// One transformer block, serial or parallel. m is block.residual_multiplier; n1, n2, n1', n2' are norm1, norm2,
 /// norm1_out and norm2_out; drop is dropout with dropout.resid.
@@ -31,15 +39,20 @@ class Block {
 
   /// x [N_loc, C] -> [N_loc, C], N_loc = N, or N/size if rows are sharded. With a cache the rows are new tokens that
   /// follow the cached ones; nothing is recorded on a tape, and rows are not sharded.
-  Var operator()(const Ctx& ctx, const Var& x, const Rows& rows) const;
+  StreamSum operator()(const Ctx& ctx, StreamSum x, const Rows& rows) const;
+  /// Adds the branches to the stream.
+  Var total(const Ctx& ctx, const StreamSum& x, const Rows& rows) const;
   void add_to_cache(const Ctx& ctx, KvCache& cache) const;  ///< adds this layer's keys and values to the cache
 
  private:
   struct Context;
-  Var composed(const Context& at, const Var& x) const;
-  Var serial(const Context& at, const Var& x) const;
-  Var serial_post(const Context& at, const Var& x) const;
-  Var parallel(const Context& at, const Var& x) const;
+  Context context(const Ctx& ctx, const Var& x, const Rows& rows) const;
+  StreamSum composed(const Context& at, StreamSum in) const;
+  StreamSum serial(const Context& at, StreamSum in) const;
+  StreamSum serial_post(const Context& at, StreamSum in) const;
+  StreamSum parallel(const Context& at, StreamSum in) const;
+  /// Returns the stream and norm1 of it.
+  ops::Normed first_norm(const Context& at, StreamSum in) const;
   /// Returns this rank's partial sum of a branch for rows x, before the reduction over the tensor group. `stream`: the
   /// rows of the stream of which x is the norm.
   Var part(const Context& at, size_t branch, const Var& x, const Var& stream) const;

@@ -23,9 +23,9 @@ class NormLayer {
             const tensor::TensorParallel& tp);
 
   Var operator()(const Ctx& ctx, const Var& x) const { return ops::norm(ctx, x, weights(), variant_); }
-  /// Adds the branch to the residual stream x, and returns the new stream and its normalized rows.
-  ops::Normed joined(const Ctx& ctx, const Var& x, const ops::Branch& branch) const {
-    return ops::residual_norm(ctx, x, branch, weights(), variant_);
+  /// Adds the branches to the residual stream x, and returns the new stream and its normalized rows.
+  ops::Normed joined(const Ctx& ctx, const Var& x, const ops::Branch& a, const ops::Branch* b = nullptr) const {
+    return ops::residual_norm(ctx, x, a, b, weights(), variant_);
   }
 
  private:

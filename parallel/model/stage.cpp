@@ -178,19 +178,27 @@ void Stage::check_positions(int64_t positions) const {
                " positions exceed the rotary tables of ", tables_.positions());
 }
 
-Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after) const {
+Var Stage::blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after,
+                  const std::function<void()>& progress) const {
   check_positions(batch.T);
-  Var h = x;
+  const bool again = ctx.recompute == Recompute::kBlock && ctx.tape != nullptr;
+  StreamSum h{.x = x};
   int64_t layers = range_.first_layer;
   for (const auto& block : blocks_) {
-    const auto body = [&block = *block, batch, this](const Ctx& c, const Var& in) {
-      return block(c, in, rows_of(batch, nullptr));
-    };
-    h = ctx.recompute == Recompute::kBlock && ctx.tape != nullptr ? recompute(ctx, h, body) : body(ctx, h);
+    if (again) {  // whose input is one value
+      h.x = recompute(ctx, h.x, [&block = *block, batch, this](const Ctx& c, const Var& in) {
+        const Rows rows = rows_of(batch, nullptr);
+        return block.total(c, block(c, {.x = in}, rows), rows);
+      });
+    } else {
+      h = (*block)(ctx, std::move(h), rows_of(batch, nullptr));
+    }
     ++layers;
-    if (after) after(layers, h.value);
+    if (after || layers == range_.last_layer) h = {.x = block->total(ctx, h, rows_of(batch, nullptr))};
+    if (progress) progress();
+    if (after) after(layers, h.x.value);
   }
-  return h;
+  return h.x;
 }
 
 ops::FusedLinearCrossEntropyOptions Stage::loss_options(const ConstView& targets, ops::Reduction& reduction) const {
@@ -263,9 +271,11 @@ Tensor Stage::decode(const Ctx& ctx, const Tensor& x, const BatchView& batch, Kv
   check_positions(cache.length + batch.T);
   ASHLAR_CHECK(batch.B == cache.B, "got ", batch.B, " samples, but the cache has ", cache.B);
   Var h = range_.embedding ? lookup(ctx, batch, tp_.with_whole_rows()) : Var{.value = x};
-  for (const auto& block : blocks_) h = (*block)(ctx, h, rows_of(batch, &cache));
+  StreamSum sum{.x = std::move(h)};
+  for (const auto& block : blocks_) sum = (*block)(ctx, std::move(sum), rows_of(batch, &cache));
+  if (!blocks_.empty()) sum = {.x = blocks_.back()->total(ctx, sum, rows_of(batch, &cache))};
   cache.length += batch.T;
-  return h.value;
+  return sum.x.value;
 }
 
 }  // namespace ashlar::model

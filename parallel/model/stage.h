@@ -53,8 +53,10 @@ class Stage {
   /// Returns the embedding [N_loc, C] of tokens and of learned or sinusoidal positions, with its norm and dropout.
   Var embed(const Ctx& ctx, const BatchView& batch) const;
   /// This stage's blocks, each recomputed in backward if ctx.recompute requests it: [N_loc, C] -> [N_loc, C]. `after`,
-  /// if given, is called with each block's output.
-  Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {}) const;
+  /// if given, is called with each block's output. It costs a pass a block: without it, the last sum of a block that is
+  /// not recomputed is made by the first norm of the next. `progress`, if given, is called after each block.
+  Var blocks(const Ctx& ctx, const Var& x, const BatchView& batch, const BlockObserver& after = {},
+             const std::function<void()>& progress = {}) const;
   /// Computes final norm, head and loss, and adds the results to `stats`. If ctx has a tape, backward then needs no
   /// seed gradient.
   void loss(const Ctx& ctx, const Var& x, const BatchView& batch, const MutView& stats) const;

@@ -31,8 +31,9 @@ BoundaryValues ChunkRunner::forward(int64_t chunk, int64_t micro_batch, const Bo
   const ValueInfo sent{.op = "the previous stage", .placement = stage.tensor_parallel().residual_stream()};
   if (input) flight.input = training ? flight.tape->leaf(input, sent) : Var{.value = input, .info = sent};
   Var x = input ? flight.input : stage.embed(ctx, batch.view);
+  if (!input && hooks_.progress) hooks_.progress();
   if (!input && hooks_.after_block) hooks_.after_block(0, x.value);
-  flight.output = stage.blocks(ctx, x, batch.view, hooks_.after_block);
+  flight.output = stage.blocks(ctx, x, batch.view, hooks_.after_block, hooks_.progress);
   x.value = flight.input.value = {};  // the nodes of the tape keep the tensors that they need
   BoundaryValues result;
   if (stage.range().head && hooks_.at_head && !training) {

@@ -22,7 +22,8 @@ struct MicroBatch {
 /// Callbacks during computation; each may be empty.
 struct RunnerHooks {
   std::function<void()> after_node;  ///< called between parts of backward, to progress communication
-  model::BlockObserver after_block;  ///< called with the residual stream in forward
+  std::function<void()> progress;    ///< called in forward, after the embedding and after each block
+  model::BlockObserver after_block;  ///< called then with the residual stream
   /// In evaluation: called on the stage with the head in place of its loss, with the output of the last block.
   std::function<void(const Ctx& ctx, const model::Stage& stage, int64_t micro_batch, const Tensor& rows)> at_head;
 };

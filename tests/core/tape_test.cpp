@@ -103,6 +103,99 @@ TEST_F(TapeTest, FreesGradientsAsItGoes) {
   EXPECT_LE(backend.allocator(MemoryKind::kActivations).used_bytes(), before);
 }
 
+/// A node like an activation: the gradients of its inputs are twice and three times dy, and may lie over their values.
+class ValueMemory : public TapeTest {
+ protected:
+  Var node(Tape& tape, std::vector<Var> inputs) {
+    const Var y = tape.output(tensor({0, 0}, 2));
+    tape.record(y, [this, inputs = std::move(inputs)](Tape& t, const Tensor& dy) mutable {
+      std::vector<const void*> values;
+      for (const Var& input : inputs) values.push_back(input.value.view().data);
+      const int64_t before = backend.allocator(MemoryKind::kActivations).used_bytes();
+      t.reuse_values(inputs);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const GradTarget d = t.target(inputs[i]);
+        in_place.push_back(d.view().data == values[i]);
+        for (int64_t k = 0; k < dy.size(); ++k) {
+          testing::FakeBackend::at(d.view(), k) = (static_cast<double>(i) + 2) * testing::FakeBackend::at(dy.view(), k);
+        }
+      }
+      taken = backend.allocator(MemoryKind::kActivations).used_bytes() - before;
+    });
+    return y;
+  }
+  // y = x with memory of its own.
+  Var copy(Tape& tape, const Var& x, int64_t rows) {
+    const Var y = tape.output(tensor(host(x.value), rows));
+    tape.record(y, [x](Tape& t, const Tensor& dy) { t.add_grad(x, dy); });
+    return y;
+  }
+  void run(Tape& tape, const Var& y) {
+    tape.seed(y, tensor({1, 10}, 2));
+    tape.backward();
+  }
+
+  std::vector<bool> in_place;
+  int64_t taken = -1;  ///< blocks of memory that the gradients took
+};
+
+TEST_F(ValueMemory, OfAValueThatNothingElseNeeds) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 2));
+  std::vector<Var> inputs;
+  inputs.push_back(copy(tape, x, 2));
+  run(tape, node(tape, std::move(inputs)));
+  EXPECT_EQ(in_place, std::vector<bool>{true});
+  EXPECT_EQ(taken, 0);
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{2, 20}));
+}
+
+TEST_F(ValueMemory, OfAllSlicesOfAValue) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2, 3, 4}, 2));
+  run(tape, node(tape, tape.split_columns(copy(tape, x, 2), {1, 1})));
+  EXPECT_EQ(in_place, (std::vector<bool>{true, true}));
+  EXPECT_EQ(taken, 0);
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{2, 3, 20, 30}));
+}
+
+TEST_F(ValueMemory, StaysWithAValueThatIsStillNeeded) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 2));
+  const Var y = copy(tape, x, 2);
+  run(tape, node(tape, {y}));
+  EXPECT_EQ(in_place, std::vector<bool>{false});
+  EXPECT_EQ(host(y.value), (std::vector<double>{1, 2}));
+  EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{2, 20}));
+}
+
+TEST_F(ValueMemory, StaysWithSlicesIfOneIsStillNeededOrIsNotAmongThem) {
+  for (const bool keep : {false, true}) {
+    Tape tape(backend, stream);
+    const Var x = tape.leaf(tensor({1, 2, 3, 4, 5, 6}, 2));
+    std::vector<Var> parts = tape.split_columns(copy(tape, x, 2), {1, 1, 1});
+    const Tensor third = parts[2].value;
+    std::vector<Var> inputs(parts.begin(), parts.begin() + (keep ? 3 : 2));
+    parts.clear();
+    in_place.clear();
+    run(tape, node(tape, std::move(inputs)));
+    EXPECT_EQ(in_place, std::vector<bool>(keep ? 3 : 2, false));
+    EXPECT_EQ(host(third), (std::vector<double>{3, 6}));
+    EXPECT_EQ(host(tape.leaf_grad(x)), (std::vector<double>{2, 3, keep ? 4. : 0., 20, 30, keep ? 40. : 0.}));
+  }
+}
+
+TEST_F(ValueMemory, StaysWithAValueThatHasAGradientAlready) {
+  Tape tape(backend, stream);
+  const Var x = tape.leaf(tensor({1, 2}, 2));
+  Var y = copy(tape, x, 2);
+  const Var slot = y.without_value();
+  const Var z = node(tape, {std::move(y)});
+  tape.seed(slot, tensor({5, 5}, 2));
+  run(tape, z);
+  EXPECT_EQ(in_place, std::vector<bool>{false});
+}
+
 /// The order of what one node like a linear and what is recorded before it do in backward.
 class WeightWorkOrder : public TapeTest {
  protected:

@@ -162,6 +162,35 @@ TEST_F(ActivationTest, BackwardIsTheFormulaInEveryMode) {
   });
 }
 
+TEST_F(ActivationTest, GradientsMayLieOverTheirValues) {
+  for_each_case([&](DType dtype, Shape s, Activation kind, bool gated, int64_t padding) {
+    const HostMatrix x = random_matrix(dtype, s.rows, s.cols, 1, padding, 0, 3);
+    const HostMatrix up = gated ? random_matrix(dtype, s.rows, s.cols, 2, padding) : HostMatrix();
+    const HostMatrix dy = random_matrix(dtype, s.rows, s.cols, 3, padding);
+    const HostMatrix empty(dtype, s.rows, s.cols, padding);
+    backends_.each(
+        [&](Backend& backend) {
+          Outputs out = {empty, empty, x, gated ? up : empty};
+          for (const bool in_place : {false, true}) {
+            backend.activation_backward({.dy = dy.view(),
+                                         .x = in_place ? out[2].view() : x.view(),
+                                         .up = !gated     ? ConstView{}
+                                               : in_place ? out[3].view()
+                                                          : up.view(),
+                                         .dx = out[in_place ? 2 : 0].mut(),
+                                         .dup = gated ? out[in_place ? 3 : 1].mut() : MutView{},
+                                         .kind = kind},
+                                        backends_.stream());
+          }
+          return out;
+        },
+        [](const Outputs& out) {
+          EXPECT_TRUE(out[0] == out[2]);
+          EXPECT_TRUE(out[1] == out[3]);
+        });
+  });
+}
+
 /// Columns [begin, begin + count) of a view.
 template <AnyView View>
 View columns(const View& v, int64_t begin, int64_t count) {
