@@ -46,11 +46,20 @@ TunedChoices JoinedTuners::prepare() {
 }
 
 std::vector<std::string> JoinedTuners::report() {
+  return lines_of([](PreparingTuner& part) { return part.report(); });
+}
+
+std::vector<std::string> JoinedTuners::details() {
+  return lines_of([](PreparingTuner& part) { return part.details(); });
+}
+
+std::vector<std::string> JoinedTuners::lines_of(
+    const std::function<std::vector<std::string>(PreparingTuner& part)>& lines) const {
   std::vector<std::string> all;
   for (Tuner* const part : parts_) {
     auto* const preparing = dynamic_cast<PreparingTuner*>(part);
     if (preparing == nullptr) continue;
-    for (std::string& line : preparing->report()) all.push_back(std::move(line));
+    for (std::string& line : lines(*preparing)) all.push_back(std::move(line));
   }
   return all;
 }

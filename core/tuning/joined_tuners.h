@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ class PreparingTuner : public Tuner {
   /// Returns lines for the log about the active choices. Throws an input_error if a choice is not the one that the
   /// user's configuration demands.
   virtual std::vector<std::string> report() = 0;
+  /// Returns a line for each operation measured since the last call, for benchmarks: what there was to choose from. A
+  /// run does not log them, since a model has dozens.
+  virtual std::vector<std::string> details() { return {}; }
 };
 
 /// Makes several tuners of one device appear as one. Each tuner has sections of its own. The device name is taken from
@@ -37,9 +41,12 @@ class JoinedTuners final : public PreparingTuner {
   TunedChoices measure(const TunedChoices& questions) override;
   void use(const TunedChoices& choices) override;
   TunedChoices prepare() override;  ///< calls prepare() on every part that is a PreparingTuner and merges the results
-  std::vector<std::string> report() override;  ///< concatenates the lines of the parts that are a PreparingTuner
+  std::vector<std::string> report() override;   ///< concatenates the lines of the parts that are a PreparingTuner
+  std::vector<std::string> details() override;  ///< likewise
 
  private:
+  std::vector<std::string> lines_of(const std::function<std::vector<std::string>(PreparingTuner& part)>& lines) const;
+
   std::vector<Tuner*> parts_;
 };
 

@@ -99,7 +99,7 @@ std::vector<std::string> choose_algorithms(Backend& backend, Stream& stream,
   const TunedChoices met = tuner->met();
   tuner->use(united(met, tuner->measure(unanswered(met, met))));
   auto* const reporting = dynamic_cast<PreparingTuner*>(tuner);
-  return reporting != nullptr ? reporting->report() : std::vector<std::string>{};
+  return reporting != nullptr ? reporting->details() : std::vector<std::string>{};
 }
 
 void measure_gemms(const GemmArguments& options, Backend& backend, const GemmModel& model, DType dtype,

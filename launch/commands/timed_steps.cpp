@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/base/philox.h"
+#include "core/tuning/joined_tuners.h"
 #include "launch/commands/timing.h"
 #include "launch/training/engine_options.h"
 #include "launch/training/evaluation.h"
@@ -107,6 +108,9 @@ TimedSteps::TimedSteps(const config::RunConfig& config, comm::Bootstrap& bootstr
     engine_.forward_backward(batches, steps_);
     device_.stream().synchronize();
   } while (tuning.complete());
+  auto* const preparing = dynamic_cast<PreparingTuner*>(tuner);
+  if (preparing == nullptr || bootstrap.world().rank() != 0) return;
+  for (const std::string& line : preparing->details()) log_.info(line);
 }
 
 int64_t TimedSteps::allocator_calls() {

@@ -98,6 +98,7 @@ struct NamedTuner final : PreparingTuner {
   void use(const TunedChoices& choices) override { answer = choices.sections.at(name).choices.at("q"); }
   TunedChoices prepare() override { return {.device = "any", .sections = {{name, {"lib", {{"q", "refused"}}}}}}; }
   std::vector<std::string> report() override { return {"report of " + name}; }
+  std::vector<std::string> details() override { return {"details of " + name}; }
   std::string name, answer;
 };
 
@@ -114,6 +115,7 @@ TEST(JoinedTuners, EachHasItsSection) {
   EXPECT_EQ(b.answer, "b");
   EXPECT_EQ(num_choices(joined.prepare()), 2);
   EXPECT_EQ(joined.report(), (std::vector<std::string>{"report of a", "report of b"}));
+  EXPECT_EQ(joined.details(), (std::vector<std::string>{"details of a", "details of b"}));
   TunedChoices some = met;
   some.sections.erase("b");
   EXPECT_EQ(num_choices(joined.measure(some)), 1);

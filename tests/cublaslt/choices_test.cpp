@@ -156,9 +156,9 @@ TEST_F(Choices, AreReportedOnceWithTheCandidatesOfEachProduct) {
   auto& plans = dynamic_cast<PreparingTuner&>(tuner());
   product(0);
   product(1);
-  EXPECT_THAT(plans.report(), ::testing::IsEmpty()) << "nothing is measured yet";
+  EXPECT_THAT(plans.details(), ::testing::IsEmpty()) << "nothing is measured yet";
   plans.measure(plans.met());
-  const std::vector<std::string> lines = plans.report();
+  const std::vector<std::string> lines = plans.details();
   ASSERT_EQ(lines.size(), 2U);
   int aligned = 0;
   for (const std::string& line : lines) {
@@ -170,7 +170,7 @@ TEST_F(Choices, AreReportedOnceWithTheCandidatesOfEachProduct) {
     EXPECT_THAT(line, HasSubstr("; 1 faster ones do not repeat"));
   }
   EXPECT_EQ(aligned, 1);
-  EXPECT_THAT(plans.report(), ::testing::IsEmpty()) << "once";
+  EXPECT_THAT(plans.details(), ::testing::IsEmpty()) << "once";
 }
 
 // Copies of the largest result, e.g. of logits, would take memory from every later step.

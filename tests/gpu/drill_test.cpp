@@ -43,10 +43,8 @@ class GpuDrill : public ::testing::Test {
     program("project/build/tests/gpu/gpu_conformance", R"(
 [ "$1" != --device ] || { echo 'Ashlar Stand-In, compute capability 9.0'; exit; }
 mkdir -p "$1" && echo words >"$1/add.bin" && echo '34 kernels equal, 0 differ')");
-    program("project/build/tests/gpu/gpu_kernels",
-            "exec " ASHLAR_KERNELS_ON_STAND_INS " \"$@\" --gtest_filter='ElementwiseTest.*Fill*'");
-    program("project/build/tests/gpu/gpu_nccl",
-            "[ \"$OMPI_COMM_WORLD_SIZE\" = 2 ] || exit 0\nexec " ASHLAR_NCCL_ON_STAND_INS);
+    for (const char* name : {"gpu_kernels", "gpu_nccl"})
+      program(std::string("project/build/tests/gpu/") + name, "echo all equal");
     program("project/build/ashlar",
             "case $* in *train.attention=cudnn*) echo 'no cuDNN here' >&2; exit 2 ;;\n"
             "  bench*) echo '{\"tokens_per_sec\":1}'; exit ;; esac\nexec " ASHLAR_ON_STAND_INS " \"$@\"");

@@ -106,7 +106,8 @@ quoted() {
 }
 
 work=$(mktemp -d)
-trap 'clocks_end; rm -rf "$work"' EXIT
+# A child that is told to end before it has become its program still has this.
+trap '[ "$BASHPID" != $$ ] || { clocks_end; rm -rf "$work"; }' EXIT
 start=$SECONDS child='' stopped='' left=0
 
 # note NAME STATUS CODE SECONDS COMMAND SAYS: writes NAME.json and NAME.line, a row of the summary; with the clocks that

@@ -222,9 +222,7 @@ std::string CublasLtPlans::measure(const GemmKey& key, Stream& stream) {
                       " does; install another version of cublasLt"));
 }
 
-TunedChoices CublasLtPlans::prepare() { return {}; }
-
-std::vector<std::string> CublasLtPlans::report() { return std::exchange(measured_, {}); }
+std::vector<std::string> CublasLtPlans::details() { return std::exchange(measured_, {}); }
 
 TunedChoices CublasLtPlans::measure(const TunedChoices& questions) {
   TunedChoices answers{.device = device_name_, .sections = {}};

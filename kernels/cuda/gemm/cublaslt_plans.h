@@ -37,10 +37,11 @@ class CublasLtPlans final : public PreparingTuner {
   /// suggestion. Throws if none is repeatable.
   TunedChoices measure(const TunedChoices& questions) override;
   void use(const TunedChoices& choices) override;
-  TunedChoices prepare() override;  ///< nothing: a plan is made when its product first runs
+  TunedChoices prepare() override { return {}; }  ///< a plan is made when its product first runs
+  std::vector<std::string> report() override { return {}; }
   /// Returns a line for each product measured since the last call: how many algorithms the library suggests, how many of
   /// them are usable, and which one was taken.
-  std::vector<std::string> report() override;
+  std::vector<std::string> details() override;
 
  private:
   struct Plan {
@@ -77,7 +78,7 @@ class CublasLtPlans final : public PreparingTuner {
   std::string device_name_;
   std::unordered_map<GemmKey, Plan, GemmKeyHash> plans_;
   std::map<std::string, std::string> choices_;  ///< active choices, also for products without a plan yet
-  std::vector<std::string> measured_;           ///< lines of the next report
+  std::vector<std::string> measured_;           ///< lines of the next `details`
 };
 
 }  // namespace ashlar::cuda

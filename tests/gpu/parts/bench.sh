@@ -10,7 +10,8 @@ attention=$1
 # shellcheck disable=SC2154  # here, ashlar: of common.sh
 bundle=$here/.. program=$ashlar
 work=$(mktemp -d)
-trap 'clocks_end; rm -rf "$work"' EXIT
+# A child that is told to end before it has become its program still has these.
+trap '[ "$BASHPID" != $$ ] || { clocks_end; rm -rf "$work"; }' EXIT
 trap 'exit 143' TERM
 
 cp "$bundle/gpt2-124m.toml" "$work/gpt2-124m.toml"

@@ -27,7 +27,7 @@ train_on 2 two "${words[@]}" "mesh.$kind=2"
 read -r most _ < <(distance one two)
 printf '%s 2: %d steps differ from one GPU by %s at most (1e-6 allowed)\n' "$kind" "$steps" "$most"
 awk -v most="$most" 'BEGIN { exit !(most <= 1e-6) }'
-trap clocks_end EXIT
+trap '[ "$BASHPID" != $$ ] || clocks_end' EXIT
 clocks_watch clocks
 read -ra more <<<"${ASHLAR_GPU_WORDS-}"  # of tests: other sizes
 # shellcheck disable=SC2154
