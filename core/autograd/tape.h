@@ -79,7 +79,7 @@ class Tape {
   // The following functions are called by nodes during backward.
   /// Returns the buffer in which the node must write or accumulate the gradient of an input.
   GradTarget target(const Var& input);
-  /// Moves the memory of the inputs' values to their gradients, if nothing else needs the values: no other Tensor shares
+  /// Moves the memory of the inputs' values to their gradients, if nothing else needs the values: no other Tensor has
   /// them, and no gradient was written before. Inputs that are column slices must be all slices of one value, from left
   /// to right. The node's kernel may read the values while it writes the gradients, which it gets by `target`.
   void reuse_values(std::vector<Var>& inputs);

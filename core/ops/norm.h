@@ -20,7 +20,7 @@ Var norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVar
 /// operation, so the gradients of x and of the weights are partial on each rank.
 Var replicated_norm(const Ctx& ctx, const Var& x, const NormWeights& weights, const NormVariant& variant);
 
-/// The residual stream x + scale * dropout(a) [+ scale * dropout(b)] and its norm, computed by one fused forward kernel.
+/// The residual stream x + scale * dropout(a) [+ scale * dropout(b)] and its norm, computed by one forward kernel.
 /// Values and gradients equal the results of `residual` followed by `norm`.
 struct Normed {
   Var stream, normed;

@@ -75,8 +75,8 @@ struct RunningSum {
   }
 };
 
-/// Adds kLossAhead vectors, which are `step` columns apart, to a thread's statistics. `left` is the number of valid columns
-/// from the first vector on.
+/// Adds kLossAhead vectors, which are `step` columns apart, to a thread's statistics. `left` is the number of valid
+/// columns from the first vector on.
 /// 1. updates the maximum and rescales the sum to the new maximum  2. adds the exponentials to the sum.
 template <typename T, class Z>
 __device__ __forceinline__ void add_vectors(RunningSum<T>& mine, const Z& z, const Vec<T, kWidth<T>> (&vec)[kLossAhead],
@@ -190,8 +190,8 @@ struct TargetFactors {
 };
 
 /// Computes the factors of row n, for one thread, in double: the factor of all exponentials, weight = unit * (1 + s) /
-/// row_sum, where unit = logit_scale / number of valid tokens, and s is the derivative of the z-loss with respect to log
-/// Z; and the gradient of the target from its logit, before dlogits may overwrite the logit.
+/// row_sum, where unit = logit_scale / number of valid tokens, and s is the derivative of the z-loss by log Z;
+/// and the gradient of the target from its logit, before dlogits may overwrite the logit.
 template <typename T, class Grad>
 __device__ __forceinline__ RowFactors<AccumulateOf<T>> row_factors(const Grad& grad, const LossSlice& slice, int64_t n,
                                                                    const T* row, double max, double sum, double unit,
