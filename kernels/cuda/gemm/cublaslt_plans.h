@@ -39,8 +39,8 @@ class CublasLtPlans final : public PreparingTuner {
   void use(const TunedChoices& choices) override;
   TunedChoices prepare() override { return {}; }  ///< a plan is made when its product first runs
   std::vector<std::string> report() override { return {}; }
-  /// Returns a line for each product measured since the last call: how many algorithms the library suggests, how many of
-  /// them are usable, and which one was taken.
+  /// Returns a line for each product measured since the last call: how many algorithms the library suggests, how many
+  /// of them are usable, and which one was taken.
   std::vector<std::string> details() override;
 
  private:
