@@ -1,6 +1,32 @@
 #include "tests/layouts/reference_numbers.h"
 
+#include <algorithm>
+
+#include "parallel/model/experts.h"
+
 namespace ashlar::testing {
+namespace {
+
+/// The buffers of all layers after an update, by the rule: a layout and one rank may leave out the same layers.
+Tensors moved_buffers(const LayoutCase& c, Tensors buffers, const std::vector<double>& counts) {
+  const auto rounded = [&](double x) { return c.dtype == DType::kFloat64 ? x : double{static_cast<float>(x)}; };
+  const model::MoeConfig& moe = c.config.moe;
+  for (int64_t layer = 0; layer < c.config.n_layers; ++layer) {
+    if (!c.config.has_experts(layer)) continue;
+    const auto own = std::span(counts).subspan(c.config.expert_layers_before(layer) * moe.experts, moe.experts);
+    const double mean = std::accumulate(own.begin(), own.end(), 0.0) / static_cast<double>(moe.experts);
+    const std::string name = str_cat("blocks.", layer, ".moe.");
+    if (const auto bias = buffers.find(str_cat(name, model::kSelectionBiasName)); bias != buffers.end()) {
+      for (size_t e = 0; e < own.size(); ++e)
+        bias->second[e] = rounded(bias->second[e] + rounded(moe.bias_rate) * ((own[e] < mean) - (own[e] > mean)));
+    }
+    if (const auto previous = buffers.find(str_cat(name, model::kPreviousCountsName)); previous != buffers.end())
+      std::ranges::copy(own, previous->second.begin());
+  }
+  return buffers;
+}
+
+}  // namespace
 
 /// Gives the buffers of a model values that change choices.
 void fill_buffers(const Ctx& ctx, const nn::ParameterStore& store) {
@@ -24,9 +50,9 @@ Numbers numbers_of_one_rank(const LayoutCase& c, const MicroBatches& batches) {
   n.gradients = one.gradients();
   n.expert_counts = one.expert_counts();
   n.choices.push_back(one.routes().take_choices());
+  n.buffers = moved_buffers(c, one.buffers(), n.expert_counts);
   one.update(kStep, c.clip * n.norm / n.norm);  // rounded as the engine does it
   n.updated = one.values();
-  n.buffers = one.buffers();
   n.after = one.run(kStep, true, false);
   n.gradients_after = one.gradients();
   n.choices.push_back(one.routes().take_choices());
