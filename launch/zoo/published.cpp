@@ -1,11 +1,13 @@
 #include "launch/zoo/published.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_join.h"
 #include "core/base/error.h"
 #include "core/base/nearest.h"
 #include "core/base/strings.h"
+#include "launch/config/raw_values.h"
 #include "launch/config/schema.h"
 #include "parallel/model/parameter_count.h"
 
@@ -51,13 +53,20 @@ std::string title_of(const PublishedText& text) {
 
 namespace {
 
-/// Adds the overrides of a tiny twin's experts.
+/// `size` in the proportion to / from, rounded.
+int64_t shrunk(int64_t size, int64_t from, int64_t to, int64_t least) {
+  return std::max(least, (size * to + from / 2) / from);
+}
+
+/// Adds the overrides of a tiny twin's experts. A shared expert keeps its proportion to the others: a class may have one
+/// width for both.
 void add_few_experts(const model::MoeConfig& moe, int64_t width, std::vector<std::string>& words) {
   const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat("moe.", key, "=", value)); };
   set("experts", 4);
   set("top_k", std::min<int64_t>(moe.top_k, 2));
-  set("d_ff", moe.beside_ffn ? width / 2 : width * 3 / 4);
-  if (moe.shared_d_ff > 0) set("shared_d_ff", width / 2);
+  const int64_t d_ff = moe.beside_ffn ? width / 2 : width * 3 / 4;
+  set("d_ff", d_ff);
+  if (moe.shared_d_ff > 0) set("shared_d_ff", shrunk(moe.shared_d_ff, moe.d_ff, d_ff, 1));
   if (moe.first_layer > 0) set("first_layer", 1);
   if (!moe.dense_layers.empty()) set("dense_layers", "[0]");
   if (moe.rule.groups > 1) set("groups", 2);
@@ -71,9 +80,6 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
   constexpr int64_t kHeads = 4, kWidth = 32, kLength = 32, kHeadDim = kWidth / kHeads, kFewKvHeads = 2;
   std::vector<std::string> words;
   const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat(key, "=", value)); };
-  const auto shrunk = [](int64_t size, int64_t from, int64_t to, int64_t least) {
-    return std::max(least, (size * to + from / 2) / from);
-  };
 
   set("model.d_model", kWidth);
   set("model.n_heads", kHeads);
@@ -106,6 +112,10 @@ std::vector<std::string> tiny_twin(const config::RunConfig& config) {
     set("rope.dims", kHeadDim / 2);
     set("attn.kv_rank", kWidth / 2);
     if (m.attn.q_rank > 0) set("attn.q_rank", kWidth / 2 - 8);
+    // YaRN makes it a multiple of head_dim^-0.5, which the file gives as a number.
+    const double multiple = m.attn.scale * std::sqrt(static_cast<double>(m.head_dim));
+    if (std::abs(multiple - 1) > 1e-12)
+      set("attn.scale", config::value_text(m.attn.scale * std::sqrt(static_cast<double>(m.head_dim) / head_dim)));
   }
   if (m.pos.type == model::PosType::kLearned) set("pos.max_positions", kLength);
   if (m.rope.original_positions > 0)

@@ -5,6 +5,9 @@
 #include "launch/config/run_config.h"
 #include "launch/config/schema.h"
 #include "launch/hf/convert.h"
+#include "launch/hf/family.h"
+#include "launch/hf/hf_config.h"
+#include "launch/zoo/published.h"
 #include "tests/hf/hf_support.h"
 
 namespace ashlar::hf {
@@ -375,6 +378,27 @@ TEST(HfConvert, TransposeOfOddShapes) {
       }
     }
   }
+}
+
+// `ashlar zoo tiny` promises a model of the same options, so that what is tried with it holds for the model.
+TEST(HfExport, ATinyTwinHasTheClassOfItsModel) {
+  const auto class_of = [](const model::ModelConfig& config) -> std::string {
+    try {
+      return std::string(choose_family(config, nullptr).class_name);
+    } catch (const Error&) {
+      return "none";
+    }
+  };
+  int64_t with_class = 0;
+  for (const zoo::Published& published : zoo::published_models()) {
+    const std::string own = class_of(published.config.model);
+    const config::RawConfig twin = config::parse_config(std::string(zoo::published_text(published.id).toml),
+                                                        published.id, zoo::tiny_twin(published.config));
+    const config::Facts facts{.dataset_vocab_size = 257, .purpose = config::Purpose::kModel};
+    EXPECT_EQ(class_of(config::resolve(twin, facts).config.model), own) << published.id;
+    with_class += own == "none" ? 0 : 1;
+  }
+  EXPECT_GE(with_class, 65) << "of 71";
 }
 
 }  // namespace
