@@ -62,7 +62,15 @@ struct Model {
   model::FfnConfig ffn = {};
 };
 const Model kModels[] = {
-    {"Softmax", {.experts = 9, .top_k = 2, .d_ff = 8, .shared_d_ff = 8, .balance_coef = 0.3, .z_coef = 0.1}},
+    {"Softmax",
+     {.experts = 9,
+      .top_k = 2,
+      .d_ff = 8,
+      .shared_d_ff = 8,
+      .selection_bias = true,
+      .bias_rate = 0.05,
+      .balance_coef = 0.3,
+      .z_coef = 0.1}},
     {"Sigmoid",
      {.experts = 8,
       .top_k = 3,
