@@ -58,8 +58,8 @@ int64_t shrunk(int64_t size, int64_t from, int64_t to, int64_t least) {
   return std::max(least, (size * to + from / 2) / from);
 }
 
-/// Adds the overrides of a tiny twin's experts. A shared expert keeps its proportion to the others: a class may have one
-/// width for both.
+/// Adds the overrides of a tiny twin's experts. A shared expert keeps its proportion to the others, since a class may
+/// have one width for both.
 void add_few_experts(const model::MoeConfig& moe, int64_t width, std::vector<std::string>& words) {
   const auto set = [&](const char* key, const auto& value) { words.push_back(str_cat("moe.", key, "=", value)); };
   set("experts", 4);
