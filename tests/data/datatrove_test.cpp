@@ -108,6 +108,15 @@ TEST_F(DatatroveInput, OfWideIdsHasTheirWidth) {
   EXPECT_THAT(error_of(options({path})), AllOf(HasSubstr("is id 70001"), HasSubstr("datatrove, uint32")));
 }
 
+TEST_F(DatatroveInput, HasATokenizerOfAnyName) {
+  const std::string path = put_file(dir_, "x.ds", stored(std::vector<uint16_t>{5, 6, 0}));
+  put_file(dir_, "x.ds.metadata", "odd|name|2\n3\n3.00 T");
+  const auto layout = datatrove_tokens(path, 6, "x");
+  ASSERT_TRUE(layout.has_value());
+  EXPECT_EQ(layout->tokenizer, "odd|name");
+  EXPECT_EQ(layout->type, TokenType::kUint16);
+}
+
 TEST_F(DatatroveInput, OfAnotherTokenizerIsRefused) {
   const std::string plain = copied("plain");
   BuildOptions o = options({plain});

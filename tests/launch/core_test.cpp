@@ -165,7 +165,12 @@ TEST(Core, LongTextsLoseTheirBeginning) {
   EXPECT_TRUE(texts(4096).notes.empty());
   const tasks::CoreTexts cut = texts(16);
   EXPECT_THAT(cut.notes, ElementsAre("core/facts: 3 of 5 texts are longer than 16 tokens and lose their beginning"));
-  for (const training::ScoreRequest& request : cut.requests) EXPECT_LE(request.tokens.size(), 16U);
+  const tasks::CoreTexts whole = texts(4096);
+  for (size_t i = 0; i < cut.requests.size(); ++i) {
+    const std::vector<int32_t>&tokens = cut.requests[i].tokens, &all = whole.requests.at(i).tokens;
+    EXPECT_LE(tokens.size(), 16U);
+    EXPECT_TRUE(std::equal(tokens.rbegin(), tokens.rend(), all.rbegin())) << i;
+  }
   EXPECT_THROW(texts(15), Error) << "' blue, they say' and the token before it do not fit";
 }
 

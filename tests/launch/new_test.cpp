@@ -72,6 +72,8 @@ TEST(NewConfig, AmountsHaveUnitsOfThousands) {
   EXPECT_EQ(new_config::amount_text(2.48e9), "2.48B");
   EXPECT_EQ(new_config::amount_text(999'600), "1M");
   EXPECT_EQ(new_config::grouped(1234567), "1,234,567");
+  EXPECT_EQ(new_config::grouped(123456), "123,456");
+  EXPECT_EQ(new_config::grouped(123), "123");
   EXPECT_EQ(new_config::round_down_nicely(499), 200);
 }
 
@@ -150,6 +152,29 @@ TEST(NewConfig, BatchAndRateAreDeepSeeks) {
   // Figure 3 of arXiv 2401.02954: at 1e20 flops about 1.0M tokens and 9.9e-4.
   EXPECT_NEAR(new_config::batch_tokens_for(1e20), 1.019e6, 0.01e6);
   EXPECT_NEAR(new_config::lr_for(1e20), 9.86e-4, 0.01e-4);
+}
+
+TEST(NewConfig, RanksDivideTheBatchAndTheHeadIsNotCounted) {
+  const Shape shape = shape_for(new_config::find_family("gpt2", 124'000'000), 124'439'808, 50257);
+  const auto rules = [](const Shape& of, int64_t ranks) {
+    return new_config::training_rules({.shape = of, .sequence_length = 1024, .tokens = 2'500'000'000, .ranks = ranks});
+  };
+  for (const int64_t ranks : {1, 6, 12, 40}) EXPECT_EQ(rules(shape, ranks).global_batch % ranks, 0) << ranks;
+  Shape more_ids = shape;
+  more_ids.model.vocab_size *= 2;
+  EXPECT_DOUBLE_EQ(rules(more_ids, 1).compute, rules(shape, 1).compute);
+}
+
+TEST(NewConfig, TokensFollowWhatATokenMeetsAndStdTheWidth) {
+  const new_config::NewConfig made = new_config::make_config(new_request(20'000'000, "deepseek-v3", 1));
+  const config::RunConfig& run = made.planned.run;
+  const int64_t tokens = run.train.steps * run.train.global_batch * run.train.sequence_length;
+  const auto active = static_cast<double>(model::active_parameters(run.model));
+  EXPECT_NEAR(static_cast<double>(tokens) / active, 20, 0.2);
+  EXPECT_LT(active, 15e6);
+  const new_config::Family family = new_config::find_family("deepseek-v3", 1);
+  EXPECT_LT(family.config.model.init.std, 0.01);
+  EXPECT_DOUBLE_EQ(run.model.init.std, 0.02) << "much narrower, so the usual deviation";
 }
 
 // What is written resolves, has the wanted count, and its plan fits, or one error says which number of ranks would do.

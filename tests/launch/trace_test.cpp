@@ -18,6 +18,7 @@
 #include "launch/trace/step_summary.h"
 #include "launch/trace/summary_report.h"
 #include "launch/trace/trace_file.h"
+#include "parallel/pipeline/simulate.h"
 #include "tests/launch/run_fixture.h"
 
 namespace ashlar::testing {
@@ -86,6 +87,28 @@ TEST(TraceSummary, BubbleIsWhatTheScheduleLeavesIdle) {
   EXPECT_NEAR(*slow.bubble, 80 / 220.0, 1e-12);
   EXPECT_NEAR(slow.planned_bubble, 1 / 3.0, 1e-12) << "of equal chunks, as before";
   EXPECT_NEAR(*slow.matched_bubble, 80 / 220.0, 1e-12) << "the simulator with the measured times";
+}
+
+TEST(TraceSummary, TransfersAreNoWork) {
+  StepTrace step = two_stages(10);
+  step.ranks[1].actions.push_back({.action = {.kind = ActionKind::kTransfer, .peer = 0}, .time = {75 * kMs, 79 * kMs}});
+  EXPECT_NEAR(trace::summary_of(step).ranks[1].bubble, 1 / 3.0, 1e-12);
+}
+
+TEST(TraceSummary, BackwardsOfWeightsHaveTimesOfTheirOwn) {
+  StepTrace step{.mesh = {{Axis::kPipeline, 2}},
+                 .schedule = {.kind = pipeline::PipelineSchedule::kZbH1, .stages = 2, .micro_batches = 3}};
+  RankTrace rank{.communicators = {"pipeline"}};
+  for (int64_t m = 0; m < 3; ++m) {
+    act(rank, ActionKind::kForward, m, 100 * m, 100 * m, 100 * m + 10);
+    act(rank, ActionKind::kBackwardInput, m, 100 * m + 20, 100 * m + 20, 100 * m + 38);
+    act(rank, ActionKind::kBackwardWeight, m, 100 * m + 40, 100 * m + 40, 100 * m + 44);
+  }
+  step.ranks = {rank, rank};
+  const pipeline::Costs costs = pipeline::Costs::uniform(step.schedule, 10, 18, 4);
+  const double expected =
+      pipeline::simulate(step.schedule, pipeline::make_schedules(step.schedule), costs).bubble_fraction;
+  EXPECT_NEAR(*trace::summary_of(step).matched_bubble, expected, 1e-12);
 }
 
 TEST(TraceSummary, SlowestRankComputesLongestWithoutItsWaits) {
@@ -178,6 +201,7 @@ TEST(TraceFile, GivesBackWhatWasWritten) {
   const pipeline::Message message{.payload = pipeline::Payload::kGradient, .micro_batch = 1, .chunk = 0};
   step.ranks[1].actions.push_back(
       {.action = {.kind = ActionKind::kTransfer, .peer = 0, .send = message}, .time = {5, 90 * kMs}});
+  step.ranks[0].operations.push_back({.kind = comm::OperationKind::kSend, .bytes = 8, .time = {5, 6}});
   std::ofstream(dir.path() / "t") << text_of_file(step);
   const StepTrace back = trace::read_step_trace(dir.path() / "t");
   EXPECT_EQ(back.step, 7);
@@ -192,6 +216,8 @@ TEST(TraceFile, GivesBackWhatWasWritten) {
   ASSERT_THAT(back.ranks[1].actions, SizeIs(5));
   EXPECT_EQ(back.ranks[1].actions[0].time, (Interval{-5, 20 * kMs - 5}));
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(back.ranks[1].actions[i].action, step.ranks[1].actions[i].action) << i;
+  EXPECT_THAT(back.ranks[0].operations, SizeIs(3));
+  EXPECT_THAT(back.ranks[0].calls, SizeIs(2));
   EXPECT_EQ(back.ranks[0].calls[1].kind, comm::OperationKind::kRecv);
   EXPECT_EQ(back.ranks[0].calls[1].bytes, 64);
 }
@@ -215,6 +241,9 @@ TEST(TraceFile, DamageIsNamed) {
   flipped.at(good.find("9999995")) = '3';
   expect_damaged(flipped, "a digit changed");
   expect_damaged("{\"format\":\"other\"}\n{}", "another format");
+  StepTrace other = two_stages(10);
+  other.ranks[0].actions.push_back({.action = {.kind = ActionKind::kTransfer, .peer = 2}, .time = {5, 6}});
+  expect_damaged(text_of_file(other), "a peer behind the last stage");
   std::string newer = good;
   newer.replace(newer.find("\"version\":1"), 11, "\"version\":9");
   std::ofstream(dir.path() / "newer.json") << newer;
@@ -289,6 +318,13 @@ TEST(ChromeTrace, HasAProcessForEachRankAndArrowsBetweenStages) {
   EXPECT_NEAR(activation[0].at("ts"), 10e3, 0.01) << "the end of F0 on stage 0";
   EXPECT_EQ(activation[1].at("pid"), 2000);
   EXPECT_NEAR(activation[1].at("ts"), 10e3, 0.01) << "stage 1 has what it waited for";
+  std::vector<json> gradient;
+  for (const json& e : events)
+    if (e.at("name") == "gradient") gradient.push_back(e);
+  ASSERT_THAT(gradient, SizeIs(4));
+  EXPECT_EQ(gradient[0].at("pid"), 2000);
+  EXPECT_NEAR(gradient[0].at("ts"), 40e3, 0.01) << "the end of B0 on stage 1";
+  EXPECT_EQ(gradient[1].at("pid"), 1000);
 }
 
 class TracedRuns : public ::testing::Test {
