@@ -90,7 +90,7 @@ TEST_F(NarrowStateRun, OthersReadItsWeights) {
 TEST_F(NarrowStateRun, Fp64RunsRefuseIt) {
   const ShellResult r = run_.ashlar("train tiny.toml run.dtype=fp64 optimizer.state_dtype=bf16");
   EXPECT_EQ(r.code, kInput);
-  EXPECT_THAT(r.err, AllOf(HasSubstr("optimizer.state_dtype = bf16"), HasSubstr("run.dtype is fp32 or bf16")));
+  EXPECT_THAT(r.err, AllOf(HasSubstr("optimizer.state_dtype = \"bf16\""), HasSubstr("run.dtype is fp32 or bf16")));
   EXPECT_FALSE(std::filesystem::exists(run_.dir() / "run"));
   const ShellResult word = run_.ashlar("train tiny.toml optimizer.state_dtype=fp16");
   EXPECT_EQ(word.code, kInput);
