@@ -39,13 +39,16 @@ class Draft {
   double epochs(const TrainingRules& rules) const {
     return static_cast<double>(rules.tokens) / static_cast<double>(std::max<int64_t>(1, request_.data.tokens));
   }
-  TrainingRules rules(int64_t ranks) const {
-    return training_rules({.shape = shape_, .sequence_length = sequence_length_, .tokens = tokens_, .ranks = ranks});
-  }
+  TrainingRules rules(int64_t ranks) const { return rules(ranks, tokens_); }
+  /// The most tokens, in three digits, whose whole steps are at most kUsefulEpochs; absent if these are too few steps.
+  std::optional<int64_t> useful_tokens() const;
   AnnotatedToml toml(const TrainingRules& rules) const;
   plan::ResolveChoice resolver() const;
 
  private:
+  TrainingRules rules(int64_t ranks, int64_t tokens) const {
+    return training_rules({.shape = shape_, .sequence_length = sequence_length_, .tokens = tokens, .ranks = ranks});
+  }
   void write_training(const TrainingRules& rules, AnnotatedToml& toml) const;
   void write_optimizer(const TrainingRules& rules, AnnotatedToml& toml) const;
 
@@ -55,6 +58,16 @@ class Draft {
   const Shape shape_;
   const int64_t tokens_;
 };
+
+std::optional<int64_t> Draft::useful_tokens() const {
+  int64_t tokens = round_down_to_three_digits(static_cast<int64_t>(kUsefulEpochs) * request_.data.tokens);
+  try {
+    while (epochs(rules(request_.ranks, tokens)) > kUsefulEpochs) tokens = round_down_to_three_digits(tokens - 1);
+  } catch (const Error&) {  // fewer than kLeastSteps
+    return std::nullopt;
+  }
+  return tokens;
+}
 
 std::string epochs_text(double epochs) {
   return epochs < 10 ? absl::StrFormat("%.2g epochs", epochs) : absl::StrFormat("%.0f epochs", epochs);
@@ -239,12 +252,15 @@ std::vector<std::string> warnings_of(const Request& request, const Draft& draft,
   constexpr double kManyTables = 0.5;
   std::vector<std::string> warnings;
   const double epochs = draft.epochs(rules);
-  if (epochs > kUsefulEpochs)
+  if (epochs > kUsefulEpochs) {
+    const std::optional<int64_t> useful = draft.useful_tokens();
     warnings.push_back(str_cat(
         "[new] ", amount_text(static_cast<double>(rules.tokens)), " tokens are ", epochs_text(epochs), " of the ",
         amount_text(static_cast<double>(request.data.tokens)), " training tokens of ", request.data.path, ": beyond ",
-        kUsefulEpochs, " epochs repeated data is worth little (Muennighoff et al. 2023); give more data, a smaller ",
-        "--params, or --tokens ", amount_text(kUsefulEpochs * static_cast<double>(request.data.tokens))));
+        kUsefulEpochs, " epochs repeated data is worth little (Muennighoff et al. 2023); give more data",
+        useful ? str_cat(", a smaller --params, or --tokens ", amount_text(static_cast<double>(*useful)))
+               : " or a smaller --params"));
+  }
   if (draft.shape().tables > kManyTables)
     warnings.push_back(absl::StrFormat(
         "[new] %.0f%% of the parameters are tables of %s ids, %s are in the layers: a smaller vocabulary or a larger "
