@@ -108,14 +108,14 @@ void Draft::write_optimizer(const TrainingRules& rules, AnnotatedToml& toml) con
   toml.set("optimizer.kind", "\"adamw\"", "decoupled decay (Loshchilov & Hutter 2019)");
   toml.set_number("optimizer.lr", rules.lr,
                   absl::StrFormat("0.3118 C^-0.1250, C as for the batch (DeepSeek LLM, arXiv 2401.02954, 3.1)"));
-  toml.set("optimizer.beta1", "0.9", "GPT-3, Llama, DeepSeek LLM");
+  toml.set("optimizer.beta1", "0.9", "GPT-3, Llama 2, DeepSeek LLM");
   toml.set("optimizer.beta2", "0.95", "likewise; shorter than Adam's 0.999, so that rare large gradients fade");
-  toml.set("optimizer.eps", "1e-8", "likewise");
-  toml.set("optimizer.weight_decay", "0.1", "likewise (GPT-3, arXiv 2005.14165, appendix B)");
+  toml.set("optimizer.eps", "1e-8", "GPT-3 (arXiv 2005.14165, appendix B); Llama 2 has 1e-5");
+  toml.set("optimizer.weight_decay", "0.1", "GPT-3, Llama 2, DeepSeek LLM");
   toml.set("optimizer.clip", "1.0", "largest gradient norm; likewise");
   toml.set("schedule.kind", "\"cosine\"",
            "over the whole run: a longer cosine costs loss (Hoffmann et al. 2022, app. B)");
-  toml.set("schedule.warmup_steps", rules.warmup_steps, "a twentieth of the steps, at most DeepSeek LLM's 2000");
+  toml.set("schedule.warmup_steps", rules.warmup_steps, "a twentieth, at most the 2000 of Llama 2 and DeepSeek LLM");
   toml.set("schedule.min_ratio", "0.1", "down to a tenth of the peak (GPT-3, Chinchilla)");
 }
 
