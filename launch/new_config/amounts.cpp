@@ -50,6 +50,12 @@ std::string grouped(int64_t number) {
   return text;
 }
 
+int64_t round_down_to_three_digits(int64_t number) {
+  int64_t unit = 1;
+  while (number / unit >= 1000) unit *= 10;
+  return number / unit * unit;
+}
+
 int64_t round_down_nicely(int64_t number) {
   int64_t power = 1;
   while (power <= number / 10) power *= 10;

@@ -15,6 +15,9 @@ std::string amount_text(double amount);
 /// "124,439,808".
 std::string grouped(int64_t number);
 
+/// Rounds down to three digits, so that amount_text writes exactly this number.
+int64_t round_down_to_three_digits(int64_t number);
+
 /// The largest of 1, 2, 5, 10, 20, ... that is at most `number` (at least 1).
 int64_t round_down_nicely(int64_t number);
 

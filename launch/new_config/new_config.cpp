@@ -39,13 +39,16 @@ class Draft {
   double epochs(const TrainingRules& rules) const {
     return static_cast<double>(rules.tokens) / static_cast<double>(std::max<int64_t>(1, request_.data.tokens));
   }
-  TrainingRules rules(int64_t ranks) const {
-    return training_rules({.shape = shape_, .sequence_length = sequence_length_, .tokens = tokens_, .ranks = ranks});
-  }
+  TrainingRules rules(int64_t ranks) const { return rules(ranks, tokens_); }
+  /// The most tokens, in three digits, whose whole steps are at most kUsefulEpochs; absent if these are too few steps.
+  std::optional<int64_t> useful_tokens() const;
   AnnotatedToml toml(const TrainingRules& rules) const;
   plan::ResolveChoice resolver() const;
 
  private:
+  TrainingRules rules(int64_t ranks, int64_t tokens) const {
+    return training_rules({.shape = shape_, .sequence_length = sequence_length_, .tokens = tokens, .ranks = ranks});
+  }
   void write_training(const TrainingRules& rules, AnnotatedToml& toml) const;
   void write_optimizer(const TrainingRules& rules, AnnotatedToml& toml) const;
 
@@ -55,6 +58,16 @@ class Draft {
   const Shape shape_;
   const int64_t tokens_;
 };
+
+std::optional<int64_t> Draft::useful_tokens() const {
+  int64_t tokens = round_down_to_three_digits(static_cast<int64_t>(kUsefulEpochs) * request_.data.tokens);
+  try {
+    while (epochs(rules(request_.ranks, tokens)) > kUsefulEpochs) tokens = round_down_to_three_digits(tokens - 1);
+  } catch (const Error&) {  // fewer than kLeastSteps
+    return std::nullopt;
+  }
+  return tokens;
+}
 
 std::string epochs_text(double epochs) {
   return epochs < 10 ? absl::StrFormat("%.2g epochs", epochs) : absl::StrFormat("%.0f epochs", epochs);
@@ -95,14 +108,14 @@ void Draft::write_optimizer(const TrainingRules& rules, AnnotatedToml& toml) con
   toml.set("optimizer.kind", "\"adamw\"", "decoupled decay (Loshchilov & Hutter 2019)");
   toml.set_number("optimizer.lr", rules.lr,
                   absl::StrFormat("0.3118 C^-0.1250, C as for the batch (DeepSeek LLM, arXiv 2401.02954, 3.1)"));
-  toml.set("optimizer.beta1", "0.9", "GPT-3, Llama, DeepSeek LLM");
+  toml.set("optimizer.beta1", "0.9", "GPT-3, Llama 2, DeepSeek LLM");
   toml.set("optimizer.beta2", "0.95", "likewise; shorter than Adam's 0.999, so that rare large gradients fade");
-  toml.set("optimizer.eps", "1e-8", "likewise");
-  toml.set("optimizer.weight_decay", "0.1", "likewise (GPT-3, arXiv 2005.14165, appendix B)");
+  toml.set("optimizer.eps", "1e-8", "GPT-3 (arXiv 2005.14165, appendix B); Llama 2 has 1e-5");
+  toml.set("optimizer.weight_decay", "0.1", "GPT-3, Llama 2, DeepSeek LLM");
   toml.set("optimizer.clip", "1.0", "largest gradient norm; likewise");
   toml.set("schedule.kind", "\"cosine\"",
            "over the whole run: a longer cosine costs loss (Hoffmann et al. 2022, app. B)");
-  toml.set("schedule.warmup_steps", rules.warmup_steps, "a twentieth of the steps, at most DeepSeek LLM's 2000");
+  toml.set("schedule.warmup_steps", rules.warmup_steps, "a twentieth, at most the 2000 of Llama 2 and DeepSeek LLM");
   toml.set("schedule.min_ratio", "0.1", "down to a tenth of the peak (GPT-3, Chinchilla)");
 }
 
@@ -239,12 +252,15 @@ std::vector<std::string> warnings_of(const Request& request, const Draft& draft,
   constexpr double kManyTables = 0.5;
   std::vector<std::string> warnings;
   const double epochs = draft.epochs(rules);
-  if (epochs > kUsefulEpochs)
+  if (epochs > kUsefulEpochs) {
+    const std::optional<int64_t> useful = draft.useful_tokens();
     warnings.push_back(str_cat(
         "[new] ", amount_text(static_cast<double>(rules.tokens)), " tokens are ", epochs_text(epochs), " of the ",
         amount_text(static_cast<double>(request.data.tokens)), " training tokens of ", request.data.path, ": beyond ",
-        kUsefulEpochs, " epochs repeated data is worth little (Muennighoff et al. 2023); give more data, a smaller ",
-        "--params, or --tokens ", amount_text(kUsefulEpochs * static_cast<double>(request.data.tokens))));
+        kUsefulEpochs, " epochs repeated data is worth little (Muennighoff et al. 2023); give more data",
+        useful ? str_cat(", a smaller --params, or --tokens ", amount_text(static_cast<double>(*useful)))
+               : " or a smaller --params"));
+  }
   if (draft.shape().tables > kManyTables)
     warnings.push_back(absl::StrFormat(
         "[new] %.0f%% of the parameters are tables of %s ids, %s are in the layers: a smaller vocabulary or a larger "

@@ -201,6 +201,7 @@ void add_events(const RunFolder& run, ordered_json& j) {
     if (!e.signal.empty()) text = str_cat("by ", e.signal);
     if (e.code >= 0) text = str_cat("code ", e.code, ": ", text);
     if (e.ms >= 0) text = str_cat("training waited ", e.ms, " ms");
+    if (e.kind == "saved") text = "the checkpoint is complete";
     if (e.val_loss >= 0) text += str_cat(text.empty() ? "" : ", ", "val_loss ", e.val_loss);
     j["events"].push_back({{"time", e.time}, {"kind", e.kind}, {"step", e.step}, {"text", text}});
   }

@@ -22,7 +22,7 @@ using Series = std::vector<Point>;
 /// A line of events.jsonl. Fields that the event does not have are empty, or -1.
 struct RunEvent {
   double time = 0;
-  std::string kind;  ///< start, resume, save, warning, note, end, error
+  std::string kind;  ///< start, resume, save, saved, warning, note, end, error
   int64_t step = -1, steps = -1, code = -1;
   std::string signal, text, version, prompt;
   double ms = -1, val_loss = -1;  ///< of a save

@@ -17,7 +17,8 @@ Checkpointer::Checkpointer(const CheckpointerArgs& args)
       saving_(args.ranks),
       retention_(args.run_dir, args.ranks.rank() == 0 ? args.keep : checkpoint::KeepRule()),
       check_owned_(args.check_owned),
-      ranked_(args.ranked) {}
+      ranked_(args.ranked),
+      saved_(args.saved) {}
 
 int64_t Checkpointer::reserve(const Ctx& ctx, const nn::ParameterStore& store, const optim::Optimizer& optimizer) {
   saving_.reserve(ctx, store, &optimizer);
@@ -78,6 +79,7 @@ void Checkpointer::note(const BackgroundSave::Outcome& outcome) {
     any_ = true;
     log_.info(str_cat("saved ", outcome.saved->path.string(), " (", human_bytes(outcome.saved->bytes), " in ",
                       absl::StrFormat("%.1f", outcome.saved->seconds), " s)"));
+    if (saved_) saved_(step_, *outcome.saved);
   }
   const bool first_rank = ranks_.rank() == 0;  // all ranks have the same outcome, so only rank 0 logs it
   if (outcome.damage && first_rank)

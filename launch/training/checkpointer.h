@@ -19,6 +19,7 @@ struct CheckpointerArgs {
   std::function<void()> check_owned;  ///< RunDirectory::check_owned on rank 0; called when a save fails
   /// Steps by their validation loss, the best first; called on rank 0. Empty: no step was validated.
   std::function<std::vector<int64_t>()> ranked;
+  std::function<void(int64_t step, const checkpoint::Saved&)> saved;  ///< called when a checkpoint is complete
 };
 
 /// Saves the checkpoints of a run. Each checkpoint is written in the background, logged when complete, read back to
@@ -67,6 +68,7 @@ class Checkpointer {
   int64_t step_ = -1;                ///< step of the last or current save
   std::function<void()> check_owned_;
   std::function<std::vector<int64_t>()> ranked_;
+  std::function<void(int64_t, const checkpoint::Saved&)> saved_;
   bool any_ = false;   ///< true if the run has loaded or saved a checkpoint
   int failures_ = 0;   ///< number of failed saves in a row
   bool last_ = false;  ///< true during the last save of the run

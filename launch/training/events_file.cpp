@@ -47,8 +47,13 @@ void EventsFile::start(const StartEvent& e) {
 void EventsFile::save(const SaveEvent& e) {
   nlohmann::ordered_json fields = {{"step", e.step}, {"ms", e.ms}};
   if (e.val_loss) fields["val_loss"] = *e.val_loss;
-  if (!e.best.empty()) fields["best"] = steps_of(e.best);
   append("save", fields);
+}
+
+void EventsFile::saved(const SavedEvent& e) {
+  nlohmann::ordered_json fields = {{"step", e.step}, {"bytes", e.bytes}, {"seconds", e.seconds}};
+  if (!e.best.empty()) fields["best"] = steps_of(e.best);
+  append("saved", fields);
 }
 
 void EventsFile::sample(const SampleEvent& e) {

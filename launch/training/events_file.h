@@ -32,6 +32,7 @@ class EventsFile final : public MetricSink {
 
   void start(const StartEvent& event) override;
   void save(const SaveEvent& event) override;
+  void saved(const SavedEvent& event) override;
   void sample(const SampleEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;

@@ -87,6 +87,13 @@ struct SaveEvent {
   int64_t step = 0;
   double ms = 0;                   ///< time that training waited for the save
   std::optional<double> val_loss;  ///< validation loss of the saved weights
+};
+
+/// The checkpoint of a step is complete.
+struct SavedEvent {
+  int64_t step = 0;
+  int64_t bytes = 0;
+  double seconds = 0;  ///< time that the save took
   /// The best checkpoints that stay (checkpoint.keep_best), the best first, with this one if it is among them.
   std::vector<checkpoint::RankedStep> best;
 };
@@ -97,7 +104,7 @@ struct EndEvent {
   int64_t total_steps = 0;
   std::optional<std::string> signal;         ///< signal that ended the run; absent: all steps are done
   std::optional<double> val_loss, val_bpb;   ///< of the last validation since the start or the last resume
-  std::vector<checkpoint::RankedStep> best;  ///< SaveEvent::best
+  std::vector<checkpoint::RankedStep> best;  ///< SavedEvent::best
   std::string memory, device_memory;         ///< MemoryLedger's reports when all steps are done; may be empty
 };
 
@@ -124,6 +131,7 @@ class MetricSink {
   virtual void tasks(const TasksEvent&) {}
   virtual void statistics(const StatisticsEvent&) {}
   virtual void save(const SaveEvent&) {}
+  virtual void saved(const SavedEvent&) {}
   virtual void warning(const WarningEvent&) {}
   virtual void end(const EndEvent&) {}
   virtual void error(const ErrorEvent&) {}

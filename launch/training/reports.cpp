@@ -193,7 +193,7 @@ void Reports::validate(int64_t step) {
   emit(&MetricSink::sample, SampleEvent{.step = step, .prompt = run_.config.log.sample.value_or(""), .text = text});
 }
 
-void Reports::saved(const SaveEvent& event) {
+void Reports::save_begun(const SaveEvent& event) {
   remaining_.add_save(event.ms);
   emit(&MetricSink::save, event);
 }

@@ -48,7 +48,8 @@ class Reports {
   /// The validation loss after `step`; absent if it was not validated since the start or the last resume.
   std::optional<checkpoint::RankedStep> score(int64_t step) const;
   void saving(int64_t step) { status_.saving(step); }  ///< a save of this step begins, or the wait for it
-  void saved(const SaveEvent& event);
+  void save_begun(const SaveEvent& event);
+  void saved(const SavedEvent& event) { emit(&MetricSink::saved, event); }
   void end(int64_t step, std::optional<std::string> signal, std::vector<checkpoint::RankedStep> best);
   /// Evaluates the model on the tasks after `step`. No effect if it was done for this step, or without tasks.
   void evaluate_tasks(int64_t step);

@@ -23,6 +23,10 @@ Saving::Saving(Run& run, std::string tokenizer_json, std::vector<checkpoint::Dat
                           std::vector<int64_t> steps;
                           for (const checkpoint::RankedStep& r : ranking_.ranked()) steps.push_back(r.step);
                           return steps;
+                        },
+                    .saved =
+                        [this](int64_t step, const checkpoint::Saved& saved) {
+                          complete_.push_back({.step = step, .bytes = saved.bytes, .seconds = saved.seconds});
                         }}) {}
 
 void Saving::loaded(const checkpoint::Found& found) {
@@ -42,7 +46,7 @@ void Saving::rank(const checkpoint::RankedStep& step) {
 }
 
 std::vector<checkpoint::RankedStep> Saving::best() const {
-  std::vector<checkpoint::RankedStep> best = ranking_.ranked();
+  std::vector<checkpoint::RankedStep> best = ranking_.saved();
   if (std::ssize(best) > run_.config.checkpoint.keep_best)
     best.resize(static_cast<size_t>(run_.config.checkpoint.keep_best));
   return best;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/safetensors.h"
@@ -10,6 +11,13 @@
 #include "parallel/checkpoint/save.h"
 
 namespace ashlar::training {
+
+/// A checkpoint that is complete.
+struct SavedCheckpoint {
+  int64_t step = 0;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
 
 /// Progress of a run, as stored in a checkpoint.
 struct Progress {
@@ -42,7 +50,7 @@ class Saving {
   /// Stores the validation loss of the weights after `step`, before their checkpoint is saved or after they were
   /// loaded. It decides which checkpoints are the best.
   void rank(const checkpoint::RankedStep& step);
-  /// The best checkpoints that stay (checkpoint.keep_best), the best first; on rank 0.
+  /// The best checkpoints that stay (checkpoint.keep_best) and are complete, the best first; on rank 0.
   std::vector<checkpoint::RankedStep> best() const;
 
   /// Begins a checkpoint. Returns how long training waited for it, in ms.
@@ -54,6 +62,8 @@ class Saving {
   /// ranks, and advances the save.
   SaveState state() { return checkpoints_.state(); }
   void poll(SaveState of_all) { checkpoints_.poll(of_all); }
+  /// Returns the checkpoints that became complete since the last call.
+  std::vector<SavedCheckpoint> take_complete() { return std::exchange(complete_, {}); }
   /// Waits for the current save and does not begin another.
   void wait() { checkpoints_.wait(); }
 
@@ -67,6 +77,7 @@ class Saving {
   const std::vector<checkpoint::DataRecord> data_;
   io::Metadata metadata_;
   checkpoint::Ranking ranking_;  ///< used by rank 0 only
+  std::vector<SavedCheckpoint> complete_;
   Checkpointer checkpoints_;
 };
 

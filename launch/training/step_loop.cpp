@@ -143,6 +143,7 @@ StepLoop::StopRequest StepLoop::stop_request() {
 void StepLoop::poll_saves() {
   try {
     saving_.poll(of_all_.save);
+    report_saved();
   } catch (const Error& error) {
     if (run_.is_known_to_all(error)) read_pending();  // completed steps are reported first
     throw;
@@ -158,10 +159,20 @@ void StepLoop::save() {
   reports_.saving(step_);
   const double ms = saving_.save({.step = step_, .tokens = reports_.tokens()});
   const auto score = reports_.score(step_);
-  reports_.saved({.step = step_,
-                  .ms = ms,
-                  .val_loss = score ? std::optional(score->val_loss) : std::nullopt,
-                  .best = saving_.best()});
+  report_saved();
+  reports_.save_begun({.step = step_, .ms = ms, .val_loss = score ? std::optional(score->val_loss) : std::nullopt});
+}
+
+void StepLoop::save_last() {
+  rank();
+  reports_.saving(step_);
+  saving_.save_last({.step = step_, .tokens = reports_.tokens()});
+  report_saved();
+}
+
+void StepLoop::report_saved() {
+  for (const SavedCheckpoint& s : saving_.take_complete())
+    reports_.saved({.step = s.step, .bytes = s.bytes, .seconds = s.seconds, .best = saving_.best()});
 }
 
 void StepLoop::run_steps(StopRequest& stop) {
@@ -192,9 +203,7 @@ void StepLoop::run_steps(StopRequest& stop) {
 }
 
 ExitCode StepLoop::stop_at(const watch::SignalWatch::Request& request) {
-  rank();
-  reports_.saving(step_);
-  saving_.save_last({.step = step_, .tokens = reports_.tokens()});
+  save_last();
   reports_.end(step_, std::string(request.name), saving_.best());
   run_.signals.finish(request.code);
   return request.code;
@@ -221,9 +230,7 @@ ExitCode StepLoop::run() {
   reports_.validate(step_);
   reports_.evaluate_tasks(step_);
   if ((stop = stop_request()) && reports_.lacks_evaluation(step_)) return stop_at(*stop);
-  rank();
-  reports_.saving(step_);
-  saving_.save_last({.step = step_, .tokens = reports_.tokens()});
+  save_last();
   run_.signals.finish(ExitCode::kDone);
   run_.recorder().enter(watch::Phase::kEnding);
   reports_.end(step_, std::nullopt, saving_.best());

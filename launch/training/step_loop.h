@@ -46,6 +46,8 @@ class StepLoop {
   void poll_saves();
   void rank();  ///< gives the checkpoint of this step its place by validation loss, if the step was validated
   void save();
+  void save_last();     ///< at the end of the run; returns when the checkpoint is complete
+  void report_saved();  ///< reports the checkpoints that have become complete
   bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
   StepMessage message(const StepReport& report);  ///< returns the message of this rank
   StopRequest stop_request();                     ///< exchanges a message and returns requested_stop()

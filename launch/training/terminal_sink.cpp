@@ -85,7 +85,7 @@ std::vector<std::string> to_lines(const ValidationEvent& e) {
   return lines;
 }
 
-std::string to_line(const SaveEvent& e) {
+std::string to_line(const SavedEvent& e) {
   const auto at = std::find_if(e.best.begin(), e.best.end(), [&](const auto& r) { return r.step == e.step; });
   if (at == e.best.end()) return "";
   std::vector<int64_t> steps;
@@ -138,7 +138,7 @@ void TerminalSink::sample(const SampleEvent& e) {
   log_.info(str_cat("step ", e.step, "  sample: ", escaped(e.prompt + e.text, std::string::npos)));
 }
 
-void TerminalSink::save(const SaveEvent& e) {
+void TerminalSink::saved(const SavedEvent& e) {
   if (const std::string line = to_line(e); !line.empty()) log_.info(line);
 }
 

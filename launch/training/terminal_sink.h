@@ -15,7 +15,7 @@ std::string to_short_line(const StepEvent& event);  ///< at most 100 columns up 
 /// mixture, the line with the loss shows the mean, and a line for each dataset with a loss precedes it.
 std::vector<std::string> to_lines(const ValidationEvent& event);
 std::vector<std::string> to_lines(const TasksEvent& event);
-std::string to_line(const SaveEvent& event);  ///< empty unless the checkpoint is one of the best that stay
+std::string to_line(const SavedEvent& event);  ///< empty unless the checkpoint is one of the best that stay
 std::string to_line(const EndEvent& event);
 std::string bpb_text(std::optional<double> bits);  ///< "val_bpb 1.2345", or why there is none
 
@@ -36,7 +36,7 @@ class TerminalSink final : public MetricSink {
   void step(const StepEvent& event) override;
   void validation(const ValidationEvent& event) override;
   void sample(const SampleEvent& event) override;
-  void save(const SaveEvent& event) override;
+  void saved(const SavedEvent& event) override;
   void tasks(const TasksEvent& event) override;
   void warning(const WarningEvent& event) override;
   void end(const EndEvent& event) override;

@@ -20,7 +20,7 @@ constexpr const char* kList = "checkpoints";
 
 std::filesystem::path file_of(const std::filesystem::path& run_dir) { return run_dir / Ranking::kFile; }
 
-bool saved(const std::filesystem::path& run_dir, int64_t step) {
+bool has_checkpoint(const std::filesystem::path& run_dir, int64_t step) {
   std::error_code error;
   return std::filesystem::exists(checkpoints_dir(run_dir) / directory_name(step), error);
 }
@@ -69,13 +69,20 @@ void Ranking::add(const RankedStep& added) {
   int64_t before = -1;
   for (const RankedStep& r : ranked_) before = std::max(before, r.step);
   std::erase_if(ranked_, [&](const RankedStep& r) {
-    return r.step == added.step || (r.step != before && !saved(run_dir_, r.step));
+    return r.step == added.step || (r.step != before && !has_checkpoint(run_dir_, r.step));
   });
   ranked_.push_back(added);
   std::sort(ranked_.begin(), ranked_.end(), [](const RankedStep& a, const RankedStep& b) {
     return std::tie(a.val_loss, a.step) < std::tie(b.val_loss, b.step);
   });
   write(run_dir_, ranked_);
+}
+
+std::vector<RankedStep> Ranking::saved() const {
+  std::vector<RankedStep> complete;
+  for (const RankedStep& r : ranked_)
+    if (has_checkpoint(run_dir_, r.step)) complete.push_back(r);
+  return complete;
 }
 
 std::filesystem::path resolve_best(const std::filesystem::path& path) {
@@ -88,7 +95,7 @@ std::filesystem::path resolve_best(const std::filesystem::path& path) {
     throw input_error("checkpoint", printable(text), ": expected a run directory before @best, got ",
                       printable(run_dir.string()), ", which is no directory");
   for (const RankedStep& r : read(run_dir))
-    if (saved(run_dir, r.step)) return checkpoints_dir(run_dir) / directory_name(r.step);
+    if (has_checkpoint(run_dir, r.step)) return checkpoints_dir(run_dir) / directory_name(r.step);
   throw input_error("checkpoint", "expected in ", printable(run_dir.string()), " a checkpoint with a validation loss (",
                     std::string(Ranking::kFile),
                     "), got none; make train.eval_every and checkpoint.every meet at some step, or give the path of a "

@@ -31,6 +31,8 @@ class Ranking {
   void add(const RankedStep& step);
   /// The best first; of equal losses the earlier step.
   const std::vector<RankedStep>& ranked() const { return ranked_; }
+  /// Those whose checkpoint is complete.
+  std::vector<RankedStep> saved() const;
 
  private:
   std::filesystem::path run_dir_;

@@ -16,6 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A learning rate that is far too high after its warm-up: the best checkpoints are not the newest.
 const std::string kWords =
@@ -64,11 +65,33 @@ TEST(BestCheckpoints, TheBestAndTheMultiplesStayBesideTheNewest) {
   EXPECT_EQ(steps_in(run, "r"), expected);
   EXPECT_THAT(r.out, HasSubstr("step 2  checkpoint kept as number 1 by val_loss, "));
   EXPECT_THAT(r.out, HasSubstr("best checkpoint: step " + std::to_string(order[0]) + "  val_loss "));
-  const auto saves = events(run, "r", "save");
+  const auto saves = events(run, "r", "save"), saved = events(run, "r", "saved");
   ASSERT_EQ(saves.size(), 7U);
-  EXPECT_THAT(saves[0].at("best").get<std::vector<int64_t>>(), ElementsAre(2));
+  ASSERT_EQ(saved.size(), 7U);
+  EXPECT_THAT(saved[0].at("best").get<std::vector<int64_t>>(), ElementsAre(2));
   EXPECT_TRUE(saves[0].at("val_loss").is_number());
   EXPECT_THAT(events(run, "r", "end").at(0).at("best").get<std::vector<int64_t>>(), ElementsAre(order[0], order[1]));
+}
+
+/// A disk that is full for a while: a checkpoint that could not be saved has no place among the best.
+TEST(BestCheckpoints, AreNamedWhenTheyAreComplete) {
+  const RunFixture run;
+  const std::string full =
+      preloading(ASHLAR_STALL_LIBRARY) + " STALL_CALL=write STALL_DO=nospace STALL_PATH=step-00000004";
+  const ShellResult r = run.ashlar(
+      "train tiny.toml checkpoint.every=2 train.eval_every=2 checkpoint.keep_best=4 train.steps=8 run.dir=r", full);
+  ASSERT_EQ(r.code, 0) << r.err;
+  ASSERT_THAT(r.out, HasSubstr("a save failed; retrying at the next interval"));
+  EXPECT_THAT(r.out, HasSubstr("step 2  checkpoint kept as number 1 by val_loss, "));
+  EXPECT_THAT(r.out, Not(HasSubstr("step 4  checkpoint kept")));
+  const std::vector<nlohmann::json> saved = events(run, "r", "saved");
+  ASSERT_EQ(saved.size(), 3U) << r.out;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    EXPECT_EQ(saved[i].at("step"), std::vector({2, 6, 8})[i]);
+    EXPECT_EQ(saved[i].at("best").size(), i + 1) << "without the checkpoint that failed";
+    EXPECT_GT(saved[i].at("bytes"), 0);
+  }
+  EXPECT_EQ(events(run, "r", "end").at(0).at("best").size(), 3U);
 }
 
 /// A run is stopped and resumed twice, once from an older checkpoint: what it knew of its checkpoints stays, and what

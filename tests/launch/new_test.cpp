@@ -241,6 +241,34 @@ TEST(NewConfig, TheLayoutIsAsFastAsTheBestOfAllMeshes) {
   }
 }
 
+/// The warning's own advice gives no warning, though steps are whole and the batch follows the tokens.
+TEST(NewConfig, TokensAdvisedAgainstRepetitionAreFollowedWithoutAWarning) {
+  int64_t advised = 0;
+  for (const int64_t tokens :
+       {2'000'000, 2'500'000, 4'567'891, 6'000'000, 7'500'000, 12'500'000, 25'000'000, 99'999'999}) {
+    new_config::Request request = new_request(120'000'000, "gpt2", 4);
+    request.data.tokens = tokens;
+    const std::vector<std::string> warnings = new_config::make_config(request).warnings;
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_THAT(warnings[0], HasSubstr("beyond 4 epochs repeated data is worth little"));
+    const size_t at = warnings[0].find("--tokens ");
+    if (at == std::string::npos) continue;
+    ++advised;
+    request.tokens = new_config::parse_amount("--tokens", warnings[0].substr(at + 9));
+    EXPECT_GT(static_cast<double>(*request.tokens), 0.94 * 4 * static_cast<double>(tokens)) << warnings[0];
+    EXPECT_THAT(new_config::make_config(request).warnings, IsEmpty()) << warnings[0];
+  }
+  EXPECT_GE(advised, 5);
+}
+
+TEST(NewConfig, NoTokensAreAdvisedThatAreTooFewSteps) {
+  new_config::Request request = new_request(120'000'000, "gpt2", 4);
+  request.data.tokens = 4'000;
+  const std::vector<std::string> warnings = new_config::make_config(request).warnings;
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr("give more data or a smaller --params"), Not(HasSubstr("--tokens"))));
+}
+
 class NewCommand : public ::testing::Test {
  protected:
   std::string input_error(const std::string& words) const {

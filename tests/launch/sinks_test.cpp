@@ -38,6 +38,8 @@ void tell_a_run(MetricSink& sink) {
                .sources = {{"d", 1, 2.5, 7, 10}}, .loss = 2.5, .tokens = 7, .bytes = 10, .bits_per_byte = 2.25},
        .seconds = 3});
   sink.save({.step = 4, .ms = 0.5});
+  sink.saved(
+      {.step = 4, .bytes = 8, .seconds = 0.25, .best = {{.step = 4, .val_loss = 2.5}, {.step = 1, .val_loss = 3}}});
   sink.end({.step = 4,
             .total_steps = 4,
             .signal = {},
@@ -60,6 +62,7 @@ TEST(Sinks, TheTerminalHasALineForWhatAUserWants) {
                   StartsWith("step 4/4  loss 4.5000"), StartsWith("warning: rank 1 on 'h' is slow: 3.0 ms"),
                   "step 2  the validation was interrupted; its loss is not written",
                   "step 4  val_loss 2.5000  val_bpb 2.2500  over 7 tokens in 3s",
+                  "step 4  checkpoint kept as number 1 by val_loss, 2.5000 (the best first: 4, 1)",
                   "done: 4 steps  val_loss 2.5000  val_bpb 2.2500", "memory: peak of the process 2 MB"));
   lines.clear();
   sink.end({.step = 3, .total_steps = 4, .signal = "SIGTERM"});
@@ -112,6 +115,7 @@ TEST(Sinks, TheEventsAreThoseBesideTheSteps) {
                   R"({"time":1500000000.0,"event":"start","step":0)" + start + R"(1,"device":"cpu","dtype":"fp32"})",
                   StartsWith(R"({"time":1500000000.0,"event":"warning","text":"rank 1 on 'h' is slow: 3.0 ms)"),
                   R"({"time":1500000000.0,"event":"save","step":4,"ms":0.5})",
+                  R"({"time":1500000000.0,"event":"saved","step":4,"bytes":8,"seconds":0.25,"best":[4,1]})",
                   R"({"time":1500000000.0,"event":"end","step":4,"steps":4,"val_loss":2.5,"val_bpb":2.25})",
                   AllOf(StartsWith(R"({"time":1500000000.0,"event":"resume","step":4)" + start + R"(2,"device":"cpu")"),
                         ::testing::EndsWith("\"changes\":[\"train.steps was 4, is \xEF\xBF\xBD\"]}")),
