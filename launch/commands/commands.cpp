@@ -76,8 +76,11 @@ ashlar bench save CONFIG DIR [section.key=value ...] [--steps N] [--every N] [--
 ashlar bench tokenizer TOKENIZER FILE... [--seconds S]
 ashlar bench device [--out FILE] [--threads N] [--seconds S]
 
-Each prints times and shares of this machine's peak (arithmetic or memory), measured in the same run. comm measures the
-ranks that mpirun starts; its options --chunk-bytes, --in-flight and --direct-bytes change how messages are split.
+Each prints times and shares of this machine's peak (arithmetic or memory), measured in the same run. gemm measures
+matrix products, attention attention, kernels all other kernels, at the shapes of the named models. step runs training
+steps of a configuration on random tokens; it needs no dataset. tokenizer measures how fast files are encoded.
+comm measures collectives between ranks (ashlar launch -np 2 bench comm); its options --chunk-bytes, --in-flight and
+--direct-bytes change how messages are split.
 save runs N steps with a checkpoint every few steps, alternating with N without, and prints the cost; DIR must
 be new or empty, on the file system where checkpoints will be.
 device measures products by size, attention, kernels, memory and, on several ranks, their link, in about half a minute,
@@ -128,7 +131,7 @@ const Command kCommands[] = {
      kOneTensorMemory},
     {"export", "a checkpoint as a Hugging Face model", kExportHelp, run_export_command, true, false, kOneTensorMemory},
     {.name = "data",
-     .summary = "build, inspect and verify token datasets",
+     .summary = "build, inspect and verify token datasets; fetch evaluation tasks",
      .help = kDataHelp,
      .run = run_data_command,
      .memory_advice = "use fewer --threads",

@@ -24,7 +24,7 @@ const char* const kGenerateHelp =
     "in the tokenizer are never drawn. Non-finite logits end the command with exit code 4.\n"
     "\n"
     "  run.device=NAME     cpu or cuda (default: as trained; the CPU, with a warning, if that is not available)\n"
-    "  --prompt TEXT       the text to continue (default: the beginning of a document)\n"
+    "  --prompt TEXT       the text to continue (default: none, a new document begins)\n"
     "  --no-template       omit the template of the tokenizer, such as <s> (imported tokenizers only)\n"
     "  --ids 1,2,3         the prompt as token ids, for a model without a tokenizer; prints ids\n"
     "  --tokens N          how many tokens to draw (default 200)\n"

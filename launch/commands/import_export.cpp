@@ -45,7 +45,8 @@ and so on with model.safetensors.index.json. After an import the same tensors ar
 that no class supports is refused with the unsupported setting; biases that only the class has are written as zeros,
 which gives the same model. The tokenizer is written as tokenizer.json and tokenizer_config.json, its ids unchanged.
 README.md says how the model was trained. With --format gguf, DIR/model.gguf is written, for llama.cpp: models of the
-classes Llama, Qwen3, Gemma3 and GPT-2 with byte-level BPE tokenizers; rank 0 writes it, a tensor in memory at a time.
+classes Llama, Qwen3, Gemma3 and GPT-2, with tokenizers of byte-level BPE or of a SentencePiece BPE .model; rank 0
+writes it, a tensor in memory at a time.
 
 Several ranks (ashlar launch -np N export ...) write the files together; HF_DIR must be on a shared file system.
 Memory: a few windows of 8 MiB per rank; for GPT2LMHeadModel the largest matrix. Nothing in HF_DIR is

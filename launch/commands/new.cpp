@@ -29,7 +29,7 @@ unchanged with `ashlar plan`, `params` and `train`, and its plan fits the device
   --tokens N      to train on, e.g. 10B; auto (the default): 20 for each parameter that a token meets
   -np N           ranks of the run (default: 1)
   --device NAME   a device of configs/devices, e.g. h100-sxm, or the path of a device file. Without it: this machine, as
-                  `ashlar bench device` measured it; if it did not, its memory alone is planned
+                  `ashlar bench device` measured it; before that, only memory is planned
   --out FILE      the file to write (default: FAMILY-PARAMS.toml, e.g. llama3-124m.toml)
   --force         replaces a file that exists
 )";

@@ -27,8 +27,8 @@ parts, bytes and flops come from the rates of the device.
 
   -np N          ranks of the run (default: those of the mesh of CONFIG)
   --device NAME  a device of configs/devices, e.g. h100-sxm, or the path of a device file. Without it: this machine, as
-                 `ashlar bench device` measured it; if it did not, memory alone is planned
-  --price P      of one device for an hour: the cost of the run
+                 `ashlar bench device` measured it; before that, only memory is planned
+  --price P      the price of one device for an hour; prints what the run costs
   --meshes       every way to divide the ranks, the best first, and why each of the others is not better
   --sweep K=A,B  a row for each value of a key; repeatable: a row for each combination
   --json         one object, or an array with --meshes and --sweep; launch/plan/README.md lists the fields

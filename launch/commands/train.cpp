@@ -28,7 +28,8 @@ ashlar train RUN_DIR [section.key=value ...] [--restart]
 ashlar train --from HF_DIR data.path=DATASET [section.key=value ...]
 
 Trains the model of a TOML file. A run owns one directory (run.dir): config.toml, metrics.jsonl (a row a step),
-train.log (these lines), events.jsonl (starts, saves, warnings, errors), event files of TensorBoard and checkpoints/.
+train.log (the lines of the terminal), events.jsonl (starts, saves, warnings, errors), event files of TensorBoard and
+checkpoints/.
 When it holds a checkpoint, the run resumes from the newest valid one, bitwise as if never interrupted.
 Its data must have the same tokens, at any path (data.allow_change permits changes). With run.init_from, a new run
 takes the weights and the model of another run; model keys that differ are refused (run.init_change).

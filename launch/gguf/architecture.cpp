@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/base/strings.h"
+#include "launch/gguf/rope_scaling.h"
 
 namespace ashlar::gguf {
 
@@ -16,45 +18,52 @@ void require(const json& config, const char* key, const json& expected, std::str
   const json value = config.value(key, json());
   if (value == expected) return;
   throw input_error("gguf", "the model has ", key, " = ", value.dump(), ": llama.cpp's ", architecture, " expects ",
-                    expected.dump(), "; export to Hugging Face's format instead");
+                    expected.is_null() ? "none" : expected.dump(), "; export to Hugging Face's format instead");
 }
 
-/// GELU's tanh form has two names.
+/// GELU's tanh form has two names. The exact form (erf) is another function.
 void require_tanh_gelu(const json& config, const char* key, std::string_view architecture) {
-  if (config.value(key, "") != "gelu_new") require(config, key, "gelu_pytorch_tanh", architecture);
+  const std::string activation = config.value(key, "");
+  if (activation == "gelu_new" || activation == "gelu_pytorch_tanh") return;
+  throw input_error(
+      "gguf", "the model has ", key, " = ", printable(activation), ": llama.cpp's ", architecture,
+      " has only the tanh form of GELU (ffn.act = \"gelu_tanh\"); export to Hugging Face's format instead");
 }
 
 uint32_t size_at(const json& config, const char* key) { return config.at(key).get<uint32_t>(); }
 
-/// The metadata that Llama, Qwen3 and Gemma 3 share.
-std::vector<Entry> rotary_metadata(const json& config, const std::string& name) {
-  require(config, "rope_scaling", json(), name);
+/// The metadata that Llama, Qwen3 and Gemma 3 share. `scalings`: types of rope_scaling that the architecture has.
+std::vector<Entry> rotary_metadata(const json& config, const std::string& name,
+                                   std::initializer_list<std::string_view> scalings) {
   const uint32_t heads = size_at(config, "num_attention_heads"), hidden = size_at(config, "hidden_size");
   const uint32_t head_dim = config.value("head_dim", hidden / heads);
-  return {{name + ".block_count", size_at(config, "num_hidden_layers")},
-          {name + ".context_length", size_at(config, "max_position_embeddings")},
-          {name + ".embedding_length", hidden},
-          {name + ".feed_forward_length", size_at(config, "intermediate_size")},
-          {name + ".attention.head_count", heads},
-          {name + ".attention.head_count_kv", size_at(config, "num_key_value_heads")},
-          {name + ".attention.key_length", head_dim},
-          {name + ".attention.value_length", head_dim},
-          {name + ".attention.layer_norm_rms_epsilon", config.at("rms_norm_eps").get<float>()},
-          {name + ".rope.freq_base", config.at("rope_theta").get<float>()},
-          {name + ".rope.dimension_count", head_dim},
-          {name + ".vocab_size", size_at(config, "vocab_size")}};
+  std::vector<Entry> entries = {{name + ".block_count", size_at(config, "num_hidden_layers")},
+                                {name + ".context_length", size_at(config, "max_position_embeddings")},
+                                {name + ".embedding_length", hidden},
+                                {name + ".feed_forward_length", size_at(config, "intermediate_size")},
+                                {name + ".attention.head_count", heads},
+                                {name + ".attention.head_count_kv", size_at(config, "num_key_value_heads")},
+                                {name + ".attention.key_length", head_dim},
+                                {name + ".attention.value_length", head_dim},
+                                {name + ".attention.layer_norm_rms_epsilon", config.at("rms_norm_eps").get<float>()},
+                                {name + ".rope.freq_base", config.at("rope_theta").get<float>()},
+                                {name + ".rope.dimension_count", head_dim},
+                                {name + ".vocab_size", size_at(config, "vocab_size")}};
+  const std::vector<Entry> scaling = scaling_metadata(config, name, std::span(scalings.begin(), scalings.end()));
+  entries.insert(entries.end(), scaling.begin(), scaling.end());
+  return entries;
 }
 
 std::vector<Entry> llama_metadata(const json& config) {
   require(config, "hidden_act", "silu", "llama");
-  return rotary_metadata(config, "llama");
+  return rotary_metadata(config, "llama", {"linear", "llama3"});
 }
 
 std::vector<Entry> qwen3_metadata(const json& config) {
   require(config, "hidden_act", "silu", "qwen3");
   require(config, "attention_bias", false, "qwen3");
   require(config, "use_sliding_window", false, "qwen3");
-  return rotary_metadata(config, "qwen3");
+  return rotary_metadata(config, "qwen3", {"linear"});
 }
 
 std::vector<Entry> gemma3_metadata(const json& config) {
@@ -62,12 +71,16 @@ std::vector<Entry> gemma3_metadata(const json& config) {
   require(config, "attention_bias", false, "gemma3");
   require(config, "final_logit_softcapping", json(), "gemma3");
   require(config, "rope_local_base_freq", 1e4, "gemma3");
+  const json local = config.value("rope_parameters", json::object()).value("sliding_attention", json::object());
+  if (local.value("rope_type", "default") != "default")  // llama.cpp scales the layers with full attention alone
+    throw input_error("gguf", "the model scales the rotary positions of layers with a window: llama.cpp's gemma3 ",
+                      "expects rope.scaled_layers = \"full\"; export to Hugging Face's format instead");
   require(config, "query_pre_attn_scalar", config.at("head_dim"), "gemma3");
   json types = json::array();
   for (uint32_t i = 0; i < size_at(config, "num_hidden_layers"); ++i)
     types.push_back(i % 6 == 5 ? "full_attention" : "sliding_attention");
   require(config, "layer_types", types, "gemma3");
-  std::vector<Entry> entries = rotary_metadata(config, "gemma3");
+  std::vector<Entry> entries = rotary_metadata(config, "gemma3", {"linear"});
   entries.push_back({"gemma3.attention.sliding_window", size_at(config, "sliding_window")});
   return entries;
 }

@@ -10,6 +10,7 @@
 #include "core/io/json.h"
 #include "core/io/posix_file.h"
 #include "launch/gguf/architecture.h"
+#include "launch/gguf/rope_scaling.h"
 #include "launch/gguf/vocabulary.h"
 #include "launch/hf/convert.h"
 
@@ -121,9 +122,18 @@ Report export_gguf(const hf::OpenedExport& opened, const std::filesystem::path& 
     tensors.push_back(p.info);
     plan.emplace(p.info.name, std::move(p));
   }
+  const std::vector<float> divisors = frequency_divisors(opened.config.model);
+  if (!divisors.empty()) {
+    tensors.push_back({.name = std::string(kDivisors), .shape = {std::ssize(divisors)}});
+    report.bytes += tensors.back().num_bytes();
+  }
   report.tensors = std::ssize(tensors);
   io::create_directories(directory);
   write_file(report.file, metadata, tensors, [&](const TensorInfo& tensor) {
+    if (tensor.name == kDivisors) {
+      const auto bytes = std::as_bytes(std::span(divisors));
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    }
     return data_of(plan.at(tensor.name), *opened.source, opened.config.model);
   });
   return report;

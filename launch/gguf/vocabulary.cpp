@@ -7,8 +7,19 @@
 #include "core/base/printable.h"
 #include "core/base/strings.h"
 #include "core/io/json.h"
+#include "launch/gguf/sentencepiece_vocabulary.h"
 
 namespace ashlar::gguf {
+
+Error not_expressible(std::string_view problem) {
+  return input_error("gguf", "the tokenizer ", problem,
+                     ", which llama.cpp would not reproduce; export with --no-tokenizer, or to Hugging Face's format");
+}
+
+Error too_many_tokens(int64_t id, int64_t vocab_size) {
+  return input_error("gguf", "the tokenizer has id ", id, ", but the model has ", vocab_size,
+                     " rows; export with --no-tokenizer");
+}
 
 namespace {
 
@@ -16,11 +27,6 @@ using nlohmann::json;
 
 /// Kinds of tokens, with the numbers of the format.
 enum : int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
-
-Error not_expressible(std::string_view problem) {
-  return input_error("gguf", "the tokenizer ", problem,
-                     ", which llama.cpp would not reproduce; export with --no-tokenizer, or to Hugging Face's format");
-}
 
 /// A pre-tokenizer that llama.cpp knows by name, and the regular expression by which it splits.
 struct KnownPattern {
@@ -84,9 +90,7 @@ Tokens tokens_of(const json& tokenizer, int64_t vocab_size) {
   tokens.texts.resize(static_cast<size_t>(vocab_size));
   tokens.kinds.assign(tokens.texts.size(), kUnused);
   const auto put = [&](int64_t id, const std::string& text, int32_t kind) {
-    if (id < 0 || id >= vocab_size)
-      throw input_error("gguf", "the tokenizer has id ", id, ", but the model has ", vocab_size,
-                        " rows; export another checkpoint");
+    if (id < 0 || id >= vocab_size) throw too_many_tokens(id, vocab_size);
     tokens.texts[static_cast<size_t>(id)] = text;
     tokens.kinds[static_cast<size_t>(id)] = kind;
   };
@@ -97,6 +101,25 @@ Tokens tokens_of(const json& tokenizer, int64_t vocab_size) {
   for (size_t i = 0; i < tokens.texts.size(); ++i)
     if (tokens.kinds[i] == kUnused) tokens.texts[i] = str_cat("[PAD", i, "]");
   return tokens;
+}
+
+std::vector<Entry> byte_level_vocabulary(const data::Tokenizer& tokenizer, int64_t vocab_size) {
+  json read;
+  io::reading_json([](const std::string& sentence) { return not_expressible("cannot be read: " + sentence); },
+                   [&] { read = io::parse_json(tokenizer.tokenizer_json_text()); });
+  const json& model = read.at("model");
+  if (model.value("type", "") != "BPE" || model.value("byte_fallback", false) || !read.at("pre_tokenizer").is_object())
+    throw not_expressible(
+        str_cat(printable(tokenizer.identity()), " is neither a byte-level BPE nor a SentencePiece .model"));
+  std::vector<std::string> merges;
+  const std::string pre = pre_tokenizer_name(read);
+  for (const json& merge : model.at("merges")) merges.push_back(text_of_merge(merge));
+  Tokens tokens = tokens_of(read, vocab_size);
+  return {{"tokenizer.ggml.model", std::string("gpt2")},
+          {"tokenizer.ggml.pre", pre},
+          {"tokenizer.ggml.tokens", std::move(tokens.texts)},
+          {"tokenizer.ggml.token_type", std::move(tokens.kinds)},
+          {"tokenizer.ggml.merges", std::move(merges)}};
 }
 
 /// Sets what the template adds before and after a text.
@@ -113,21 +136,8 @@ void add_template(const data::Tokenizer& tokenizer, std::optional<int64_t> begin
 }  // namespace
 
 std::vector<Entry> vocabulary_of(const data::Tokenizer& tokenizer, const hf::HfExtras& extras, int64_t vocab_size) {
-  json read;
-  io::reading_json([](const std::string& sentence) { return not_expressible("cannot be read: " + sentence); },
-                   [&] { read = io::parse_json(tokenizer.tokenizer_json_text()); });
-  const json& model = read.at("model");
-  if (model.value("type", "") != "BPE" || model.value("byte_fallback", false) || !read.at("pre_tokenizer").is_object())
-    throw not_expressible(str_cat(printable(tokenizer.identity()), " is no byte-level BPE"));
-  std::vector<std::string> merges;
-  const std::string pre = pre_tokenizer_name(read);
-  for (const json& merge : model.at("merges")) merges.push_back(text_of_merge(merge));
-  Tokens tokens = tokens_of(read, vocab_size);
-  std::vector<Entry> entries = {{"tokenizer.ggml.model", std::string("gpt2")},
-                                {"tokenizer.ggml.pre", pre},
-                                {"tokenizer.ggml.tokens", std::move(tokens.texts)},
-                                {"tokenizer.ggml.token_type", std::move(tokens.kinds)},
-                                {"tokenizer.ggml.merges", std::move(merges)}};
+  std::optional<std::vector<Entry>> pieces = sentencepiece_vocabulary(tokenizer, vocab_size);
+  std::vector<Entry> entries = pieces ? std::move(*pieces) : byte_level_vocabulary(tokenizer, vocab_size);
   const int64_t end = extras.eos_token_ids.empty() ? tokenizer.eod_id() : extras.eos_token_ids.front();
   entries.push_back({"tokenizer.ggml.eos_token_id", static_cast<uint32_t>(end)});
   // llama.cpp assumes ids of its own where there is no begin token.

@@ -176,14 +176,15 @@ Error nothing_fits(const Request& request, const Draft& draft, const std::option
   std::string miss = "no mesh divides the model and the batch";
   if (nearest)
     miss = absl::StrFormat(
-        "the nearest miss needs %s a rank, of %s a plan takes %.0f%% (%s, micro-batches of 1, recompute block)",
+        "the nearest miss needs %s on a rank; of its %s a plan uses at most %.0f%% (%s, micro-batches of 1, recompute "
+        "block)",
         training::human_bytes(nearest->memory.bytes), training::human_bytes(request.target.capacity), 100 * kUsedShare,
         training::mesh_text(training::shape_of(nearest->run.mesh)));
   // Ranks of one machine share its memory; ranks on devices have their own.
   const int64_t ranks = request.target.device ? enough_ranks(request, draft) : 0;
   return input_error("new", "-np ", request.ranks, " on ", request.target.name(), ": expected devices that hold ",
                      grouped(draft.shape().parameters), " parameters, but no mesh fits: ", miss, "; ",
-                     ranks > 0 ? str_cat("-np ", ranks, " would do; or ") : "",
+                     ranks > 0 ? str_cat("-np ", ranks, " fits; use that, or ") : "",
                      "choose a smaller --params or a larger --device");
 }
 

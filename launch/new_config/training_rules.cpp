@@ -64,7 +64,7 @@ TrainingRules training_rules(const TrainingRequest& request) {
   if (r.steps < kLeastSteps)
     throw input_error("new", "option --tokens = ", grouped(request.tokens), ": expected at least ",
                       grouped(kLeastSteps * step_tokens), ", ", kLeastSteps, " steps of ", r.global_batch,
-                      " sequences of ", T, " tokens, got ", r.steps, "; raise --tokens, or use fewer ranks");
+                      " sequences of ", T, " tokens; got ", r.steps, " steps; raise --tokens, or use fewer ranks");
   r.warmup_steps = std::clamp<int64_t>(r.steps / 20, 1, 2000);
   // About twenty checkpoints and validations, each on two million tokens at most.
   r.eval_every = r.checkpoint_every = std::min<int64_t>(1000, round_down_nicely(std::max<int64_t>(1, r.steps / 20)));

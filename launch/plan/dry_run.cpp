@@ -133,15 +133,16 @@ void DryRank::steps() {
     const std::vector<pipeline::MicroBatch> batches = training::micro_batches(current_);
     before_step_ = used();
     training_ = true;
+    if (run_.log.stats_every > 0) engine_->measure_residual();
     engine_->backward(batches, step, {});
     training_ = false;
     upload(next_);
     engine_->reduce_norm();
     engine_->update(step, run_.optimizer.lr);
     engine_->take_report();
+    if (run_.log.stats_every > 0) engine_->residual_rms();
   }
   engine_->sums_of(engine_->optimizer()->master());
-  if (run_.log.stats_every > 0) engine_->residual_rms(training::micro_batches(current_));
 }
 
 void DryRank::evaluate() {

@@ -115,8 +115,8 @@ class CoreEncoder {
     for (training::ScoreRequest& request : core_requests(task_.kind, std::move(prompts))) {
       crop(request, record.place);
       if (request.scored == 0 && one)
-        throw input_error("tasks", record.place, ": the continuation adds no token to its context; the bundle is ",
-                          "damaged or the tokenizer unusual: CORE cannot be computed");
+        throw input_error("tasks", record.place, ": the continuation adds no token to its context; get the ",
+                          "bundle again (ashlar data fetch core), or leave core out for this tokenizer");
       empty_ += request.scored == 0 ? 1 : 0;
       document.lengths.push_back(request.scored);
       texts.requests.push_back(std::move(request));

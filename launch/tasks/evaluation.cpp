@@ -69,7 +69,7 @@ Evaluation::Evaluation(const EvaluationOptions& options, const EncodeRule& rule,
       throw input_error("tasks", "task ", name, " is given twice; name it once");
     if (options.shots > 0 && task.document == nullptr)
       throw input_error("tasks", "--shots ", options.shots, ": ", name,
-                        " takes its examples as its core.yaml says; remove --shots or ", name);
+                        " has its own numbers of examples (core.yaml); remove --shots or ", name);
     if (options.shots > 0 && task.examples == nullptr)
       throw input_error("tasks", "--shots ", options.shots, ": ", name,
                         " is scored without examples only, since the harness draws them from training splits; ",

@@ -64,7 +64,7 @@ std::string mmlu_examples(const fs::path& data, const Record& r, int64_t shots) 
   const std::vector<Record> examples = subject_records(file, subject);
   if (std::ssize(examples) < shots)
     throw input_error("tasks", "--shots ", shots, ": ", printable(file.string()), " has ", examples.size(),
-                      " examples; ask for at most so many");
+                      " examples; choose --shots of at most ", examples.size());
   for (int64_t i = 0; i < shots; ++i)
     text +=
         mmlu_question(examples[static_cast<size_t>(i)]) + " " + mmlu_answer(examples[static_cast<size_t>(i)]) + "\n\n";

@@ -181,7 +181,7 @@ std::string checked_body(const std::string& text, const fs::path& path) {
                       "; use the program that wrote it");
   std::string body = end == std::string::npos ? "" : text.substr(end + 1);
   if (header.at("bytes").get<size_t>() != body.size() || header.at("crc32").get<uint32_t>() != io::crc32(body))
-    throw Problem("it is not as it was written");
+    throw Problem("its content does not match its checksum");
   return body;
 }
 

@@ -96,7 +96,7 @@ void Engine::wait_param_sync() {
 }
 
 void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
-                 const model::BlockObserver& after_block, const AtHead& at_head) {
+                 const AtHead& at_head) {
   const pipeline::ScheduleSpec spec{.kind = kind,
                                     .stages = mesh_.shape()[Axis::kPipeline],
                                     .micro_batches = static_cast<int64_t>(batches.size()),
@@ -104,7 +104,7 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
   const auto alive = [&] {
     if (options_.after_node) options_.after_node();
   };
-  pipeline::RunnerHooks hooks{.after_node = alive, .progress = alive, .after_block = after_block, .at_head = at_head};
+  pipeline::RunnerHooks hooks{.after_node = alive, .progress = alive, .at_head = at_head};
   const bool training = kind != pipeline::PipelineSchedule::kForwardOnly;
   if (training) {
     replicas_->begin_step(spec.micro_batches);
@@ -118,6 +118,17 @@ void Engine::run(pipeline::PipelineSchedule kind, std::span<const pipeline::Micr
     };
     if (options_.after_block)
       hooks.after_block = [&](int64_t layers, const Tensor& rows) { options_.after_block(ctx_, layers, rows); };
+  }
+  if (std::exchange(measures_residual_, false)) {
+    residual_.emplace(ctx_, ResidualSquares::Shape{.layers = options_.model.n_layers,
+                                                   .rows = tp_.local_rows(batches.front().view.rows()),
+                                                   .d_model = options_.model.d_model,
+                                                   .micro_batches = spec.micro_batches});
+    const bool counted = options_.sequence_parallel || mesh_.at()[Axis::kTensor] == 0;
+    hooks.after_block = [this, counted, other = std::move(hooks.after_block)](int64_t layers, const Tensor& rows) {
+      if (other) other(layers, rows);
+      if (counted) residual_->see(ctx_, layers, rows);
+    };
   }
   Ctx ctx = ctx_;
   ctx.dropout.seed = options_.seed;
@@ -342,7 +353,7 @@ void Engine::evaluate(std::span<const pipeline::MicroBatch> micro_batches, LossS
 void Engine::score(std::span<const pipeline::MicroBatch> micro_batches, const AtHead& at_head) {
   const Padded all = padded(micro_batches);
   if (all.batches.empty()) return;
-  run(pipeline::PipelineSchedule::kForwardOnly, all.batches, {},
+  run(pipeline::PipelineSchedule::kForwardOnly, all.batches,
       [&](const Ctx& ctx, const model::Stage& stage, int64_t i, const Tensor& rows) {
         if (i < std::ssize(micro_batches)) at_head(ctx, stage, i, rows);
       });
@@ -352,25 +363,17 @@ LossStats Engine::total(const LossStats& stats) const {
   return StepExchange(mesh_.control(), {.losses = tells_losses() ? stats : LossStats{}}).wait().losses;
 }
 
-std::vector<double> Engine::residual_rms(std::span<const pipeline::MicroBatch> batches) {
-  const int64_t rows = tp_.local_rows(batches.front().view.rows());
-  const Tensor sums = ctx_.empty(DType::kFloat64, {options_.model.n_layers + 1}, MemoryKind::kWorkspace);
-  const optim::SquaresTable squares(ctx_, {{.size = rows * options_.model.d_model}});
-  std::vector<double> rms(static_cast<size_t>(sums.size())), of_batch(rms.size());
-  for (const pipeline::MicroBatch& batch : batches) {
-    ctx_.backend.fill({.dst = sums.mut_view(), .value = 0}, ctx_.stream);
-    ctx_.set_struct(LossStats{}, stats_);
-    run(pipeline::PipelineSchedule::kForwardOnly, {&batch, 1}, [&](int64_t layers, const Tensor& x) {
-      const bool counted = options_.sequence_parallel || mesh_.at()[Axis::kTensor] == 0;
-      if (counted) squares.sum(ctx_, x, sums.flat_range(layers, 1));
-    });
-    ctx_.backend.read(sums.view(), of_batch.data(), ctx_.stream);
-    for (size_t i = 0; i < rms.size(); ++i) rms[i] += of_batch[i];
-  }
+std::vector<double> Engine::residual_rms() {
+  ASHLAR_CHECK(residual_, "measure_residual() was not called before the last run");
+  const ResidualSquares::Shape& shape = residual_->shape();
+  std::vector<double> rms = residual_->sums(ctx_);
   comm::sum_all(mesh_.control(), rms);
-  const auto all = static_cast<int64_t>(batches.size()) * batches.front().view.rows() * mesh_.size(kSampleAxes);
-  const auto elements = static_cast<double>(all * options_.model.d_model);
+  // The ranks of a tensor group have the same rows, or parts of them (sequence parallel).
+  const int64_t parts = options_.sequence_parallel ? mesh_.shape()[Axis::kTensor] : 1;
+  const auto elements =
+      static_cast<double>(shape.micro_batches * shape.rows * parts * shape.d_model * mesh_.size(kSampleAxes));
   for (double& value : rms) value = std::sqrt(value / elements);
+  residual_.reset();
   return rms;
 }
 

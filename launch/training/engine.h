@@ -10,6 +10,7 @@
 #include "core/optim/optimizer.h"
 #include "launch/training/device_batch.h"
 #include "launch/training/global_layer_metrics.h"
+#include "launch/training/residual_squares.h"
 #include "launch/training/step_all_reduce.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/model/stage.h"
@@ -131,10 +132,12 @@ class Engine {
   /// (all) Returns the `stats` of `evaluate`, reduced over all ranks.
   LossStats total(const LossStats& stats) const;
 
+  /// (all) The next `backward` or `evaluate` also sums the squares of the residual stream, for residual_rms().
+  void measure_residual() { measures_residual_ = true; }
   /// (all) Returns n_layers + 1 values: the root mean square of the residual stream after the embedding and after each
-  /// block, over all elements of the micro-batches of all replicas. Runs without autograd and dropout. Every replica
-  /// has the same number of micro-batches of the same shape. Costs one forward pass per micro-batch.
-  std::vector<double> residual_rms(std::span<const pipeline::MicroBatch> batches);
+  /// block, over all elements of the measured micro-batches of all replicas, each of which had equally many. The host
+  /// waits.
+  std::vector<double> residual_rms();
   /// (all) Returns the smallest and the largest selection bias of each layer with experts; empty without such biases.
   std::vector<std::pair<double, double>> selection_bias_ranges();
 
@@ -162,8 +165,7 @@ class Engine {
   /// True on tensor rank 0, which reports the losses for all tensor ranks, since they have the same values. Pipeline
   /// stages before the last one report zeros.
   bool tells_losses() const { return mesh_.at()[Axis::kTensor] == 0; }
-  void run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches,
-           const model::BlockObserver& after_block = {}, const AtHead& at_head = {});
+  void run(pipeline::PipelineSchedule kind, std::span<const pipeline::MicroBatch> batches, const AtHead& at_head = {});
 
   EngineOptions options_;
   mesh::Mesh& mesh_;
@@ -188,7 +190,9 @@ class Engine {
   };
   std::vector<Report> reports_;  // kReportsAtOnce buffers, used in turn
   int64_t queued_reports_ = 0, taken_reports_ = 0;
-  Event* state_read_ = nullptr;  // event that the next update waits for; null: none
+  Event* state_read_ = nullptr;              // event that the next update waits for; null: none
+  bool measures_residual_ = false;           // the next run makes residual_
+  std::optional<ResidualSquares> residual_;  // of the last measured run
   pipeline::StageSchedules schedules_;
 };
 

@@ -119,14 +119,14 @@ void Reports::log_slow_ranks(const FinishedStep& step) {
   }
 }
 
-void Reports::statistics(int64_t step, std::span<const pipeline::MicroBatch> batches) {
+void Reports::statistics(int64_t step) {
   run_.recorder().enter(watch::Phase::kStatistics);
   Engine& engine = *run_.engine;
   const zero::GlobalNorm& norms = engine.norms();
   const std::vector<double> grads = engine.gradient_squares();
   const std::vector<double> weights = engine.sums_of(engine.optimizer()->master());
   StatisticsEvent event{
-      .step = step, .tensors = {}, .residual_rms = engine.residual_rms(batches), .experts = expert_loads_of_step()};
+      .step = step, .tensors = {}, .residual_rms = engine.residual_rms(), .experts = expert_loads_of_step()};
   for (size_t i = 0; i < norms.names().size(); ++i) {
     const double n = static_cast<double>(norms.num_elements()[i]);
     event.tensors.push_back(

@@ -40,8 +40,9 @@ class Reports {
 
   void step(const FinishedStep& step);
   /// Reports the root mean squares of the weights after `step`, of the gradients of that step, and of the residual
-  /// stream on its `batches`; and the load of experts in that step, which must be the last one passed to step().
-  void statistics(int64_t step, std::span<const pipeline::MicroBatch> batches);
+  /// stream in that step, which was measured (Engine::measure_residual); and the load of experts in that step, which
+  /// must be the last one passed to step().
+  void statistics(int64_t step);
   /// Runs the validation after `step`. No effect if it was done for this step, or without validation data. Throws
   /// AllRanksError(kNonFinite) if a loss is not finite.
   void validate(int64_t step);

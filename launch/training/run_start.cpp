@@ -137,7 +137,10 @@ void write_directory(Run& run, const Saving& saving, const TrainerArgs& args, Ru
   const std::filesystem::path aside = args.restart ? run.directory.set_aside() : "";
   if (!aside.empty()) run.log.info(str_cat("the earlier run is now ", aside.string()));
   run.directory.check_owned();
-  io::write_file_atomically(run.directory.config(), saving.config_toml());
+  // A run that has no step left keeps the configuration of the steps that it did.
+  const bool trains = start.progress.step < run.config.train.steps;
+  if (trains || !std::filesystem::exists(run.directory.config()))
+    io::write_file_atomically(run.directory.config(), saving.config_toml());
   io::write_file_atomically(run.directory.start(), start.text);
   const auto check_owned = [&run] { run.directory.check_owned(); };
   start.metrics = std::make_unique<MetricsFile>(run.directory.metrics(), start.progress.step, run.log, check_owned);

@@ -62,6 +62,8 @@ void StepLoop::queue_step() {
 void StepLoop::forward_backward(const QueuedStep& step) {
   const trace::PartScope part(run_.tracer, trace::Part::kForwardBackward);
   if (own_work_) own_work_->start();
+  const int64_t every = run_.config.log.stats_every;
+  if (every > 0 && step.step % every == 0) run_.engine->measure_residual();
   run_.engine->backward(batches_.current(), step_, step.counts);
   if (own_work_) own_work_->stop();
 }
@@ -191,7 +193,7 @@ void StepLoop::run_steps(StopRequest& stop) {
       const trace::PartScope scope(run_.tracer, part);
       work();
     };
-    if (writes) traced(trace::Part::kStatistics, [&] { reports_.statistics(step_, batches_.current()); });
+    if (writes) traced(trace::Part::kStatistics, [&] { reports_.statistics(step_); });
     if (validates) traced(trace::Part::kValidation, [&] { reports_.validate(step_); });
     if (on_tasks) traced(trace::Part::kTasks, [&] { reports_.evaluate_tasks(step_); });
     if (saves) traced(trace::Part::kSave, [&] { save(); });
@@ -214,7 +216,7 @@ ExitCode StepLoop::run() {
   run_.signals.enter(watch::StopPoint::kStep);
   if (step_ >= c.steps) {
     run_.log.info(str_cat("nothing to train: the run has done ", step_, " of ", c.steps,
-                          " steps; raise train.steps to continue"));
+                          " steps; raise train.steps to continue, or give another run.dir for a new run"));
   }
   StopRequest stop;
   if (due(c.eval_every)) reports_.validate(step_);  // no effect if metrics.jsonl has this validation

@@ -277,7 +277,7 @@ TEST_F(CoreRuns, BadInputIsOneLine) {
     refused(eval, code, what);
     run_.write("task-data/eval_bundle/core.yaml", yaml);
   };
-  refused(str_cat(eval, " --shots 2"), kInput, "core takes its examples as its core.yaml says");
+  refused(str_cat(eval, " --shots 2"), kInput, "core has its own numbers of examples (core.yaml)");
   refused(str_cat(eval, " --add-bos-token"), kInput, "core has a begin token before each text");
   refused(str_cat(eval, " --limit 2"), kInput,
           "core/choices takes 2 of the other records as examples: expected at least 3");

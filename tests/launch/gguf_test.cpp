@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/base/bf16.h"
 #include "core/base/fp16.h"
@@ -38,6 +39,7 @@ class GgufReader {
     for (uint64_t i = 0; i < entries; ++i) {
       const std::string key = string();
       values[key] = value(take<uint32_t>());
+      if (!elements.empty()) arrays[key] = std::exchange(elements, {});
     }
     for (uint64_t i = 0; i < count; ++i) {
       Tensor& tensor = tensors[string()];
@@ -73,6 +75,7 @@ class GgufReader {
   }
 
   std::map<std::string, std::string> values;  ///< as text; of an array its length
+  std::map<std::string, std::vector<std::string>> arrays;
   std::map<std::string, Tensor> tensors;
 
  private:
@@ -100,11 +103,13 @@ class GgufReader {
     EXPECT_EQ(type, 9U);
     const auto of = take<uint32_t>();
     const auto n = take<uint64_t>();
-    for (uint64_t i = 0; i < n; ++i) value(of);
+    elements.clear();
+    for (uint64_t i = 0; i < n; ++i) elements.push_back(value(of));
     return str_cat(n, " of ", of);
   }
 
   std::string bytes_;
+  std::vector<std::string> elements;  // of the last array
   size_t at_ = 0, data_ = 0;
 };
 
@@ -121,6 +126,18 @@ class Gguf : public ::testing::Test {
   }
   void import_golden(const std::string& name) const {
     must(str_cat("import ", shell_quote(ASHLAR_SOURCE_DIR "/tests/reference/golden/" + name), " ", name));
+  }
+  /// Imports a golden model with another rope_scaling as `scaled`.
+  void import_scaled(const std::string& name, const nlohmann::json& scaling) const {
+    fs::remove_all(run_.dir() / "scaled");
+    fs::copy(fs::path(ASHLAR_SOURCE_DIR "/tests/reference/golden") / name, run_.dir() / "scaled-files",
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    nlohmann::json config = nlohmann::json::parse(run_.read("scaled-files/config.json"));
+    config.erase("rope_parameters");
+    config["rope_scaling"] = scaling;
+    run_.write("scaled-files/config.json", config.dump());
+    must("import scaled-files scaled");
+    fs::remove_all(run_.dir() / "scaled-files");
   }
   GgufReader exported(const std::string& checkpoint, const std::string& words = "") const {
     must(str_cat("export ", checkpoint, " out --format gguf ", words));
@@ -151,6 +168,29 @@ TEST_F(Gguf, LlamaHasItsHalvesInPairs) {
   for (size_t row = 0; row < q.size() / width; ++row) {
     const size_t in_head = row % head, from = row - in_head + in_head / 2 + (in_head % 2) * (head / 2);
     for (size_t c = 0; c < width; ++c) ASSERT_EQ(pairs[row * width + c], q[from * width + c]) << row;
+  }
+}
+
+TEST_F(Gguf, ScaledRotaryPositionsAreKeysOrDivisors) {
+  import_golden("llama_linear");
+  const GgufReader linear = exported("llama_linear", "--no-tokenizer");
+  EXPECT_EQ(linear.values.at("llama.rope.scaling.type"), "linear");
+  EXPECT_EQ(linear.values.at("llama.rope.scaling.factor"), "4");
+  EXPECT_FALSE(linear.tensors.contains("rope_freqs.weight"));
+  import_golden("gemma3");
+  EXPECT_EQ(exported("gemma3", "--no-tokenizer").values.at("gemma3.rope.scaling.factor"), "8");
+
+  // Llama 3.1's rule for the wavelength w of a pair: nothing below original / high, the factor above original / low.
+  import_golden("llama3_rope");
+  const GgufReader llama3 = exported("llama3_rope", "--no-tokenizer");
+  EXPECT_FALSE(llama3.values.contains("llama.rope.scaling.type"));
+  const std::vector<float> divisors = llama3.floats("rope_freqs.weight");
+  const double dims = 2.0 * static_cast<double>(divisors.size());
+  EXPECT_EQ(llama3.values.at("llama.rope.dimension_count"), str_cat(static_cast<int64_t>(dims)));
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    const double w = 2 * M_PI * std::pow(300.0, 2 * static_cast<double>(i) / dims), s = (24 / w - 1.5) / (5.0 - 1.5);
+    const double expected = w < 24 / 5.0 ? 1 : w > 24 / 1.5 ? 6 : 1 / ((1 - s) / 6 + s);
+    EXPECT_NEAR(divisors[i], expected, 1e-6 * expected) << i;
   }
 }
 
@@ -197,6 +237,35 @@ TEST_F(Gguf, TypesRoundAsTheySay) {
   EXPECT_EQ(exact.values.at("tokenizer.ggml.eos_token_id"), "256");
 }
 
+TEST_F(Gguf, SentencePieceModelsOfBpeHaveScores) {
+  must("tokenizer train text.txt --out pieces --kind sentencepiece-bpe --vocab-size 320");
+  must("data build text.txt --out words --tokenizer pieces");
+  const std::string train =
+      "train tiny.toml train.steps=1 schedule.warmup_steps=1 dropout.resid=0 dropout.attn=0 vocab.pad_to=32 ";
+  must(train + "data.path=words run.dir=words-run");
+  const GgufReader file = exported("words-run");
+  EXPECT_EQ(file.values.at("tokenizer.ggml.model"), "llama");
+  EXPECT_EQ(file.values.at("tokenizer.ggml.add_space_prefix"), "true");
+  EXPECT_EQ(file.values.at("tokenizer.ggml.add_bos_token"), "false");
+  const std::vector<std::string>&texts = file.arrays.at("tokenizer.ggml.tokens"),
+        &kinds = file.arrays.at("tokenizer.ggml.token_type"), &scores = file.arrays.at("tokenizer.ggml.scores");
+  ASSERT_EQ(texts.size(), 320U);
+  ASSERT_EQ(scores.size(), 320U);
+  const auto byte = std::ranges::find(texts, "<0x0A>") - texts.begin();
+  EXPECT_EQ(kinds.at(static_cast<size_t>(byte)), "6");
+  EXPECT_EQ(kinds.at(std::stoul(file.values.at("tokenizer.ggml.unknown_token_id"))), "2");
+  // Merges are tried by falling scores: of the tokens of several characters, the first learned has the largest.
+  std::vector<double> merged;
+  for (size_t i = 0; i < texts.size(); ++i)
+    if (kinds[i] == "1" && std::stod(scores[i]) > -200) merged.push_back(std::stod(scores[i]));
+  ASSERT_GT(merged.size(), 10U);
+  EXPECT_TRUE(std::ranges::is_sorted(merged, std::greater<>()));
+  must("tokenizer train text.txt --out likely --kind sentencepiece-unigram --vocab-size 320");
+  must("data build text.txt --out likely-data --tokenizer likely");
+  must(train + "data.path=likely-data run.dir=likely-run");
+  refused("export likely-run out2 --format gguf", "the tokenizer is a SentencePiece model of the type Unigram");
+}
+
 TEST_F(Gguf, WhatTheFormatLacksIsRefused) {
   must("train tiny.toml train.steps=1 schedule.warmup_steps=1 dropout.resid=0 dropout.attn=0");
   must("export run out --format gguf");
@@ -204,8 +273,17 @@ TEST_F(Gguf, WhatTheFormatLacksIsRefused) {
   refused("export run out2 --format gguf --dtype fp16", "expected one of fp32, bf16, q8_0");
   import_golden("gpt_neox");
   refused("export gpt_neox out2 --format gguf", "expected one of LlamaForCausalLM");
-  import_golden("llama3_rope");
-  refused("export llama3_rope out2 --format gguf", "rope_scaling");
+  import_scaled("llama", {{"rope_type", "longrope"},
+                          {"original_max_position_embeddings", 4},
+                          {"short_factor", std::vector<double>(6, 1)},
+                          {"long_factor", std::vector<double>(6, 2)}});
+  refused("export scaled out2 --format gguf", "llama.cpp's llama expects linear, llama3 or none");
+  import_scaled("qwen3", {{"rope_type", "llama3"},
+                          {"factor", 4},
+                          {"low_freq_factor", 1},
+                          {"high_freq_factor", 4},
+                          {"original_max_position_embeddings", 4}});
+  refused("export scaled out2 --format gguf", "of the type llama3: llama.cpp's qwen3 expects linear or none");
   must("data build text.txt --out letters --tokenizer characters");
   must(
       "train tiny.toml train.steps=1 schedule.warmup_steps=1 dropout.resid=0 dropout.attn=0 data.path=letters "

@@ -197,7 +197,7 @@ TEST(NewConfig, PlansFitOrTheErrorSaysWhatWould) {
     const std::string error = message_of([&] { made = new_config::make_config(request); });
     EXPECT_EQ(error.empty(), c.fits) << what << ": " << error;
     if (!error.empty()) {
-      EXPECT_THAT(error, AllOf(HasSubstr("the nearest miss needs"), ContainsRegex("-np [0-9]+ would do"))) << what;
+      EXPECT_THAT(error, AllOf(HasSubstr("the nearest miss needs"), ContainsRegex("-np [0-9]+ fits"))) << what;
       continue;
     }
     EXPECT_LE(made.planned.memory.bytes, 0.95 * 80e9) << what;

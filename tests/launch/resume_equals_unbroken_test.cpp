@@ -156,6 +156,12 @@ TEST_F(Resume, MoreStepsContinueAFinishedRun) {
   const ShellResult again = run_.ashlar("train tiny.toml run.dir=a schedule.kind=constant");
   EXPECT_EQ(again.code, 0);
   EXPECT_NE(again.out.find("nothing to train"), std::string::npos) << again.out;
+  // A key of steps that are not taken does not change what the run says of itself.
+  const std::string config = run_.read("a/config.toml");
+  const ShellResult other = run_.ashlar("train tiny.toml run.dir=a schedule.kind=constant optimizer.lr=0.009");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.out.find("give another run.dir for a new run"), std::string::npos) << other.out;
+  EXPECT_EQ(run_.read("a/config.toml"), config);
 }
 
 // What was derived from the number of steps stays when a finished run gets more of them: no second warm-up, and what

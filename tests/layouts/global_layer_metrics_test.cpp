@@ -78,6 +78,7 @@ TEST(GlobalLayerMetrics, AreThoseOfOneRankOnEveryMesh) {
     const std::vector<pipeline::MicroBatch> batches(static_cast<size_t>(kBatches / std::min(replicas, kBatches)),
                                                     {.view = source.batch(), .valid_targets = 7});
     on.engine.forward_backward(batches, 1);
+    on.engine.measure_residual();
     const training::StepResult result = on.engine.forward_backward(batches, 1);  // starts at zero again
     const std::map<std::string, double> got(result.layers.begin(), result.layers.end());
     ASSERT_EQ(got.size(), 4U);
@@ -89,7 +90,7 @@ TEST(GlobalLayerMetrics, AreThoseOfOneRankOnEveryMesh) {
     EXPECT_NEAR(got.at("probe_squares"), one.at("probe_squares"), 1e-12 * one.at("probe_squares"));
     // The same another way: mean squares of all positions of the residual stream.
     double squares = 0;
-    for (const double rms : on.engine.residual_rms(batches)) squares += rms * rms * config.d_model;
+    for (const double rms : on.engine.residual_rms()) squares += rms * rms * config.d_model;
     EXPECT_NEAR(got.at("probe_squares"), squares, 1e-12 * squares);
     const nlohmann::json row = nlohmann::json::parse(to_json(training::StepEvent{.step = 2, .result = result}));
     for (const auto& [metric, value] : got) EXPECT_EQ(row.at(metric), value);

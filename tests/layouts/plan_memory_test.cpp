@@ -85,13 +85,14 @@ std::array<int64_t, kNumMemoryKinds> bytes_of_run(const config::RunConfig& c) {
   const training::StepCounts counted{.tokens = 32, .valid_targets = 32};
   for (int64_t step = 0; step < c.train.steps; ++step) {
     std::swap(current, next);
+    if (c.log.stats_every > 0) engine.measure_residual();
     engine.backward(training::micro_batches(current), step, counted);
     read();
     engine.reduce_norm();
     engine.update(step, 1e-3);
     engine.take_report();
+    if (c.log.stats_every > 0) engine.residual_rms();
   }
-  if (c.log.stats_every > 0) engine.residual_rms(training::micro_batches(current));
   LossStats stats;
   std::vector<training::DeviceBatch> slots(static_cast<size_t>(4 * c.mesh.pipeline - 3));
   for (training::DeviceBatch& slot : slots) slot.upload(engine.ctx(), batch);
