@@ -86,6 +86,10 @@ std::map<std::string, std::string> options_of(const ModelConfig& m) {
     const std::string rule = options.contains(key) ? rule_of(m, key, factor) : "";
     if (!rule.empty()) options[key] = rule;
   }
+  // YaRN's factor on the scale of latent attention: a tiny twin has the same, and heads of another width.
+  if (const auto scale = options.find("attn.scale");
+      m.attn.kv_rank > 0 && scale != options.end() && parse_number<double>(scale->second))
+    scale->second = absl::StrFormat("%.6g head_dim^-0.5", m.attn.scale * std::sqrt(static_cast<double>(m.head_dim)));
   return options;
 }
 
