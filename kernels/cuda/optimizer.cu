@@ -177,7 +177,13 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateParams<A, W, S, 
     }
     for (; first < a.num_segments && a.segments[first].packed_begin < end; ++first) {
       // 2. update elements [from, to) of the packed state
-      const UpdateSegment segment = a.segments[first];
+      const UpdateSegment& stored = a.segments[first];
+      UpdateSegment segment{.flat_begin = stored.flat_begin,
+                            .packed_begin = stored.packed_begin,
+                            .size = stored.size,
+                            .lr_multiplier = stored.lr_multiplier,
+                            .weight_decay = stored.weight_decay};
+      if constexpr (std::is_same_v<S, BF16>) segment = stored;  // other types need no position in the global tensor
       const int64_t from = max(begin, segment.packed_begin), to = min(end, segment.packed_begin + segment.size);
       const int64_t to_flat = segment.flat_begin - segment.packed_begin;
       const auto prepared = rule.template prepared<A>(*a.scalars, *a.clip, segment);

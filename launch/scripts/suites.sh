@@ -83,15 +83,8 @@ run_suite() {
     return
   fi
   for ranks in $counts; do
-    run_on "$ranks" "$suite" "$label" "$executable" "$budget" "$@"
+    run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
   done
-}
-
-# run_on RANKS SUITE LABEL EXECUTABLE BUDGET [GTEST_ARGUMENT...]: runs a suite on this number of ranks.
-run_on() {
-  local ranks=$1 label=$3 executable=$4 budget=$5
-  shift 5
-  run_command "$label on $ranks" "$budget" "$root/launch/scripts/with_ranks.sh" "$ranks" "$executable" "$@"
 }
 
 # run_command LABEL BUDGET COMMAND...: runs COMMAND, which runs a GoogleTest executable, and counts its tests.
@@ -163,7 +156,7 @@ run_half() {
 }
 
 # run_jobs: runs the commands in the array `jobs`: all halves at once, since they mostly wait, and others three at a time:
-# with two, the cores are idle for a sixth of the time. An entry is run_half, run_suite or run_on with its arguments,
+# with two, the cores are idle for a sixth of the time. An entry is run_half or run_suite with its arguments,
 # separated by newlines; halves come first. The output of an entry is printed when it has ended.
 run_jobs() {
   local pid finished=0 started=0 busy=0 slot numbers passed failed skipped

@@ -82,7 +82,7 @@ Card h200() { return {.name = "H200", .memory = 141e9, .copy = 4.3e12}; }
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all = rival_shapes();
-  const std::vector<int64_t> micro_batches = {16, 16, 4, 1};
+  const std::vector<int64_t> micro_batches = {16, 16, 8, 1};
   for (size_t i = 0; i < all.size(); ++i) {
     const Shape& rival = all[i];
     all[i] = {.name = rival.name, .model = rival.model, .micro_batch = micro_batches[i], .rival = rival.rival};

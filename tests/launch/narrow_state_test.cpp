@@ -58,17 +58,17 @@ TEST_F(NarrowStateRun, ContinuesToTheBit) {
 }
 
 TEST_F(NarrowStateRun, AResumeWithTheOtherTypeConvertsAndSaysSo) {
-  train("run.dir=a train.steps=3");
+  train("run.dir=a train.steps=3 schedule.warmup_steps=1");
   const auto wide = types_of("a", 3);
   ASSERT_EQ(wide.size(), 1U);
   EXPECT_EQ(wide.begin()->first, "F32");
-  const std::string there = train("run.dir=a train.steps=6 optimizer.state_dtype=bf16");
+  const std::string there = train("run.dir=a train.steps=6 schedule.warmup_steps=1 optimizer.state_dtype=bf16");
   EXPECT_THAT(there, HasSubstr("changed since the checkpoint: optimizer.state_dtype was \"fp32\", is \"bf16\""));
   const auto narrow = types_of("a", 6);
   ASSERT_EQ(narrow.size(), 1U);
   EXPECT_EQ(narrow.begin()->first, "BF16");
   EXPECT_EQ(narrow.begin()->second, wide.begin()->second);
-  const std::string back = train("run.dir=a train.steps=9 optimizer.state_dtype=fp32");
+  const std::string back = train("run.dir=a train.steps=9 schedule.warmup_steps=1 optimizer.state_dtype=fp32");
   EXPECT_THAT(back, HasSubstr("changed since the checkpoint: optimizer.state_dtype was \"bf16\", is \"fp32\""));
   EXPECT_EQ(types_of("a", 9), wide);
   EXPECT_EQ(run_.metric("a", "loss").size(), 9U);
@@ -76,14 +76,14 @@ TEST_F(NarrowStateRun, AResumeWithTheOtherTypeConvertsAndSaysSo) {
 
 // The weights of a checkpoint are what they always were.
 TEST_F(NarrowStateRun, OthersReadItsWeights) {
-  train("run.dir=a train.steps=3 optimizer.state_dtype=bf16");
+  train("run.dir=a train.steps=3 schedule.warmup_steps=1 optimizer.state_dtype=bf16");
   const ShellResult exported = run_.ashlar("export a hf");
   ASSERT_EQ(exported.code, 0) << exported.err;
   const io::SafetensorsReader file(run_.dir() / "hf/model.safetensors");
   EXPECT_GT(file.tensors().size(), 10U);
   for (const io::TensorSpec& tensor : file.tensors()) EXPECT_THAT(tensor.name, Not(HasSubstr("exp_avg")));
   EXPECT_EQ(run_.ashlar("eval a").code, 0);
-  const std::string said = train("run.dir=b run.init_from=a train.steps=3");
+  const std::string said = train("run.dir=b run.init_from=a train.steps=3 schedule.warmup_steps=1");
   EXPECT_THAT(said, HasSubstr("a fresh optimizer"));
 }
 

@@ -41,7 +41,8 @@ TEST(RunFiles, TellEveryStart) {
       EXPECT_THAT(row.at("changes").dump(), HasSubstr("train.steps was 6, is 9"));
     }
   }
-  EXPECT_THAT(events, ElementsAre("start 0", "save 4", "end 6", "resume 6", "save 8", "end 9"));
+  EXPECT_THAT(events, ElementsAre("start 0", "save 4", "saved 4", "saved 6", "end 6", "resume 6", "save 8", "saved 8",
+                                  "saved 9", "end 9"));
   const std::string log = run.read("run/train.log");
   EXPECT_THAT(log, MatchesRegex("(....-..-..T..:..:..Z [^\n]*\n)+"));
   for (const char* line : {"Z step 1/6 ", "Z step 6/6 ", "Z changed since the checkpoint: train.steps was 6, is 9\n",

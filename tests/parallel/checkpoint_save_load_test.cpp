@@ -481,7 +481,8 @@ TEST(CheckpointLoad, MomentsOfTheOtherTypeAreConverted) {
                                                               .state = state_at(1)})
                                    .path;
   int64_t bytes = 0;
-  for (const TensorRecord& tensor : CheckpointReader(from_narrow).tensors())
+  const CheckpointReader saved(from_narrow);
+  for (const TensorRecord& tensor : saved.tensors())
     if (tensor.group == Group::kOptimizer)
       bytes += tensor.matrix_rows() * tensor.matrix_cols() * io::size_of(tensor.dtype);
   int64_t elements = 0;
