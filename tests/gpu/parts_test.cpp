@@ -104,6 +104,20 @@ TEST_F(GpuParts, EachModelIsMeasured) {
   unsetenv("ASHLAR_GPU_WORDS");
 }
 
+// A measured rate is held against the predicted one, so both must be of the same micro-batch.
+TEST_F(GpuParts, ModelsAreMeasuredAsTheyArePredicted) {
+  const std::string bench = text_of(folder_ / "bin/bench.sh");
+  const std::string page = text_of(ASHLAR_SOURCE_DIR "/kernels/cuda/SPEED.md");
+  for (const auto& [file, name] : {std::pair("gpt2-124m", "GPT-2 124M"), std::pair("qwen2.5-0.5b", "Qwen2.5 0.5B"),
+                                   std::pair("qwen2.5-1.5b", "Qwen2.5 1.5B"), std::pair("qwen2.5-3b", "Qwen2.5 3B")}) {
+    const std::string row = std::string("| ") + name + " | H100 | ", call = std::string("\nbench ") + file + " ";
+    const size_t predicted = page.find(row), measured = bench.find(call);
+    ASSERT_NE(predicted, std::string::npos) << row;
+    ASSERT_NE(measured, std::string::npos) << call;
+    EXPECT_EQ(std::stoi(bench.substr(measured + call.size())), std::stoi(page.substr(predicted + row.size()))) << name;
+  }
+}
+
 /// GPUs as nvidia-smi lists them.
 void make_gpus(const std::filesystem::path& folder, int count) {
   std::string lines;

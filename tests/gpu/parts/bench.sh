@@ -20,7 +20,7 @@ write_qwen "$work/qwen2.5-1.5b.toml" 1536 28 12 2 8960
 write_qwen "$work/qwen2.5-3b.toml" 2048 36 16 2 11008
 
 ran='' failed=''
-# bench NAME MICRO_BATCH STEPS
+# bench NAME MICRO_BATCH STEPS: fails if the step does.
 bench() {
   local words=(run.device=cuda run.dtype=bf16 "train.attention=$attention" train.sequence_length=1024
     train.global_batch=512 "train.micro_batch=$2")
@@ -39,11 +39,13 @@ bench() {
     clocks_end
     printf '%s failed: %s\n' "$1" "$(tail -n 1 "$work/error")"
     failed+=" $1"
+    return 1
   fi
 }
 bench gpt2-124m 16 5
 bench qwen2.5-0.5b 16 5
 bench qwen2.5-1.5b 16 4
-bench qwen2.5-3b 4 3
+# The prediction fits by a hundredth of a percent: where it does not, half of it is measured too.
+bench qwen2.5-3b 8 3 || bench qwen2.5-3b 4 3
 printf 'attention %s: measured%s; failed%s\n' "$attention" "${ran:- none}" "${failed:- none}"
 [ -z "$failed" ]

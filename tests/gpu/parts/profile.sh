@@ -5,7 +5,7 @@
 # Exit codes: 0 all six were profiled, 1 one was not, 77 skipped.
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-kernels=(forward_kernel keys_kernel queries_kernel loss_backward_kernel activation_backward_kernel norm_backward_kernel)
+kernels=(forward_kernel keys_kernel queries_kernel loss_stats_and_grad_kernel activation_backward_kernel norm_backward_kernel)
 for ncu in "$(command -v ncu)" /usr/local/cuda/bin/ncu /opt/nvidia/nsight-compute/*/ncu; do
   [ ! -x "$ncu" ] || break
 done
