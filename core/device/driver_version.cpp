@@ -10,12 +10,7 @@ namespace ashlar {
 std::string driver_version() {
   std::optional<SharedLibrary> nvml;
   try {
-    nvml.emplace(SharedLibrary::Place{.name = "NVML",
-                                      .sonames = {"libnvidia-ml.so.1", "libnvidia-ml.so"},
-                                      .variable = "ASHLAR_NVML",
-                                      .folders = {},
-                                      .how_to_get = "it comes with NVIDIA's driver (package libnvidia-ml1)"},
-                 "driver version");
+    nvml.emplace(nvml_place(), "driver version");
   } catch (const Error&) {
     return "";  // the caller has an error of its own to report
   }

@@ -27,14 +27,7 @@ constexpr Reason kReasons[] = {
 }  // namespace
 
 GpuMonitor::GpuMonitor(const std::string& uuid, double seconds)
-    : library_(std::make_unique<SharedLibrary>(
-          SharedLibrary::Place{.name = "NVML",
-                               .sonames = {"libnvidia-ml.so.1", "libnvidia-ml.so"},
-                               .variable = "ASHLAR_NVML",
-                               .folders = {},
-                               .how_to_get = "it comes with NVIDIA's driver (package libnvidia-ml1)"},
-          "gpu monitor")),
-      pause_(seconds) {
+    : library_(std::make_unique<SharedLibrary>(nvml_place(), "gpu monitor")), pause_(seconds) {
   const auto check = [&](int status, const char* call) {
     if (status == 0) return;
     auto* const text = library_->optional_function<const char*(int)>("nvmlErrorString");

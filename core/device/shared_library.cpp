@@ -89,6 +89,14 @@ void* SharedLibrary::symbol(const char* name) const {
   return found;
 }
 
+SharedLibrary::Place nvml_place() {
+  return {.name = "NVML",
+          .sonames = {"libnvidia-ml.so.1", "libnvidia-ml.so"},
+          .variable = "ASHLAR_NVML",
+          .folders = {},
+          .how_to_get = "it comes with NVIDIA's driver (package libnvidia-ml1)"};
+}
+
 std::vector<std::string> cuda_library_folders(int cuda_major) {
   const auto value_of = [](const char* name) {
     const char* const value = std::getenv(name);

@@ -47,6 +47,9 @@ class SharedLibrary {
   std::string name_, where_, path_, how_to_get_;
 };
 
+/// NVML, the library of NVIDIA's driver that tells versions, clocks and power.
+SharedLibrary::Place nvml_place();
+
 /// Returns the folders in which CUDA's libraries are searched after the dynamic linker's default folders:
 /// $CUDA_HOME/lib64, /usr/local/cuda/lib64, and those of NVIDIA's wheels for Python (nvidia/cu13, or nvidia/cublas for
 /// CUDA 12; nvidia/cudnn and nvidia/nccl) that exist below $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local, /usr/local and /usr,

@@ -43,7 +43,7 @@ struct RowStatistics {
   MutView row_max, local_max, row_sum, target_logit, max_count, sums;
 };
 
-/// Computes the logits `z` of the rows x.
+/// Computes the logits `z` of the rows x; those of masked ids are -inf.
 void masked_logits(const Ctx& ctx, const Tensor& x, const ConstView& head, const ConstView& bias, const Tensor& z,
                    const FusedLinearCrossEntropyOptions& o) {
   ctx.backend.linear_forward({.x = x.view(), .w = head, .bias = bias, .y = z.mut_view()}, ctx.stream);
