@@ -62,8 +62,7 @@ void StepLoop::queue_step() {
 void StepLoop::forward_backward(const QueuedStep& step) {
   const trace::PartScope part(run_.tracer, trace::Part::kForwardBackward);
   if (own_work_) own_work_->start();
-  const int64_t every = run_.config.log.stats_every;
-  if (every > 0 && step.step % every == 0) run_.engine->measure_residual();
+  if (due(run_.config.log.stats_every, step.step)) run_.engine->measure_residual();
   run_.engine->backward(batches_.current(), step_, step.counts);
   if (own_work_) own_work_->stop();
 }

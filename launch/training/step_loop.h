@@ -48,7 +48,8 @@ class StepLoop {
   void save();
   void save_last();     ///< at the end of the run; returns when the checkpoint is complete
   void report_saved();  ///< reports the checkpoints that have become complete
-  bool due(int64_t every) const { return every > 0 && step_ > 0 && step_ % every == 0; }
+  static bool due(int64_t every, int64_t step) { return every > 0 && step > 0 && step % every == 0; }
+  bool due(int64_t every) const { return due(every, step_); }
   StepMessage message(const StepReport& report);  ///< returns the message of this rank
   StopRequest stop_request();                     ///< exchanges a message and returns requested_stop()
   StopRequest requested_stop() const;  ///< highest stop request (exit code) among all ranks, from the last message
