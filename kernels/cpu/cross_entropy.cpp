@@ -1,8 +1,8 @@
 // Cross-entropy over the vocabulary or a slice of it: statistics of rows, the loss, the gradient of logits. Statistics
 // read a row for its maximum and then, mostly from cache, for its sum of exponentials. The gradient is one more pass,
 // which also writes 2 or 4 B per element; where both are wanted, a row's gradient follows its statistics, mostly from
-// cache. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per
-// element. Memory-bound with AVX-512, nearly so with AVX2. Threads process whole rows.
+// cache. Each pass reads 4 B (fp32) and computes one exponential (about 20 flops) per element. Memory-bound with
+// AVX-512, nearly so with AVX2. Threads process whole rows.
 
 #include "kernels/cpu/simd_targets.h"
 

@@ -263,8 +263,8 @@ constexpr KeySpec kTrainingKeys[] = {
     {.section = "log", .key = "stats_every", .member = MEMBER(log.stats_every), .fallback = "0", .low = 0, .high = kBig,
      .unit = "steps",
      .doc = "Steps between rows of statistics in metrics.jsonl: RMS of every weight and its gradient before clipping, "
-            "and of the step's residual stream after the embedding and each block; of each layer with experts their counts, "
-            "the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
+            "and of the step's residual stream after the embedding and each block; of each layer with experts their "
+            "counts, the largest over the mean, how many got no token, and the range of the selection bias. 0 is off."},
     {.section = "log", .key = "trace_steps", .member = MEMBER(log.trace_steps), .need = kOptional, .low = 1, .high = 1e9,
      .example = "[10, 20]", .unit = "steps",
      .doc = "Steps in which every rank records what it does and when, for `ashlar trace`. Steps that a resumed run has "

@@ -155,8 +155,8 @@ run_half() {
   run_suite "$@"
 }
 
-# run_jobs: runs the commands in the array `jobs`: all halves at once, since they mostly wait, and others three at a time:
-# with two, the cores are idle for a sixth of the time. An entry is run_half or run_suite with its arguments,
+# run_jobs: runs the commands in the array `jobs`: all halves at once, since they mostly wait, and three others at a
+# time; with two, the cores are idle for a sixth of the time. An entry is run_half or run_suite with its arguments,
 # separated by newlines; halves come first. The output of an entry is printed when it has ended.
 run_jobs() {
   local pid finished=0 started=0 busy=0 slot numbers passed failed skipped

@@ -44,10 +44,10 @@ class DeviceCalls {
   int64_t count_ = 0;
 };
 
-/// A first-fit allocator in slabs of device (or pinned) memory. Slabs are freed only by the destructor (and by
-/// give_back_since), so a step that allocates the same sizes as the step before gets the same addresses without driver
-/// calls. A released block may be
-/// reused while queued work still uses it; the new user must be ordered after that work, by stream or event.
+/// A first-fit allocator in slabs of device (or pinned) memory. Slabs are freed only by the destructor and by
+/// give_back_since, so a step that allocates the same sizes as the step before gets the same addresses without driver
+/// calls. A released block may be reused while queued work still uses it; the new user must be ordered after that work,
+/// by stream or event.
 class SlabAllocator final : public Allocator {
  public:
   /// `max_bytes` limits the device memory of all allocators of a device together; 0 = no limit. `taken` counts the
